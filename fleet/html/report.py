@@ -122,7 +122,7 @@ def report(request: ReportRequest) -> Report:
     clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
     found = problems(store, clients, causes, begin, end)
     open_ = [each for each in found if each.state != "cleared"]
-    covered = coverage(clients.select(["dialect", "role"]), latest_memory(store)).to_pylist()
+    covered = coverage(clients, *latest_memory(store)).to_pylist()
     size = counts(clients)
     shown, rest = found[:MOST_PLOTTED], found[MOST_PLOTTED:]
     return Report(

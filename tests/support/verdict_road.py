@@ -12,6 +12,7 @@ from typing import Any, Self
 from support.broker_road import PUSH_TOPIC
 from support.export import Export
 from support.kafka_broker import with_the_test_run
+from support.landing import landed
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "examples" / "quick_rules.toml"
@@ -22,11 +23,7 @@ Row = dict[str, Any]
 
 
 class VerdictRoad:
-    """`fleetgauge export` from a cluster's push log, and `fleetgauge fleet watch` over its landing zone.
-
-    Attributes:
-        began: when it was made (monotonic) [s].
-    """
+    """`fleetgauge export` from a cluster's push log, and `fleetgauge fleet watch` over its landing zone."""
 
     def __init__(self, directory: Path, bootstrap: str) -> None:
         self.directory = directory
@@ -75,6 +72,8 @@ linger.ms = 500
             self._watch.kill()
             self._watch.wait()
             self._reader.join()
+            assert self._watch.stdout is not None
+            self._watch.stdout.close()
             self._export.__exit__()
 
     def _read(self) -> None:
@@ -90,6 +89,13 @@ linger.ms = 500
         assert self._watch.poll() is None, f"the watch ended: {self.output()}"
         with self._lock:
             return [(self._seen_at[name], row) for name, row in self._rows.items()]
+
+    def wait_for_pushes(self, client_ids: set[str], within_s: float = 300.0) -> None:
+        """Waits until a push of each of these clients is in the landing zone."""
+        deadline = time.monotonic() + within_s
+        while missing := client_ids - {record["client_id"] for record in landed(self.landing)}:
+            assert time.monotonic() < deadline, f"no push of {missing}: {self.output()}"
+            time.sleep(2)
 
     def output(self) -> str:
         """The end of what export and watch logged."""

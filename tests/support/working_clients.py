@@ -27,10 +27,14 @@ class WorkingClients:
         bootstrap: servers.
         log: where what it writes goes.
         environment: beside that of the tests.
+
+    Attributes:
+        client_ids: of the clients that were started.
     """
 
     def __init__(self, library: str, bootstrap: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.library = library
+        self.client_ids: set[str] = set()
         self._bootstrap = bootstrap
         self._log = log
         with log.open("ab") as output:
@@ -80,6 +84,7 @@ class WorkingClients:
             self.process.stdin.close()
 
     def _start(self, role: str, client_id: str, topic: str, settings: Mapping[str, str]) -> Self:
+        self.client_ids.add(client_id)
         own = {} if self.library == LIBRDKAFKA else OF_JAVA
         every = {"bootstrap.servers": self._bootstrap, "client.id": client_id, **own, **settings}
         return self._tell(role, client_id, topic, *(f"{key}={value}" for key, value in every.items()))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from support.verdict_road import Row
 
-from tests.integration.reality.faults import Fault
-from tests.integration.reality.stage import HISTORY_S, Stage
+from tests.integration.reality.faults import Fault, Steps
+from tests.integration.reality.stage import Stage
 
 PATIENCE = 3
 """How many times as long as it has to be so a verdict is waited for, beside how long it takes to be delivered."""
@@ -42,19 +42,21 @@ def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Ro
     steps = [fault.steps(stage, fault.library, fault.subject) for fault in faults]
     for each in steps:
         next(each)
-    time.sleep(HISTORY_S)
+    stage.wait_for_history()
     outcomes = [Outcome(fault=fault) for fault in faults]
-    for some in rounds:
+    for number, some in enumerate(rounds):
+        if number:
+            time.sleep(CLEARS_S)
         of_round = [(outcome, each) for outcome, each in zip(outcomes, steps, strict=True) if outcome.fault in some]
         _make_round(stage, of_round)
     strange = _assign(outcomes, [row for _, row in stage.road.rows()])
     return outcomes, strange
 
 
-def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, object]]) -> None:
+def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, Steps]]) -> None:
     began = time.monotonic()
     for _, steps in of_round:
-        next(steps)  # type: ignore[call-overload]
+        next(steps)
     outcomes = [outcome for outcome, _ in of_round]
     within_s = PATIENCE * max(outcome.fault.lasts_s for outcome in outcomes) + DELIVERY_S
 
@@ -67,8 +69,7 @@ def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, object]]) -> Non
 
     stage.road.wait_for(all_found, within_s)
     for _, steps in of_round:
-        next(steps, None)  # type: ignore[call-overload]
-    time.sleep(CLEARS_S)
+        next(steps, None)
 
 
 def is_about(row: Row, fault: Fault) -> bool:

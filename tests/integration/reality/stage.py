@@ -1,5 +1,6 @@
 """Three real brokers, healthy real clients at work, and the judge: what faults are made on, and what is then found."""
 
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -9,8 +10,8 @@ from support.verdict_road import PUSH_INTERVAL_MS, VerdictRoad
 from support.working_clients import LIBRARIES, WorkingClients
 
 TOPIC = "orders"
-HISTORY_S = 50.0
-"""Four whole windows after the first pushes: three of history, and none of them that of the clients' start [s]."""
+HISTORY_S = 55.0
+"""The window in which clients start and the next one, which are no history, three that are, and some time [s]."""
 
 
 class Stage:
@@ -20,13 +21,15 @@ class Stage:
         cluster: the brokers.
         road: from their push log to verdicts.
         directory: for logs.
+        clients: by library the process of its healthy clients, and of those that need none of their own.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.cluster = KafkaCluster(directory)
         self._stack = ExitStack()
-        self._processes = 0
+        self._processes: list[WorkingClients] = []
+        self.clients: dict[str, WorkingClients] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -37,23 +40,28 @@ class Stage:
             self.road = stack.enter_context(VerdictRoad(self.directory, self.cluster.bootstrap))
             for library in LIBRARIES:
                 name = library.replace(" ", "-")
-                clients = self.start(library)
+                self.clients[library] = self.start(library)
                 for number in (1, 2):
-                    clients.producer(f"{name}-producer-{number}", TOPIC)
-                clients.consumer(f"{name}-consumer", TOPIC)
+                    self.clients[library].producer(f"{name}-producer-{number}", TOPIC)
+                self.clients[library].consumer(f"{name}-consumer", TOPIC)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start(self, library: str, listener: str = NEAR, environment: dict[str, str] | None = None) -> WorkingClients:
-        """A process for clients of a library; killed at the end, if it still runs."""
-        self._processes += 1
-        log = self.directory / f"clients-{self._processes}.log"
-        found = WorkingClients(library, self.cluster.through(listener), log, environment)
+    def start(self, library: str, environment: dict[str, str] | None = None) -> WorkingClients:
+        """A process of its own for clients of a library; killed at the end, if it still runs."""
+        log = self.directory / f"clients-{len(self._processes)}.log"
+        found = WorkingClients(library, self.cluster.through(NEAR), log, environment)
         self._stack.callback(found.kill)
+        self._processes.append(found)
         return found
+
+    def wait_for_history(self) -> None:
+        """Waits until all clients were seen for long enough to be compared with: JVMs may take a while to start."""
+        self.road.wait_for_pushes({client_id for each in self._processes for client_id in each.client_ids})
+        time.sleep(HISTORY_S)
 
     def topic(self, name: str, partitions: int = 3) -> str:
         """A topic of its own for a fault."""

@@ -13,7 +13,7 @@ from support.verdict_road import Row
 
 from tests.integration.reality.faults import ALL, FOUR
 from tests.integration.reality.rounds import Outcome, make, table, write
-from tests.integration.reality.stage import HISTORY_S, Stage
+from tests.integration.reality.stage import Stage
 
 pytestmark = [
     pytest.mark.integration,
@@ -29,6 +29,7 @@ HOUR_S = 3_600.0
 def check(outcomes: list[Outcome], strange: list[Row], stage: Stage) -> None:
     """Every verdict came, and no row that none of the faults explains."""
     missing = [f"{each.fault.verdict} {each.fault.subject}" for each in outcomes if each.found_s is None]
+    print(table(outcomes))
     others = [f"{row['verdict']} {row['subject']}: {row['why']}" for row in strange]
     assert (missing, others) == ([], []), table(outcomes) + stage.road.output()
 
@@ -54,5 +55,6 @@ def test_a_healthy_hour_has_no_verdict(tmp_path: Path) -> None:
     with Stage(tmp_path) as stage:
         for fault in (fault for some in ALL for fault in some):
             next(fault.steps(stage, fault.library, fault.subject))
-        time.sleep(HISTORY_S + HOUR_S)
+        stage.wait_for_history()
+        time.sleep(HOUR_S)
         assert [row["why"] for _, row in stage.road.rows()] == []
