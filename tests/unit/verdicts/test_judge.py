@@ -231,5 +231,5 @@ def test_nodes_beyond_those_that_numbers_of_paths_have_room_for_are_left_out(
     """A client may name ever more of them."""
     monkeypatch.setattr("verdicts.window.PATHS", 64)
     rows = Judged().table(0, with_links(client("odd"), dict.fromkeys(range(100), 5.0)))
-    (window,) = windows(rows, Registry())
+    (window,) = windows([rows], Registry())
     assert sorted(window.links.node.tolist()) == list(range(64))
