@@ -201,7 +201,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert fleet.faults == []
         # librdkafka's clients end while the broker is there: later, their end may take minutes.
         fleet.close()
-        del run, sampler, fleet
+        del run, sampler
         (directory / "rules.toml").write_text(_RULES)
         fleetgauge(
             *("fleet", "run", "--source", str(directory / "landing"), "--tables", str(directory / "tables")),
