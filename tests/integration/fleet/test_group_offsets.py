@@ -86,6 +86,10 @@ class Fleet:
         for thread in self._threads:
             thread.join(20)
 
+    def close(self) -> None:
+        self._threads.clear()
+        del self.admin
+
     def produce(self, rates: dict[str, float]) -> None:
         """Writes records to partitions `topic/number`, so many a second each, until the end."""
         producer = Producer(
@@ -195,6 +199,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert run.status()["rounds"] > _SAMPLED_S / 3
         fleet.stop()
         assert fleet.faults == []
+        # librdkafka's clients end while the broker is there: later, their end may take minutes.
+        fleet.close()
+        del run, sampler
         (directory / "rules.toml").write_text(_RULES)
         fleetgauge(
             *("fleet", "run", "--source", str(directory / "landing"), "--tables", str(directory / "tables")),
