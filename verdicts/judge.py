@@ -164,8 +164,7 @@ class _Round:
         window, memory, finding = self._window, self._memory, self._finding
         code = int(finding.subjects.codes[place])
         case = self._cases.get(code)
-        at, worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
-        unit, test = int(units[worst]), finding.tests[int(at)]
+        test, unit = self._worst(units, excess)
         of = None if finding.of is None else int(finding.of[unit])
         if case is not None and case.of != of:  # another member: it begins again
             _clear(case, window.begin_us, memory)
@@ -187,6 +186,14 @@ class _Round:
             case.is_open, case.opened_us = True, window.end_us
         case.excess = own
         self._describe(case, place, units, unit, test)
+
+    def _worst(self, units: Numbers, excess: Numbers) -> tuple[Test, int]:
+        """The test and the unit farthest beyond its bound; of several as far the most extreme, whatever their order."""
+        at, _ = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        test, units = self._finding.tests[int(at)], units[excess[at] == excess[at].max()]
+        expected = np.broadcast_to(test.bound if test.expected is None else test.expected, test.observed.shape)
+        observed = test.observed[units] if test.is_upper else -test.observed[units]
+        return test, int(units[np.lexsort((expected[units], observed))[-1]])
 
     def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Test) -> None:
         finding, window = self._finding, self._window

@@ -15,6 +15,7 @@ from fleet.measures.rows import Numbers, filled, one
 from fleet.measures.values import Wide, conformed, metrics_by_name
 from fleet.schemas import LATENCY, LATENCY_OVERALL
 from telemetry.catalogue.standard_metrics import telemetry_name
+from verdicts.window import away_from_poll_ms
 
 
 class _Time(NamedTuple):
@@ -101,7 +102,8 @@ def overall(rows: Table) -> Table:
 
     `waits_for_poll` is true for links of a Java consumer that was away from `poll()` for 100 ms or more each time on
     average, which explains half of the latency or more: with 1,500 ms between two polls and an idle ratio of 0.05 it
-    was away for 1,425 ms, and a latency of up to 2,850 ms may be its own doing. Null where the consumer sends neither.
+    was away for 1,421 ms (`away_from_poll_ms`), and a latency of up to 2,842 ms may be its own doing. Null where the
+    consumer sends neither.
 
     >>> columns = "client_instance_id dialect received_at metric_name node_id coordinator value"
     >>> consumer = "org.apache.kafka.consumer"
@@ -111,7 +113,7 @@ def overall(rows: Table) -> Table:
     ...     ("one", "java", "12:00:00", idle, None, None, 0.05),
     ...     ("one", "java", "12:00:00", between, None, None, 1500.0),
     ...     ("two", "java", "12:00:00", latency, 1, False, 900.0),
-    ...     ("two", "java", "12:00:00", idle, None, None, 0.99),
+    ...     ("two", "java", "12:00:00", idle, None, None, 0.48),
     ...     ("two", "java", "12:00:00", between, None, None, 1500.0))
     >>> found = overall(aggregate(points, 300))
     >>> show(found, "client_instance_id latency_avg_ms time_between_poll_avg_ms waits_for_poll")
@@ -147,7 +149,7 @@ def _without_windows(rows: Table) -> Table:
 
 def _waits_for_poll(columns: dict[str, Array], is_consumer: Numbers) -> Array:
     numbers = {name: filled(columns[name], np.nan) for name in (*_POLL, _NETWORK_THREAD, "latency_avg_ms")}
-    away_ms = numbers["time_between_poll_avg_ms"] * (1 - numbers["poll_idle_ratio_avg"])
+    away_ms = away_from_poll_ms(numbers["time_between_poll_avg_ms"], numbers["poll_idle_ratio_avg"])
     explains = away_ms >= np.fmax(_LONG_MS, numbers["latency_avg_ms"] * _LARGEST_PART)
     is_java = np.array([dialect == "java" for dialect in columns["dialect"].to_pylist()], np.bool_)
     reads_in_poll = is_consumer & is_java & np.isnan(numbers[_NETWORK_THREAD])

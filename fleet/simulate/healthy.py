@@ -86,6 +86,7 @@ def _near_misses_of_nodes(plan: Plan) -> None:
         for cluster, each in enumerate(plan.world.clusters)
         for node, region in enumerate(each.regions)
         if region != FAR and (each.cluster_id, str(each.node_ids[node])) not in sick
+        if link_latencies(plan, cluster, node)  # a small fleet may have no clients there
     ]
     plan.random.shuffle(near)
     for (cluster, node), lasts_s in zip(near, (1_800, 420), strict=False):

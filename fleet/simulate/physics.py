@@ -424,6 +424,7 @@ class Physics:
         tbp_ms = np.divide(1000 * TICK_S, polls, out=np.zeros_like(polls), where=polls > 0)
         random = self._plan.random
         idle = np.clip(idle * random.lognormal(0, 0.03, idle.shape), 0.002, 0.999)
+        idle = np.where(self._is_java, idle / (1 + idle), idle)  # see `away_from_poll_ms`
         self._put(
             done,
             consumed=eaten,

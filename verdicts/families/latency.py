@@ -18,7 +18,19 @@ from verdicts.declare import OWN_HISTORY, PEERS, Finding, Test, Verdict
 from verdicts.families.peers import beside_other_nodes, beside_peers
 from verdicts.memory import Memory
 from verdicts.rules import Figures
-from verdicts.window import CONSUMER, DIALECTS, JAVA, KINDS, PATHS, Groups, Subjects, Window, medians, numbered
+from verdicts.window import (
+    CONSUMER,
+    DIALECTS,
+    JAVA,
+    KINDS,
+    PATHS,
+    Groups,
+    Subjects,
+    Window,
+    away_from_poll_ms,
+    medians,
+    numbered,
+)
 
 _LONG_MS: Final = 100
 """Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
@@ -119,7 +131,7 @@ def _waits_for_poll(window: Window) -> Numbers:
     """True for Java consumers that were away from poll(), in which they read responses, long enough to explain it."""
     rows = window.rows
     between, idle = rows.number("time_between_poll_avg_ms"), rows.number("poll_idle_ratio_avg")
-    away_ms = between * (1 - idle)
+    away_ms = away_from_poll_ms(between, idle)
     latency_ms, links = np.zeros(len(window)), window.links
     may_explain = (away_ms >= _LONG_MS)[links.row]
     np.maximum.at(latency_ms, links.row[may_explain], links.latency_ms[may_explain])

@@ -12,7 +12,7 @@ import pytest
 from exporters.landing.schema import LANDING_SCHEMA
 from fleet.decode.payloads import decode
 from fleet.simulate.request import SUBJECT_KINDS, parse_with
-from fleet.simulate.simulate import Fleet, simulate
+from fleet.simulate.simulate import Fleet, make_plan, simulate
 
 WITH = "slow-node@3:5m..20m,slow-processing@billing:5m..20m"
 
@@ -80,3 +80,10 @@ def test_one_of_each_is_about_as_many_subjects(tmp_path: Path) -> None:
     rows = pq.read_table(tmp_path / "out" / "truth.parquet").to_pylist()
     assert {row["verdict"]: row["subject_kind"] for row in rows} == SUBJECT_KINDS
     assert len({(row["subject_kind"], row["subject"]) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("clients", [1, 3, 10, 60])
+def test_a_small_fleet_can_be_planned_whatever_the_seed(clients: int) -> None:
+    """A cluster of it may have no clients."""
+    for seed in range(15):
+        assert make_plan(Fleet(clients=clients, hours=3, seed=seed)).world.apps
