@@ -291,11 +291,11 @@ class Groups:
         begins = np.cumsum(sizes) - sizes
         found = np.full(self._count, np.nan)
         # Most groups are small: those of a size are sorted together, as the rows of a matrix.
-        for size in range(1, _SMALL + 1):
+        is_there = np.bincount(np.minimum(sizes, _SMALL + 1), minlength=_SMALL + 2) > 0
+        for size in (np.flatnonzero(is_there[1 : _SMALL + 1]) + 1).tolist():
             at = np.flatnonzero(sizes == size)
-            if len(at):
-                rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
-                found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
+            rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
+            found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
         for group in np.flatnonzero(sizes > _SMALL).tolist():
             size = int(sizes[group])
             middle = (size - 1) // 2, (size - int(low)) // 2
@@ -492,7 +492,8 @@ def windows(tables: Iterable[Table], registry: Registry, samples: "Samples | Non
     waiting = [] if samples is None else samples.starts()
     empty = None
     for given in tables:
-        if missing := [name for name in COLUMNS if name not in given.column_names]:
+        names = set(given.column_names)
+        if missing := [name for name in COLUMNS if name not in names]:
             raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
         table = given.combine_chunks()
         rows_of, none = _by_start(table)

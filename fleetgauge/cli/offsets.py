@@ -19,9 +19,7 @@ def offsets(
     ] = None,
     directory: Annotated[
         str,
-        typer.Option(
-            "--directory", "-d", metavar="LANDING", help="The landing zone: a directory, or a URI (s3://...)."
-        ),
+        typer.Option("--directory", metavar="LANDING", help="The landing zone: a directory, or a URI (s3://...)."),
     ] = "fleetgauge-data/landing",
     group: Annotated[
         list[str] | None, typer.Option("--group", help="Only this group; repeatable. By default all that are listed.")
