@@ -11,6 +11,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     MetricsData,
 )
 
+from exporters.group_offsets.schema import Sample
 from tests.spark.landing_zone import push
 
 SECOND_US: Final = 1_000_000
@@ -123,6 +124,23 @@ class _Client:
             push_interval_ms=60_000,
             terminating=terminating,
         )
+
+
+def group_samples(chance: random.Random, *, rounds: int = 90) -> list[Sample]:
+    """Samples once a minute of the fleet's group, which falls behind for a while, and of one without telemetry."""
+    samples = []
+    written, committed = {0: 0, 1: 0}, {0: 0, 1: 0}
+    for number in range(rounds):
+        at_us = NOON_US + number * 60 * SECOND_US + chance.randrange(SECOND_US)
+        for group, partition in (("orders", 0), ("orders", 1), ("alone", 0)):
+            if group == "orders":
+                written[partition] += chance.randrange(50, 100)
+                committed[partition] = committed[partition] if 30 < number < 60 else written[partition]
+            member = {"member_id": f"{group}-1", "client_id": "client-0", "host": "/127.0.0.1"}
+            offsets = {"committed_offset": committed[partition], "end_offset": written[partition]}
+            of = {"group_id": group, "state": "STABLE", "topic": "events", "partition": partition}
+            samples.append(Sample(sampled_at=at_us, cluster_id="c", **of, **member, **offsets))  # type: ignore[arg-type]
+    return samples
 
 
 def fleet_pushes(chance: random.Random, *, clients: int = 4, pushes_each: int = 30) -> list[Push]:

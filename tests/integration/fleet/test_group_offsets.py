@@ -137,13 +137,13 @@ class Fleet:
         """Of partition 0 of a group without members."""
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(group, 0, offset)])
         deadline = time.monotonic() + 30
-        while True:
-            try:
-                self.admin.alter_consumer_group_offsets([asked], request_timeout=5)[group].result(10)
-                return
-            except (KafkaException, TimeoutError):  # the coordinator is not there yet
-                assert time.monotonic() < deadline
-                time.sleep(0.3)
+        while time.monotonic() < deadline:
+            with suppress(KafkaException, TimeoutError):  # the coordinator is not there yet, which a partition may say
+                done = self.admin.alter_consumer_group_offsets([asked], request_timeout=5)[group].result(10)
+                if all(each.error is None for each in done.topic_partitions):
+                    return
+            time.sleep(0.3)
+        pytest.fail(f"the offset of {group} could not be committed")
 
     def deny(self, kind: ResourceType, name: str) -> None:
         acl = AclBinding(
@@ -280,7 +280,12 @@ def test_a_group_without_telemetry_is_explained_and_covered(tables: Path) -> Non
     covered = json.loads(fleetgauge("fleet", "verdicts", "--tables", str(tables), "--coverage", "--format", "json"))
     groups = {row["verdict"]: row for row in covered if row["library"] == "no telemetry"}
     assert groups.keys() == {"lagging", "stalled", "uneven-group", "idle-consumer"}
-    assert all(row["instances"] == 6 and "minutes were judged" in row["why_not"] for row in groups.values())
+    assert {row["instances"] for row in groups.values()} == {6}
+    # By the rules of this run; uneven-group lasts as long as by default, which is longer than what was sampled.
+    assert {name for name, row in groups.items() if row["judged_by"] == "group-offsets"} == groups.keys() - {
+        "uneven-group"
+    }
+    assert "minutes were judged" in groups["uneven-group"]["why_not"]
 
 
 def test_a_second_run_reads_nothing_twice(tables: Path) -> None:

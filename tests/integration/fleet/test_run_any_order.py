@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.fleet_in_disorder import (
     CONSUMED,
@@ -14,12 +16,14 @@ from support.fleet_in_disorder import (
     SECOND_US,
     Push,
     fleet_pushes,
+    group_samples,
     shuffled_batches,
     sums,
 )
-from support.standing_tables import assert_equal, contents, rows
+from support.standing_tables import OF_SAMPLES, assert_equal, contents, rows
 from typer.testing import CliRunner
 
+from exporters.group_offsets.schema import Sample, record_batch
 from fleet.cli import app
 from tests.spark.landing_zone import LandingZone, push
 
@@ -42,11 +46,15 @@ class Files:
     """What a landing zone holds when all has come, one of its files damaged; and the tables of one run over it."""
 
     pushes: list[list[Push]]
+    samples: list[list[Sample]]
     tables: dict[str, list[str]]
 
 
-def write(zone: LandingZone, pushes: list[list[Push]], number: int) -> None:
+def write(zone: LandingZone, pushes: list[list[Push]], samples: list[list[Sample]], number: int) -> None:
     path = zone.write(pushes[number], name=f"part-{number}")
+    of_groups = zone.root / "group_offsets" / "date=2026-03-01" / "hour=12"
+    of_groups.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_batches([record_batch(samples[number])]), of_groups / f"offsets-{number}.parquet")
     if number == FILES - 1:
         path.write_bytes(path.read_bytes()[:-100])
 
@@ -63,12 +71,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     pushes = shuffled_batches(chance, fleet_pushes(chance, pushes_each=25), batches=FILES - 1)
     pushes[1] += pushes[0][:5]
     pushes.append([push()])
+    sampled = group_samples(chance)
+    chance.shuffle(sampled)
+    samples = [sampled[number::FILES] for number in range(FILES)]
     root = tmp_path_factory.mktemp("at-once")
     zone = LandingZone(root / HERE)
     for number in range(FILES):
-        write(zone, pushes, number)
+        write(zone, pushes, samples, number)
     run(zone, root / "tables")
-    return Files(pushes, found(root))
+    tables = found(root)
+    assert all(tables[name] for name in OF_SAMPLES)
+    return Files(pushes, samples, tables)
 
 
 def read_in_disorder(files: Files, root: Path, seed: int) -> None:
@@ -79,7 +92,7 @@ def read_in_disorder(files: Files, root: Path, seed: int) -> None:
     while order:
         coming = [order.pop() for _ in range(min(chance.randint(2, 4), len(order)))]
         for number in coming:
-            write(zone, files.pushes, number)
+            write(zone, files.pushes, files.samples, number)
         for path in zone.root.rglob("*.parquet"):
             changed_s = chance.randrange(1_600_000_000, 1_700_000_000)
             os.utime(path, (changed_s, changed_s))
