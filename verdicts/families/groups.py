@@ -23,7 +23,10 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
     # librdkafka counts none, but sends their time and its mean
     counted = np.where(total_ms == 0, 0.0, np.rint(total_ms / np.maximum(mean_ms, 1.0)))
-    rebalances = groups.max(np.fmax(rows.number("rebalances"), counted))
+    # Of members that count two rebalances in this window and those that count one now and one in the next the larger
+    # half: the largest of each window would add up to more rebalances than there were.
+    members = np.fmax(rows.number("rebalances"), counted)
+    rebalances = -medians(groups.of_row, -members, len(groups), low=True)
     busy = groups.max(total_ms / 1000 / window.seconds)
     known = ~(np.isnan(rebalances) & np.isnan(busy))
     counted = np.maximum(np.nan_to_num(rebalances) - allowed, 0)

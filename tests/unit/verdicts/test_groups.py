@@ -32,6 +32,16 @@ def test_one_that_only_sends_times_is_judged_by_them() -> None:
     assert "spent 13 % of an hour rebalancing" in judged.only()["why"]
 
 
+def test_a_rebalance_between_two_windows_is_not_counted_in_both() -> None:
+    """Twice each 25 minutes, at most six within an hour: some members see one of them in the next window."""
+
+    def seen(number: int) -> list[Row]:
+        by = {0: (2.0, 1.0), 1: (0.0, 1.0)}.get(number % 5, (0.0, 0.0))
+        return [member(at, rebalances=by[at > 4]) for at in range(8)]
+
+    assert Judged().windows(3, quiet).windows(30, seen).found == []
+
+
 def test_a_rolling_restart_of_the_members_is_none() -> None:
     def restart(number: int) -> list[Row]:
         return [member(at + number, rebalances=2.0) for at in range(4)]
