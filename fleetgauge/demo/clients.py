@@ -18,6 +18,9 @@ CLIENT_IDS = (*PRODUCER_IDS, *WORK_S)
 
 _POLL_S = 0.02
 _PUSHES_WITHIN_MS = 30_000
+_ANSWERED_MS = 200
+"""By then a client has the answer to a push that is in the log; its next push is 800 ms after the last one at the
+earliest."""
 
 
 class _Application:
@@ -88,7 +91,7 @@ class Clients:
             self._poll_all()
 
     def close_each_between_pushes(self) -> None:
-        """Closes each client right after one of its pushes: with none in flight, it sends its terminating push.
+        """Closes each client between two of its pushes: librdkafka sends a terminating push if none is in flight.
 
         Raises:
             DemoError: a client stopped pushing.
@@ -99,6 +102,9 @@ class Clients:
             while self._pushes(client_id) == before:
                 if self._time.hi_res_clock_ms() > deadline_ms:
                     raise DemoError(f"{client_id} pushed no more")
+                self._poll_all()
+            answered_ms = self._time.hi_res_clock_ms() + _ANSWERED_MS
+            while self._time.hi_res_clock_ms() < answered_ms:
                 self._poll_all()
             self._producers.pop(client_id, None)
             self._clients.pop(client_id).close()
