@@ -288,7 +288,9 @@ export const open = (main) => {
     load: (signal) => get("api/subscriptions", signal),
     draw: (found) => {
       const may = found.editable !== false && mayOperate();
-      note.textContent = `${found.source === "node" ? "Of this node." : `From ${shown(found.source, 200)}.`} A client gets the union of all that match it, at the shortest of their intervals.${found.subscriptions.length ? "" : " There is none: no client is asked for metrics."}`;
+      const none = found.subscriptions.length || found.source !== "node" ? "" : " There is none: no client is asked for metrics.";
+      const from = found.source === "node" ? "Of this node." : `Of the ${shown(found.source, 200)}.`;
+      note.textContent = `${from} A client gets the union of all that match it, at the shortest of their intervals.${none}`;
       keyed(
         tools,
         [{ may, editable: found.editable !== false, why: found.why_not || "" }],
