@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from starlette.applications import Starlette
+from starlette.routing import Route
 
-from exporters.http.server import HttpServer, HttpSettings
-from fleetgauge.admin.routes import Routes
+from exporters.http.connection import HttpSettings
+from exporters.http.server import HttpServer
+from fleetgauge.admin.routes import EXCEPTION_HANDLERS, Routes
 from fleetgauge.logs import configure_logging
 from fleetgauge.processes.parent_pipe import ignore_signals
 
@@ -39,7 +42,9 @@ def main() -> None:
 
 async def _run(job: dict[str, Any]) -> None:
     sockets = [socket.socket(fileno=number) for number in job["sockets"]]
-    server = HttpServer(sockets, Routes(Path(job["node"])).answer, HttpSettings())
+    routes = Routes(Path(job["node"]))
+    app = Starlette(routes=[*routes.routes(), Route("/", routes.index)], exception_handlers=EXCEPTION_HANDLERS)
+    server = HttpServer(sockets, app, HttpSettings())
     await server.start()
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
