@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -137,15 +138,17 @@ class Routes:
             self._listings -= 1
 
 
-async def _not_found(request: Request, _: Exception) -> Response:
-    return await refused(request, HTTPException(404, f"nothing is served there; there are {', '.join(ENDPOINTS)}"))
+async def _refused(request: Request, exception: HTTPException) -> Response:
+    if exception.status_code == HTTPStatus.NOT_FOUND and exception.detail == HTTPStatus.NOT_FOUND.phrase:
+        exception = HTTPException(404, f"nothing is served there; there are {', '.join(ENDPOINTS)}")
+    return await refused(request, exception)
 
 
 async def _not_running(_: Request, error: Exception) -> Response:
     return Json({"error": str(error)}, 503)
 
 
-EXCEPTION_HANDLERS: Final[Mapping[Any, Any]] = {404: _not_found, HTTPException: refused, NotRunningError: _not_running}
+EXCEPTION_HANDLERS: Final[Mapping[Any, Any]] = {HTTPException: _refused, NotRunningError: _not_running}
 
 
 def _takes_no_parameters(request: Request) -> None:
