@@ -14,8 +14,8 @@ import structlog
 from base.clock import SystemTime, Time
 from console.clients import Clients, Entry, application_of
 from console.history import History
+from console.listing import NodeListing
 from console.measures import COLUMNS
-from console.node import NodeListing
 from console.query import (
     FIELDS,
     MAX_LIMIT,
