@@ -63,12 +63,17 @@ class Source(Protocol):
     """Used by one thread.
 
     Attributes:
+        is_topic: it reads a topic, whose records name the broker that received them.
         notices: what cannot be read now, and why, a sentence each.
-        skipped: pushes that were lost before they were read, or cannot be read.
     """
 
+    is_topic: bool
     notices: list[str]
-    skipped: int
+
+    @property
+    def skipped(self) -> int:
+        """Pushes that were lost before they were read, or cannot be read."""
+        ...
 
     def poll(self, max_pushes: int) -> Polled:
         """The next pushes, at most about so many; waits a fraction of a second at most. Never raises."""
@@ -93,6 +98,7 @@ class EmbeddedSource:
         self._logs: dict[int, _Log] = {}
         self._look_due_ms = 0
         self._problems: dict[int, str] = {}
+        self.is_topic = False
         self.notices: list[str] = []
 
     @property
