@@ -7,14 +7,25 @@ import { titleOf } from "./verdict.js";
 const MOST_SOFTWARE = 5;
 const MOST_URGENT = 3;
 
-const lead = ({ critical = 0, warning = 0, info = 0 }) => {
+// What stands first: open verdicts; else what else is amiss, and whether anything is judged at all.
+const lead = ({ verdicts, clients, measures }) => {
+  const { critical = 0, warning = 0, info = 0 } = verdicts;
   if (critical || warning) {
     const parts = [critical ? `${integer(critical)} critical` : null, warning ? `${integer(warning)} warning` : null].filter(Boolean);
     return [critical ? "critical" : "warning", `${parts.join(" and ")} ${critical + warning === 1 ? "verdict is" : "verdicts are"} open`];
   }
-  return info
-    ? ["", `Nothing is urgent; ${count(info, "verdict is", "verdicts are")} open for information`]
-    : ["fine", "No verdict is open"];
+  if (!clients.total) return ["", "No client is known yet"];
+  const away = ["vanished", "refused"].filter((each) => clients.states?.[each]).map((each) => `${integer(clients.states[each])} ${each}`);
+  const first =
+    typeof measures === "string"
+      ? "Verdicts are not given here"
+      : info
+        ? `${count(info, "verdict is", "verdicts are")} open for information`
+        : "No verdict is open";
+  return [
+    away.length || typeof measures === "string" ? "" : "fine",
+    away.length ? `${first}; of the clients ${away.join(" and ")}` : first,
+  ];
 };
 
 const tile = (label, value, detail, href) =>
@@ -92,7 +103,7 @@ const software = (rows) => {
         return el(
           "li",
           null,
-          el("a", { href: row.name ? `#/fleet?software=${encoded(text)}` : null }, name(text, 40)),
+          el("a", { href: row.name ? `#/fleet?software=${encoded(text)}` : null }, name(text, 34)),
           bar(row.clients / most),
           el("span", { class: "num" }, integer(row.clients)),
         );
@@ -122,7 +133,7 @@ const notices = (overview) => {
 
 // Draws an overview; `isFolded` leaves out all but its figures, for a list that begins with a filter.
 export const drawOverview = (parent, overview, isFolded) => {
-  const [kind, text] = lead(overview.verdicts || {});
+  const [kind, text] = lead(overview);
   const top = overview.verdicts?.top || [];
   const open = (overview.verdicts.critical || 0) + (overview.verdicts.warning || 0) + (overview.verdicts.info || 0);
   const { times = [], pushes = [], live = [] } = overview.history || {};

@@ -91,7 +91,7 @@ const explained = (rows) => {
 
 // `level` is of its heading; `explains` are rows that it explains.
 export const article = ({ row, explains = [] }, level = 2) => {
-  const who = SIDES[row.side] || SIDES.unknown;
+  const who = row.who ? shown(row.who, 120) : SIDES[row.side] || SIDES.unknown;
   const judged = (row.judged_by || []).join(", ");
   return el(
     "article",
