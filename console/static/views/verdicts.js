@@ -72,7 +72,7 @@ class VerdictsView {
     const from =
       found.source === "tables"
         ? "From the tables of `fleetgauge fleet run`"
-        : "Judged live, by the default rules or those of the configuration";
+        : "Judged live, by the default rules";
     const time =
       found.judged_from && found.judged_to ? `, ${moment(found.judged_from)} to ${moment(found.judged_to)} UTC` : ", nothing is judged yet";
     const explained = found.verdicts.length;
