@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
-SOURCES := terminal base wire quotas telemetry push_log exporters fleetgauge fleet verdicts tests examples benchmarks hatch_build.py
+SOURCES := terminal base wire quotas telemetry push_log exporters fleetgauge fleet verdicts console tests examples benchmarks hatch_build.py
 PYTEST := $(BIN)/python -m pytest
 # Two files at a time: most tests wait for processes that they started.
 TWICE := -n 2 --dist loadfile --no-loadscope-reorder
@@ -38,7 +38,7 @@ check: setup  ## formatting, lint, types, import contracts, unit tests: under a 
 	$(BIN)/ruff check --quiet $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) $(TWICE) -q tests/unit tests/golden --doctest-modules terminal base wire quotas telemetry push_log exporters fleetgauge verdicts fleet/dialects.py fleet/cli_tables.py fleet/cli_options.py fleet/selection.py fleet/pipeline/ledger.py fleet/pipeline/source.py fleet/pipeline/spans.py fleet/pipeline/verdict_list.py fleet/cli_whatif.py fleet/explain fleet/html fleet/tables fleet/watch fleet/whatif --junitxml=$(RESULTS)/unit.xml
+	$(PYTEST) $(TWICE) -q tests/unit tests/golden --doctest-modules terminal base wire quotas telemetry push_log exporters fleetgauge verdicts console fleet/dialects.py fleet/cli_tables.py fleet/cli_options.py fleet/selection.py fleet/pipeline/ledger.py fleet/pipeline/source.py fleet/pipeline/spans.py fleet/pipeline/verdict_list.py fleet/cli_whatif.py fleet/explain fleet/html fleet/tables fleet/watch fleet/whatif --junitxml=$(RESULTS)/unit.xml
 
 test: check  ## everything: check, then property, integration and spark tests
 	$(PYTEST) $(TWICE) -q tests/property tests/fuzz tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml

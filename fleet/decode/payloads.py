@@ -105,16 +105,18 @@ def count(payloads: Payloads, *, reader: Reader | None = None) -> list[CountedPa
     return parts
 
 
-def decode_and_count(payloads: Payloads, *, reader: Reader | None = None) -> list[_Both]:
+def decode_and_count(
+    payloads: Payloads, metric_names: Collection[str] | None = None, *, reader: Reader | None = None
+) -> list[_Both]:
     """What `decode` and `count` give, of payloads that are read once."""
-    parts, reasons = _read(payloads, reader, _both)
+
+    def both(flat: FlatPoints, indices: Indices) -> _Both:
+        return _interpret(flat, indices, metric_names), _count(flat, indices)
+
+    parts, reasons = _read(payloads, reader, both)
     if reasons:
         parts.append((_none_decoded(reasons), _none_counted(reasons)))
     return parts
-
-
-def _both(flat: FlatPoints, indices: Indices) -> _Both:
-    return _interpret(flat, indices, None), _count(flat, indices)
 
 
 def _none_decoded(reasons: dict[int, str]) -> DecodedPayloads:

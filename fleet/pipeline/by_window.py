@@ -39,7 +39,8 @@ def _sources(measures: Collection[str] = MEASURES) -> tuple[str, ...]:
     return tuple(name for name in ROWS.names if name in names)
 
 
-_SOURCES: Final = _sources()
+SOURCES: Final = _sources()
+"""The columns of ROWS that `judged_of` reads."""
 
 
 def judged_rows(rows: Snapshot, where: Any, measures: Collection[str] | None = None) -> Table:
@@ -50,10 +51,13 @@ def judged_rows(rows: Snapshot, where: Any, measures: Collection[str] | None = N
         where: the condition.
         measures: those that are read, the others are null; None reads all.
     """
-    sources = _SOURCES if measures is None else _sources(measures)
-    found = rows.table(sources, where)
-    merged = merge([conformed(ROWS, {name: one(found[name]) for name in sources}, found.num_rows)])
-    given = Wide(merged)
+    return judged_of(rows.table(SOURCES if measures is None else _sources(measures), where))
+
+
+def judged_of(partials: Table) -> Table:
+    """Partial ROWS, of which columns may be missing, which are null -> `verdicts.window.COLUMNS`."""
+    found = {name: one(partials[name]) for name in partials.schema.names}
+    given = Wide(merge([conformed(ROWS, found, partials.num_rows)]))
     columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
     columns |= {name: given.value(name) for name in MEASURES}
     return pa.table(columns)

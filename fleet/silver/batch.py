@@ -9,7 +9,7 @@ push was received no later than what is remembered is late: its points are compa
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -247,10 +247,10 @@ class _Task:
 
     def _make(self, chunk: RecordBatch, instance_of: Indices) -> None:
         pushes = CountedPushes(chunk)
-        sent, row_of = _sent(chunk, pushes, instance_of)
+        sent, row_of = sent_points(chunk, pushes, instance_of)
         if len(sent.rows):
             compared = self._comparison.mark(sent.rows, sent.instance_of, sent.set_of, sent.sets)
-            self._write_points(_point_rows(sent.rows, compared.marks, _dialects(chunk, row_of, sent.rows)))
+            self._write_points(point_rows(sent.rows, compared.marks, dialects_of(chunk, row_of, sent.rows)))
             self._series.take(compared.settled)
         self._write_pushes(pushes)
 
@@ -261,16 +261,16 @@ class _Task:
         late = Late(self._standing[catalog.POINTS.name])
         for chunk, number_of, stands in late.groups(joined(waiting, waiting[0].schema)):
             pushes = CountedPushes(chunk)
-            sent, row_of = _sent(chunk, pushes, number_of)
+            sent, row_of = sent_points(chunk, pushes, number_of)
             if len(sent.rows):
-                self._compare_late(sent, stands, _dialects(chunk, row_of, sent.rows))
+                self._compare_late(sent, stands, dialects_of(chunk, row_of, sent.rows))
             self._write_pushes(pushes)
 
-    def _compare_late(self, sent: "_Points", stands: Standing, dialects: Array) -> None:
+    def _compare_late(self, sent: "SentPoints", stands: Standing, dialects: Array) -> None:
         comparison = Comparison()
         if len(stands.series):
             comparison.remember(0, stands.series_of, stands.series)
-        standing = _Points(stands.points, stands.points_of, *distinct_maps(stands.points.column("attributes")))
+        standing = SentPoints(stands.points, stands.points_of, *distinct_maps(stands.points.column("attributes")))
         count = len(sent.rows)
         both = sent.looked_at().followed_by(standing.looked_at())
         order = both.order()
@@ -279,7 +279,7 @@ class _Task:
         )
         of_sent = pa.array(np.argsort(order)[:count])
         marks = {name: column.take(of_sent) for name, column in compared.marks.items()}
-        self._write_points(_point_rows(sent.rows, marks, dialects))
+        self._write_points(point_rows(sent.rows, marks, dialects))
         self._series.take(compared.settled)
         self._series.take(comparison.finish())
         moved = standing.rows.take(pa.array(order[compared.moved] - count))
@@ -409,7 +409,7 @@ def reject_rows_of(counted: RecordBatch) -> RecordBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Points:
+class SentPoints:
     """Points, for each the number of its instance and that of its attributes, and the distinct attributes."""
 
     rows: RecordBatch
@@ -417,13 +417,15 @@ class _Points:
     set_of: Indices
     sets: Sequence[TextMap]
 
-    def looked_at(self) -> "_Points":
+    def looked_at(self) -> "SentPoints":
+        """In the columns that are compared."""
         return replace(self, rows=self.rows.select(LOOKED_AT))
 
-    def followed_by(self, other: "_Points") -> "_Points":
+    def followed_by(self, other: "SentPoints") -> "SentPoints":
+        """These points, and others behind them."""
         if not len(self.rows):
             return other
-        return _Points(
+        return SentPoints(
             joined([self.rows, other.rows], other.rows.schema),
             np.concatenate([self.instance_of, other.instance_of]),
             np.concatenate([self.set_of, other.set_of + len(self.sets)]),
@@ -442,20 +444,29 @@ class _Points:
 _NOTHING: Final = np.empty(0, np.int64)
 
 
-def _sent(chunk: RecordBatch, pushes: CountedPushes, instance_of: Indices) -> tuple[_Points, Indices]:
-    """DECODED of the pushes of a chunk, which are counted too, and for each point the row of its push."""
-    sent = _Points(pa.RecordBatch.from_pylist([], schema=DECODED), _NOTHING, _NOTHING, ())
+def sent_points(
+    chunk: RecordBatch, pushes: CountedPushes, instance_of: Indices, metric_names: Collection[str] | None = None
+) -> tuple[SentPoints, Indices]:
+    """DECODED of the pushes of a chunk, which are counted too, and for each point the row of its push.
+
+    Args:
+        chunk: rows of CHECKED.
+        pushes: these rows, none of which is counted yet.
+        instance_of: for each row the number of its instance.
+        metric_names: only the points of these metrics; None for all.
+    """
+    sent = SentPoints(pa.RecordBatch.from_pylist([], schema=DECODED), _NOTHING, _NOTHING, ())
     row_of = _NOTHING
-    for decoded, counted in decode_and_count(pushes.payloads):
+    for decoded, counted in decode_and_count(pushes.payloads, metric_names):
         pushes.add(counted)
         if len(decoded.push_of):
             rows = pushes.good[decoded.push_of]
-            points = _Points(decoded_rows(chunk, rows, decoded), instance_of[rows], decoded.set_of, decoded.sets)
+            points = SentPoints(decoded_rows(chunk, rows, decoded), instance_of[rows], decoded.set_of, decoded.sets)
             sent, row_of = sent.followed_by(points), np.concatenate([row_of, rows])
     return sent, row_of
 
 
-def _point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array) -> RecordBatch:
+def point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array) -> RecordBatch:
     """POINTS of rows of DECODED."""
     columns = {name: decoded.column(name) for name in POINTS.names if name in decoded.schema.names}
     columns["distribution"] = _only(columns["distribution"])
@@ -477,7 +488,7 @@ def _only(lists: Array) -> Array | None:
     return lists.flatten().take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
 
 
-def _dialects(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Array:
+def dialects_of(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Array:
     """The library of each point's client."""
     names, name_of = encoded(chunk.column("client_software_name"))
     versions, version_of = encoded(chunk.column("client_software_version"))

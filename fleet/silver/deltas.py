@@ -102,11 +102,14 @@ class Comparison:
 
     Instances have numbers, which never fall. No more is held than the series of the instance whose points came last,
     and what is remembered of those to come.
+
+    Args:
+        keys: hashes of series that are known already; None for none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keys: "SeriesKeys | None" = None) -> None:
         self._known = _Known()
-        self._keys = SeriesKeys()
+        self._keys = keys or SeriesKeys()
 
     def remember(self, current: int, instance_of: Indices, series: RecordBatch) -> None:
         """What earlier runs left of instances, before their first points.

@@ -1,0 +1,242 @@
+"""Who is there: client instances by what their pushes say, and what a node adds that no log has."""
+
+import re
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import Any, Final
+
+from base.clock import Time
+from console.source import Polled
+from push_log.kafka_topic.seen_clients import SeenClient, SeenClients
+from telemetry.instances.client_state import ClientState
+from telemetry.instances.inventory import ClientRow, sender_key, with_software_of
+
+InstanceKey = tuple[str, str, str]
+"""Cluster id, principal and instance id, by which tables and wide rows tell instances."""
+
+_OF_LOG: Final = frozenset({ClientState.LIVE.value, ClientState.LATE.value, ClientState.NEW.value})
+"""States of a node's listing that the log knows at least as well, since it is read more often."""
+
+_NUMBERED: Final = re.compile(
+    r"(?:[-_.@:#]?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[-_.@:#][0-9a-f]{8,}+|[-_.@:#]?[0-9]++)++$",
+    re.IGNORECASE,
+)
+"""Numbers, hex and UUIDs at the end. The quantifiers are possessive: a hostile id must not have it backtrack."""
+
+
+class Instance:
+    """What the console keeps of a client instance beside its latest push.
+
+    Attributes:
+        key: of the instance.
+        number: in the rings; -1 before its first measure.
+        first_us: receipt of its first push that was read [us].
+        role, group_id: as its payloads say; None before that is known.
+    """
+
+    __slots__ = ("first_us", "group_id", "key", "number", "role")
+
+    def __init__(self, key: InstanceKey, first_us: int) -> None:
+        self.key = key
+        self.number = -1
+        self.first_us = first_us
+        self.role: str | None = None
+        self.group_id: str | None = None
+
+
+class Entry:
+    """One row of the fleet: a client in the log, in a node's listing, or both.
+
+    Attributes:
+        seen: as the log has it; None if it has not pushed in the time that was read.
+        listed: as the node listed it last; None for none.
+        listed_us: when that was [us].
+        instance: measures' key; None if it has not pushed.
+        state: as of the latest refresh.
+    """
+
+    __slots__ = ("instance", "listed", "listed_us", "seen", "state")
+
+    def __init__(self) -> None:
+        self.seen: SeenClient | None = None
+        self.listed: ClientRow | None = None
+        self.listed_us = 0
+        self.instance: Instance | None = None
+        self.state = ClientState.LIVE.value
+
+    @property
+    def of(self) -> Any:
+        """What has the fields of its identity: a push record or a row."""
+        if self.seen is not None:
+            return self.seen.latest
+        return self.listed
+
+    @property
+    def counted(self) -> Any:
+        """What has `pushes` and `push_bytes`."""
+        return self.seen if self.seen is not None else self.listed
+
+    @property
+    def cluster_id(self) -> str:
+        """Of its latest push; '' if it has not pushed."""
+        return self.seen.latest.cluster_id if self.seen is not None else ""
+
+    @property
+    def last_push_at(self) -> int | None:
+        """Receipt of its latest push [us]; None for none."""
+        if self.seen is not None:
+            return self.seen.latest.received_at
+        return None if self.listed is None else self.listed.last_push_at
+
+    @property
+    def last_seen_at(self) -> int:
+        """Receipt of its latest push, or its latest request that the node has listed [us]."""
+        listed = 0 if self.listed is None else self.listed.last_seen_at
+        return max(listed, self.seen.latest.received_at if self.seen is not None else 0)
+
+    def judge(self, read_up_to: Mapping[int, int]) -> None:
+        """Sets the state anew."""
+        listed = self.listed
+        if self.seen is None:
+            assert listed is not None
+            self.state = listed.state
+            return
+        if listed is not None and listed.state not in _OF_LOG and self.listed_us >= self.seen.latest.received_at:
+            self.state = listed.state
+            return
+        self.state = self.seen.state(read_up_to.get(self.seen.partition, 0)).value
+
+    def row(self, *, is_topic: bool) -> dict[str, Any]:
+        """The fields of `/clients`."""
+        if self.seen is None:
+            assert self.listed is not None
+            return self.listed._asdict() | {"state": self.state}
+        found = self.seen.row(0)
+        if not is_topic:
+            found = found._replace(broker=None, partition=None)
+        if self.listed is not None:
+            found = with_software_of(found, self.listed)
+        row = found._asdict() | {"state": self.state, "last_seen_at": self.last_seen_at}
+        if self.listed is not None:
+            row |= {name: getattr(self.listed, name) for name in _OF_NODE}
+        return row
+
+
+_OF_NODE: Final = (
+    "connections", "subscriptions", "metrics", "refused", "last_error", "last_error_reason", "last_error_at",
+    "asked_for_records",
+)  # fmt: skip
+"""What no log has."""
+
+
+class Clients:
+    """All clients that are known. Not thread-safe.
+
+    Args:
+        clients_max: most clients of the log, and most of a node's listing; beyond it the longest silent are dropped.
+        time: the clocks.
+    """
+
+    def __init__(self, clients_max: int, time: Time) -> None:
+        self._clients_max = clients_max
+        self._seen = SeenClients(clients_max, time)
+        self._entries: dict[Hashable, Entry] = {}
+        self._instances: dict[InstanceKey, Instance] = {}
+
+    def take(self, polled: Polled) -> None:
+        """Notes the senders of pushes, without reading payloads."""
+        self._seen.take((push.log, push.offset, push.record) for push in polled.pushes)
+        for log, at_us in polled.at_end.items():
+            self._seen.read_to_end([log], at_us)
+        for push in polled.pushes:
+            record = push.record
+            key = (record.cluster_id, record.principal, record.client_instance_id)
+            instance = self._instances.get(key)
+            if instance is None:
+                self._instances[key] = Instance(key, record.received_at)
+            elif record.received_at < instance.first_us:
+                instance.first_us = record.received_at
+
+    def instance(self, key: InstanceKey) -> Instance | None:
+        """What is kept of an instance."""
+        return self._instances.get(key)
+
+    def entries(self) -> Collection[Entry]:
+        """The clients as of the latest refresh."""
+        return self._entries.values()
+
+    def read_up_to(self) -> dict[int, int]:
+        """Log or partition -> time up to which it was read [us]."""
+        return self._seen.read_up_to()
+
+    @property
+    def evicted(self) -> int:
+        """Clients that `clients_max` had no room for."""
+        return self._seen.evicted
+
+    def list_of_node(self, rows: Iterable[ClientRow], at_us: int) -> None:
+        """Takes in a node's whole listing, which was asked for at this time [us]."""
+        listed: dict[Hashable, ClientRow] = {}
+        for row in rows:
+            if len(listed) >= self._clients_max:
+                break
+            listed[sender_key(row)] = row
+        for key, entry in list(self._entries.items()):
+            entry.listed = listed.pop(key, None)
+            entry.listed_us = at_us
+            if entry.seen is None and entry.listed is None:
+                del self._entries[key]
+        for key, row in listed.items():
+            entry = self._entries[key] = Entry()
+            entry.listed, entry.listed_us = row, at_us
+
+    def refresh(self) -> tuple[list[Entry], list[Instance]]:
+        """Judges every client anew, and drops those that departed long ago.
+
+        Returns:
+            The clients, and the instances that none of them is of any more.
+        """
+        self._seen.tidy()
+        read_up_to = self._seen.read_up_to()
+        present = self._seen.snapshot()
+        for client in present:
+            entry = self._entries.get(client.key)
+            if entry is None:
+                entry = self._entries[client.key] = Entry()
+            if entry.seen is not client:
+                latest = client.latest
+                entry.seen = client
+                entry.instance = self._instances.get((latest.cluster_id, latest.principal, latest.client_instance_id))
+        if len(self._entries) > len(present):
+            self._drop_all_but({client.key for client in present})
+        for entry in self._entries.values():
+            entry.judge(read_up_to)
+        return list(self._entries.values()), self._unused()
+
+    def _drop_all_but(self, keys: set[Hashable]) -> None:
+        for key, entry in list(self._entries.items()):
+            if key not in keys:
+                entry.seen = entry.instance = None
+                if entry.listed is None:
+                    del self._entries[key]
+
+    def _unused(self) -> list[Instance]:
+        used = {id(entry.instance) for entry in self._entries.values()}
+        if len(used) >= len(self._instances):
+            return []
+        unused = [each for each in self._instances.values() if id(each) not in used]
+        for each in unused:
+            del self._instances[each.key]
+        return unused
+
+
+_END: Final = 100
+
+
+def application_of(client_id: str) -> str:
+    """A client id without numbers and random parts at its end.
+
+    >>> application_of("orders-12"), application_of("billing-consumer-3-1"), application_of("42"), application_of("a.b")
+    ('orders', 'billing-consumer', '42', 'a.b')
+    """
+    end = client_id[-_END:]
+    return client_id[: len(client_id) - len(end)] + _NUMBERED.sub("", end) or client_id
