@@ -38,6 +38,10 @@ class _Commands(LazyGroup):
             "Show the client instances of a running node: identity, address, subscription, last push, last error, "
             "state.",
         ),
+        "subscriptions": LazyCommand(
+            "fleetgauge.cli.subscriptions:app",
+            "Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
+        ),
         "exporters": LazyCommand(
             "fleetgauge.cli.exporters:exporters",
             "Show the exporters of a running node, and of every fleetgauge export beside it.",

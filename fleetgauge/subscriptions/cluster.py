@@ -31,11 +31,10 @@ _OPTIONS: Final = {
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
     "ssl.crl.location": "ssl_crlfile",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "client.id": "client_id",
 }
 """Options of kafka-python by librdkafka's keys, as `read_command_config` returns them."""
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class Cluster:

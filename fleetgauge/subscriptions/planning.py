@@ -165,10 +165,11 @@ def changes_between(current: Sequence[Resource], wanted: Sequence[Resource], *, 
 def base_name(name: str) -> str:
     """The subscription that a canary or a deadline belongs to, or the name itself.
 
-    >>> base_name("orders.canary"), base_name("orders.until.20261123T184500Z"), base_name("orders")
+    >>> base_name("orders.canary"), base_name("orders.canary.until.20261123T184500Z"), base_name("orders")
     ('orders', 'orders', 'orders')
     """
-    return name.rpartition(DEADLINE_MARK)[0] if DEADLINE_MARK in name else name.removesuffix(CANARY_SUFFIX)
+    before = name.rpartition(DEADLINE_MARK)[0] if DEADLINE_MARK in name else name
+    return before.removesuffix(CANARY_SUFFIX)
 
 
 def _action(before: Resource | None, after: Resource | None, *, prune: bool) -> Action:

@@ -96,7 +96,7 @@ def test_bytes_are_estimated_from_what_the_same_software_sends() -> None:
     )
     assert added.added.pushes_per_minute == pytest.approx(6)
     assert added.added.bytes_per_minute == pytest.approx(1_200)
-    assert added.bases == ("measured",)
+    assert added.bases == ("software",)
 
 
 def test_a_part_of_the_metrics_costs_a_part_of_the_bytes() -> None:
