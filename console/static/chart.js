@@ -65,9 +65,19 @@ const described = (title, times, values, unit) => {
 const legend = (kind, text) =>
   el("li", null, svg("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" }, svg("path", { class: `line ${kind}`, d: "M1 5H27" })), text);
 
+const LEAST_POINTS = 10;
+
+// Without the time before anything was known, as after a start.
+const trimmed = (times, values, peers) => {
+  const known = times.findIndex((_, at) => isKnown(values[at]) || isKnown(peers[at]));
+  const from = Math.max(0, Math.min(known, times.length - LEAST_POINTS));
+  return [times.slice(from), values.slice(from), peers.slice(from)];
+};
+
 // A figure over time. `plotted`: title, of (whose), unit, times [us], values and peers (null is unknown), isSmall.
-export const chart = ({ title, of, unit, times, values, peers = [], isSmall = false }) => {
+export const chart = ({ title, of, unit, isSmall = false, ...all }) => {
   const box = isSmall ? SMALL : LARGE;
+  const [times, values, peers] = trimmed(all.times, all.values, all.peers || []);
   const caption = el("figcaption", null, el("b", null, title), of ? el("span", { class: "soft" }, " ", shown(of, 80)) : null);
   if (!times.length) return el("figure", { class: "plot" }, caption, el("p", { class: "soft" }, "Nothing is known yet."));
   const begin = times[0],

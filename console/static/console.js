@@ -119,7 +119,9 @@ startKeys({ current: () => current.view, togglePause });
 addEventListener("hashchange", () => show());
 live.listen((overview) => {
   const ids = overview.cluster_ids || [];
-  document.getElementById("cluster").textContent = ids.length === 1 ? shown(ids[0], 40) : ids.length ? `${ids.length} clusters` : "";
+  const box = document.getElementById("cluster");
+  box.textContent = ids.length === 1 ? shown(ids[0], 40) : ids.length ? `${ids.length} clusters` : "";
+  box.title = shown(ids.join(", "), 400);
 });
 await loadSession().catch(() => {});
 drawSession();

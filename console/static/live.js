@@ -9,6 +9,7 @@ const OLD_S = 150; // of a log that is read every 2 s
 let source = null;
 let paused = false;
 let lostAt = null;
+let reason = "";
 let heardAt = Date.now();
 let overview = null;
 let listeners = [];
@@ -28,9 +29,18 @@ const take = (found) => {
   changed();
 };
 
-const lost = () => {
+const lost = (why) => {
   lostAt ??= Date.now();
+  reason = why;
   changed();
+};
+
+const ask = async () => {
+  try {
+    take(await get("api/overview", AbortSignal.timeout(10_000)));
+  } catch (error) {
+    lost(error.message);
+  }
 };
 
 const connect = () => {
@@ -42,19 +52,15 @@ const connect = () => {
     lostAt = null;
     changed();
   });
-  source.addEventListener("error", () => {
-    lost();
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN_MS); // it answered, but with no stream
+  source.addEventListener("error", async () => {
+    if (source.readyState !== EventSource.CLOSED) return lost("The server does not answer."); // it tries again by itself
+    await ask(); // it answered, but with no stream: it has just started, or too many pages are open
+    setTimeout(connect, AGAIN_MS);
   });
 };
 
-const watch = async () => {
-  if (document.hidden || Date.now() - heardAt < QUIET_MS) return;
-  try {
-    take(await get("api/overview", AbortSignal.timeout(10_000)));
-  } catch {
-    lost();
-  }
+const watch = () => {
+  if (!document.hidden && Date.now() - heardAt >= QUIET_MS) ask();
 };
 
 export const start = (onChange) => {
@@ -75,19 +81,19 @@ export const listen = (listener) => {
 
 export const pause = (wanted) => {
   paused = wanted;
-  if (!wanted) get("api/overview").then(take, lost);
+  if (!wanted) ask();
   changed();
 };
 
 // How it stands: a short text for the head of the page, and a sentence where the figures cannot be relied on.
 export const standing = () => {
   if (lostAt !== null) {
-    const since = `${clock(lostAt * 1000)} UTC`;
-    const what = overview ? `What you see is from ${clock(overview.now)} UTC.` : "There is nothing to show yet.";
+    const what = overview ? ` What you see is from ${clock(overview.now)} UTC.` : "";
+    const text = reason.charAt(0).toUpperCase() + reason.slice(1) + (/[.!?]$/.test(reason) ? "" : ".");
     return {
       kind: "lost",
-      short: "Connection lost",
-      warning: `The connection to the server has been lost since ${since}. ${what} It is tried again every few seconds.`,
+      short: overview ? "Connection lost" : "No data",
+      warning: `${text}${what} Tried again every few seconds, since ${clock(lostAt * 1000)} UTC.`,
     };
   }
   if (!overview) return { kind: "waiting", short: "Connecting", warning: null };

@@ -75,7 +75,7 @@ export const amount = (value, unit) => {
   if (unit === "B" || unit === "bytes") return bytes(value);
   const whole = Math.abs(value) >= 100 || Number.isInteger(value);
   const text = whole ? Math.round(value).toLocaleString("en-US") : value.toFixed(Math.abs(value) < 1 ? 2 : 1);
-  if (!unit || ["times", "records", "partitions", "1"].includes(unit)) return text;
+  if (!unit || ["times", "records", "partitions"].includes(unit)) return text;
   return `${text} ${unit.replace("per s", "/s")}`;
 };
 

@@ -151,14 +151,7 @@ const names = (found, client) => {
 
 const measures = (series) =>
   series.map((each) =>
-    chart({
-      title: each.label || each.measure,
-      of: each.node_id !== null && each.node_id !== undefined ? `broker ${each.node_id}` : "",
-      unit: each.unit,
-      times: each.times,
-      values: each.values,
-      peers: each.peers || [],
-    }),
+    chart({ title: each.label || each.measure, unit: each.unit, times: each.times, values: each.values, peers: each.peers || [] }),
   );
 
 class ClientView {

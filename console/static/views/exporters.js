@@ -12,8 +12,7 @@ const fact = (label, ...value) => el("div", null, el("dt", null, label), el("dd"
 
 const lastError = (error) => {
   if (!error) return "none known";
-  if (typeof error === "string") return name(error, 300);
-  return [name(error.message ?? error.error ?? JSON.stringify(error), 300), error.at ? [", ", at(error.at)] : null];
+  return [name(error.message, 300), error.at ? [", ", at(error.at)] : null, error.over_at ? [", over since ", at(error.over_at)] : null];
 };
 
 const letters = (exporter, again) => {
@@ -67,7 +66,7 @@ const letters = (exporter, again) => {
 const card = (exporter, again) =>
   el(
     "article",
-    { class: `problem ${exporter.dead_letters?.count || exporter.last_error ? "warning" : "cleared"}` },
+    { class: `problem ${exporter.dead_letters?.count || (exporter.last_error && !exporter.last_error.over_at) ? "warning" : "cleared"}` },
     el("h2", null, name(exporter.name), " ", el("span", { class: "soft" }, shown(exporter.type, 40))),
     el(
       "dl",

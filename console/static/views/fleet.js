@@ -10,22 +10,26 @@ import { drawOverview } from "./overview.js";
 export const title = "Fleet";
 
 const TYPED_MS = 200;
+const LOADING_MS = 400; // how long a list may take before that is said
 const EVERY_MS = 4_000;
 const FILTERS = ["q", "state", "principal", "software", "broker", "group", "application", "verdict", "instance_id"];
 
+// The measures that the API has of each client, as console/measures.py calls them.
 const FIGURES = {
   request_latency_avg_ms: ["Request latency", "ms"],
-  produce_throttle_avg_ms: ["Produce throttle time", "ms"],
-  fetch_throttle_avg_ms: ["Fetch throttle time", "ms"],
+  produce_throttle_avg_ms: ["Held back, produce", "ms"],
+  fetch_throttle_avg_ms: ["Held back, fetch", "ms"],
   lag_records: ["Lag", "records"],
+  records_consumed: ["Records consumed", "records/min"],
   poll_idle_ratio_avg: ["Waits in poll()", "ratio"],
-  rebalances: ["Rebalances", "times"],
-  records_per_request_avg: ["Records per request", "records"],
-  record_errors: ["Record errors", "times"],
-  record_retries: ["Record retries", "times"],
-  connections_created: ["Connections created", "times"],
+  rebalances: ["Rebalances", "per min"],
+  records_sent: ["Records sent", "records/min"],
+  record_errors: ["Records failed", "records/min"],
+  record_retries: ["Records sent again", "records/min"],
+  records_per_request_avg: ["Records a request", "records"],
+  batch_size_avg_bytes: ["Batch size", "B"],
   bytes_sent_per_s: ["Bytes sent", "B/s"],
-  records_consumed: ["Records consumed", "records"],
+  connections_created: ["Connections opened", "per min"],
 };
 
 const GROUPINGS = {
@@ -57,7 +61,7 @@ const columns = (figure) => [
     cell: (row) =>
       row.verdicts?.length ? el("span", { class: "verdicts" }, shown(row.verdicts.join(", "), 60)) : el("span", { class: "soft" }, "-"),
   },
-  { key: "client_software_name", head: "Library", cell: (row) => name(software(row), 34) },
+  { key: "client_software_name", head: "Library", cell: (row) => name(software(row), 25) },
   { key: "principal", head: "Principal", cell: (row) => name(row.principal, 40) },
   { key: "group_id", head: "Group", cell: (row) => (row.group_id ? name(row.group_id, 40) : el("span", { class: "soft" }, "-")) },
   { key: figure, head: FIGURES[figure][0], isNumber: true, cell: (row) => amount(row.measures?.[figure], FIGURES[figure][1]) },
@@ -146,10 +150,11 @@ class FleetView {
     this.by.box.value = query.by in GROUPINGS ? query.by : "";
     this.figureName = query.figure in FIGURES ? query.figure : this.figure.usual;
     this.figure.box.value = this.figureName;
+    clearTimeout(this.waiting);
     this.list?.close();
     this.list = this.table = null;
-    replace(this.results);
     this.drawActive();
+    this.waiting = setTimeout(() => (this.status.textContent = "Loading."), LOADING_MS);
     if (this.by.box.value) this.group();
     else this.listClients();
     this.fetchStates();
@@ -221,6 +226,7 @@ class FleetView {
   }
 
   failed(error) {
+    clearTimeout(this.waiting);
     this.problem.textContent = error.message;
     this.problem.hidden = false;
   }
@@ -260,7 +266,6 @@ class FleetView {
       },
       el("div", { role: "rowgroup", class: "heads" }, head),
     );
-    replace(this.results, grid);
     this.list = new VirtualList({
       grid,
       height: () => (isNarrow.matches ? 62 : 34),
@@ -282,7 +287,7 @@ class FleetView {
         ),
       placeholder: () => el("div", { role: "gridcell", class: "cell soft" }, "…"),
       settled: ({ total }) => {
-        this.problem.hidden = true;
+        this.arrived(grid);
         const text = total
           ? count(total, "client")
           : this.isFiltered()
@@ -295,6 +300,18 @@ class FleetView {
       failed: (error) => this.failed(error),
     });
     this.list.reset();
+  }
+
+  // Puts a new list or table in the place of the old one, which stays until the new one has something to show.
+  arrived(element) {
+    clearTimeout(this.waiting);
+    this.problem.hidden = true;
+    const old = this.results.firstElementChild;
+    if (old === element) return;
+    const buttons = (of) => [of, ...of.querySelectorAll("button, input")];
+    const focused = old ? buttons(old).indexOf(document.activeElement) : -1;
+    replace(this.results, element);
+    if (focused >= 0) buttons(element)[focused]?.focus({ preventScroll: true });
   }
 
   group() {
@@ -345,7 +362,6 @@ class FleetView {
         },
       ],
     });
-    replace(this.results, this.table.element);
     this.fetchGroups();
   }
 
@@ -360,7 +376,7 @@ class FleetView {
     try {
       const found = await get(address("api/facets", { by: this.by.box.value, ...this.asked() }), mine.signal);
       if (table !== this.table) return;
-      this.problem.hidden = true;
+      this.arrived(table.element);
       table.show(found.facets);
       const more = typeof found.more === "number" ? found.more : 0;
       this.status.textContent = more
@@ -426,6 +442,7 @@ class FleetView {
     this.end();
     this.list?.close();
     clearTimeout(this.typing);
+    clearTimeout(this.waiting);
     clearTimeout(this.next);
     this.counting?.abort();
     this.grouping?.abort();

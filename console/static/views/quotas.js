@@ -8,14 +8,7 @@ import { amount, integer } from "../words.js";
 
 export const title = "Quotas";
 
-const UNITS = {
-  producer_byte_rate: "B/s",
-  consumer_byte_rate: "B/s",
-  request_percentage: "%",
-  connection_creation_rate: "per s",
-  telemetry_push_rate: "per s",
-  telemetry_byte_rate: "B/s",
-};
+const UNITS = { Produce: "B/s", Fetch: "B/s", Request: "%", ControllerMutation: "per s", TelemetryByte: "B/s", TelemetryPush: "per s" };
 const entityText = (entity) =>
   entity && typeof entity === "object"
     ? Object.entries(entity)
@@ -37,13 +30,8 @@ export const open = (main) => {
     columns: [
       { head: "For", isHeading: true, value: (row) => entityText(row.entity), cell: (row) => name(entityText(row.entity), 120) },
       { head: "Quota", value: (row) => row.key, cell: (row) => el("code", null, shown(row.key, 60)) },
-      { head: "Limit", isNumber: true, value: (row) => row.limit, cell: (row) => amount(row.limit, row.unit || UNITS[row.key] || "") },
-      {
-        head: "Observed",
-        isNumber: true,
-        value: (row) => row.observed,
-        cell: (row) => amount(row.observed, row.unit || UNITS[row.key] || ""),
-      },
+      { head: "Limit", isNumber: true, value: (row) => row.limit, cell: (row) => amount(row.limit, UNITS[row.key] || "per s") },
+      { head: "Observed", isNumber: true, value: (row) => row.observed, cell: (row) => amount(row.observed, UNITS[row.key] || "per s") },
       { head: "Used", isNumber: true, value: (row) => row.utilisation, cell: used },
       {
         head: "Throttled clients",
@@ -54,18 +42,20 @@ export const open = (main) => {
       },
     ],
   });
+  const left = el("p", { class: "left" });
   const note = el(
     "p",
     { class: "soft" },
     "Of this node's listener, over Kafka's windows. 100 % is the limit: a client beyond it is held back, or its pushes are throttled.",
   );
-  main.append(el("h1", { tabindex: "-1" }, "Quotas"), note, table.element);
+  main.append(el("h1", { tabindex: "-1" }, "Quotas"), note, table.element, left);
   return polled({
     main,
     listen,
     load: (signal) => get("api/quotas", signal),
     draw: (found) => {
       if (found.why_not) table.empty = found.why_not;
+      left.textContent = found.left_out ? `Left out: ${integer(found.left_out)} further quotas, farther from their limits.` : "";
       table.show(found.quotas);
     },
   });

@@ -4,6 +4,9 @@ import { SIDES, ago, amount, at, count, severity, span, subject } from "../words
 
 export const titleOf = (row) => el("bdi", null, row.title ? shown(row.title, 200) : `${shown(row.verdict, 80)}: ${subject(row)}`);
 
+// The list of verdicts, narrowed to this one and others of its kind and name.
+export const linkOf = (row) => `#/verdicts?q=${encoded(`${row.verdict} ${row.subject}`)}`;
+
 export const referenceOf = (row) => `${row.verdict}:${row.subject_kind}:${row.subject}`;
 
 // Rows, best rank first, as causes with what they explain; a cause that is not among them counts as none.
@@ -91,7 +94,7 @@ const explained = (rows) => {
 
 // `level` is of its heading; `explains` are rows that it explains.
 export const article = ({ row, explains = [] }, level = 2) => {
-  const who = SIDES[row.side] || SIDES.unknown;
+  const who = row.who ? shown(row.who, 120) : SIDES[row.side] || SIDES.unknown;
   const judged = (row.judged_by || []).join(", ");
   return el(
     "article",
