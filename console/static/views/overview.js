@@ -16,9 +16,11 @@ const lead = ({ verdicts, clients, measures }) => {
     return [critical ? "critical" : "warning", `${parts.join(" and ")} ${critical + warning === 1 ? "verdict is" : "verdicts are"} open`];
   }
   if (!clients.total) return ["", "No client is known yet"];
-  const away = ["vanished", "refused"]
-    .filter((each) => clients.states?.[each])
-    .map((each) => `${count(clients.states[each], "client is", "clients are")} ${each}`);
+  const { vanished = 0, refused = 0 } = clients.states || {};
+  const away = [
+    vanished ? `${count(vanished, "client has", "clients have")} vanished` : null,
+    refused ? `${count(refused, "client is", "clients are")} refused` : null,
+  ].filter(Boolean);
   const first =
     typeof measures === "string"
       ? "Verdicts are not given here"
