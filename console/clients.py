@@ -16,6 +16,8 @@ InstanceKey = tuple[str, str, str]
 _OF_LOG: Final = frozenset({ClientState.LIVE.value, ClientState.LATE.value, ClientState.NEW.value})
 """States of a node's listing that the log knows at least as well, since it is read more often."""
 
+_TIDY_EVERY_MS: Final = 60_000
+
 _NUMBERED: Final = re.compile(
     r"(?:[-_.@:#]?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[-_.@:#][0-9a-f]{8,}+|[-_.@:#]?[0-9]++)++$",
     re.IGNORECASE,
@@ -138,6 +140,8 @@ class Clients:
 
     def __init__(self, clients_max: int, time: Time) -> None:
         self._clients_max = clients_max
+        self._time = time
+        self._tidy_due_ms = 0
         self._seen = SeenClients(clients_max, time)
         self._entries: dict[Hashable, Entry] = {}
         self._instances: dict[InstanceKey, Instance] = {}
@@ -195,7 +199,10 @@ class Clients:
         Returns:
             The clients, and the instances that none of them is of any more.
         """
-        self._seen.tidy()
+        now_ms = self._time.hi_res_clock_ms()
+        if now_ms >= self._tidy_due_ms:
+            self._tidy_due_ms = now_ms + _TIDY_EVERY_MS
+            self._seen.tidy()
         read_up_to = self._seen.read_up_to()
         present = self._seen.snapshot()
         for client in present:

@@ -228,7 +228,7 @@ class Fleet:
                 **{severity: severities.get(severity, 0) for severity in SEVERITIES},
                 "top": rows[:_TOP_VERDICTS],
             },
-            "brokers": 0 if self._analysis is None else len(self._analysis.rings.links_by_node()),
+            "brokers": 0 if self._analysis is None else self._analysis.rings.nodes,
             "groups": len(_groups_of(self._entries)),
             "history": self._history.hour(now_us),
             "notices": self._notices(),

@@ -1,5 +1,6 @@
 """An hour of values by minute, in arrays: of measures of clients, and of latencies of their links to nodes."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -116,6 +117,7 @@ class Rings:
         self._link_of: dict[tuple[int, int], int] = {}
         self._nodes_of: dict[int, list[int]] = {}
         self._free_links: list[int] = []
+        self._links_at: Counter[int] = Counter()
         self.newest = 0
 
     @property
@@ -160,6 +162,7 @@ class Rings:
             nodes.append(node)
             number = self._free_links.pop() if self._free_links else len(self._link_of)
             self._link_of[client, node] = number
+            self._links_at[node] += 1
         return number
 
     def nodes_of(self, client: int) -> list[int]:
@@ -188,6 +191,11 @@ class Rings:
         numbers = [self._link_of[link] for link in links if link in self._link_of]
         return self._links.rows(np.array(numbers, np.int64), self.order())
 
+    @property
+    def nodes(self) -> int:
+        """How many nodes clients have links to."""
+        return len(self._links_at)
+
     def links_by_node(self) -> dict[int, list[int]]:
         """Node -> its clients."""
         found: dict[int, list[int]] = {}
@@ -201,6 +209,7 @@ class Rings:
             ring.drop(clients)
         links = [(client, node) for client in clients for node in self._nodes_of.pop(client, [])]
         numbers = [self._link_of.pop(link) for link in links]
+        self._links_at -= Counter(node for _, node in links)
         self._links.drop(numbers)
         self._free_links += numbers
 

@@ -13,7 +13,7 @@ from base.clock import SystemTime, Time
 from fleetgauge.data_dir import DataDirectory
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.position import START, Position
-from push_log.embedded.segment import SegmentCorruptError, SegmentGoneError, SegmentReader
+from push_log.embedded.segment import SegmentCorruptError, SegmentGoneError, SegmentReader, StoredRow
 from push_log.log import PushLogError
 from telemetry.push_record import PushRecord
 
@@ -199,24 +199,24 @@ class _Log:
         reader = self._open(number)
         after = self._at.row if number == self._at.segment else 0
         last = reader.tail().row
+        until = min(last, after + room)
         size = 0
-        with closing(reader.rows(after, min(last, after + room))) as rows:
+        with closing(reader.rows(after, until)) as rows:
             for row in rows:
-                try:
-                    record = row.record(row.metrics)
-                    found.append(
-                        StoredPush(self._number, number << 32 | row.row, record, row.encoding, row.metrics_bytes)
-                    )
-                except (ValueError, TypeError):
-                    self.skipped += 1
-                after = row.row
+                self._take(number, row, found)
                 size += len(row.metrics or b"")
                 if size > _MAX_READ_BYTES:
+                    until = row.row
                     break
-            else:
-                after = max(after, min(last, after + room))
-        self._at = Position(number, after)
-        return after >= last
+        self._at = Position(number, until)
+        return until >= last
+
+    def _take(self, number: int, row: StoredRow, found: list[StoredPush]) -> None:
+        try:
+            record = row.record(row.metrics)
+            found.append(StoredPush(self._number, number << 32 | row.row, record, row.encoding, row.metrics_bytes))
+        except (ValueError, TypeError):
+            self.skipped += 1
 
     def _place(self) -> Position:
         """Before the first row that was received since the beginning: halves the segments, and rows of one."""

@@ -1,16 +1,16 @@
 """The site of the console: the page, its API, and the endpoints of the process beside it; see docs/console.md."""
 
+import hashlib
 import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from console.api import PREFIX, Api, Fleetless, openapi
 from console.node import Node
@@ -21,6 +21,12 @@ from fleetgauge.admin.routes import EXCEPTION_HANDLERS
 
 SETTINGS: Final = HttpSettings(body_prefix=PREFIX)
 _STATIC: Final = Path(__file__).with_name("static")
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 _PAGE_HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -32,16 +38,31 @@ _PAGE_HEADERS: Final = {
 }
 
 
-class _Static(StaticFiles):
-    def file_response(self, *arguments: Any, **named: Any) -> Response:
-        response = super().file_response(*arguments, **named)
-        response.headers.update(_PAGE_HEADERS)
-        return response
+class _Files:
+    """The files of the page, in memory: a request names one of them, never a path."""
 
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        response.headers.update(_PAGE_HEADERS)
-        return response
+    def __init__(self) -> None:
+        paths = [path for path in _STATIC.rglob("*") if path.suffix in _TYPES]
+        self._files = {path.relative_to(_STATIC).as_posix(): path.read_bytes() for path in paths}
+        self._tags = {name: f'"{hashlib.sha256(file).hexdigest()[:32]}"' for name, file in self._files.items()}
+
+    def response(self, request: Request, name: str) -> Response:
+        """The file of this name.
+
+        Raises:
+            HTTPException: 404; there is none.
+        """
+        if name not in self._files:
+            raise HTTPException(404)
+        headers = {**_PAGE_HEADERS, "ETag": self._tags[name]}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        headers["Content-Type"] = _TYPES[Path(name).suffix]
+        return Response(self._files[name], headers=headers)
+
+    async def answer(self, request: Request) -> Response:
+        """A file below /static/."""
+        return self.response(request, request.path_params["name"])
 
 
 def make_app(
@@ -59,10 +80,13 @@ def make_app(
     api = Api(state, node, sessions)
     description = openapi(api.calls, importlib.metadata.version("fleetgauge"))
 
+    files = _Files()
+
     async def root(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
-            return FileResponse(_STATIC / "index.html", headers={**_PAGE_HEADERS, "Vary": "Accept"})
-        response = Json(index)
+            response = files.response(request, "index.html")
+        else:
+            response = Json(index)
         response.headers["Vary"] = "Accept"
         return response
 
@@ -72,7 +96,7 @@ def make_app(
     routes: list[BaseRoute] = [
         Route("/", root),
         Route("/openapi.json", described),
-        Mount("/static", _Static(directory=_STATIC, check_dir=False)),
+        Route("/static/{name:path}", files.answer),
         *api.routes(),
         *endpoints,
     ]

@@ -21,6 +21,7 @@ class TopicOffsets:
     """
 
     def __init__(self, settings: KafkaTopicSettings) -> None:
+        self._settings = settings
         self._topic = settings.topic
         self._admin = make_admin(settings)
 
@@ -37,7 +38,7 @@ class TopicOffsets:
         return self._request(partitions, "latest")
 
     def _request(self, partitions: Iterable[int], which: str) -> dict[int, int]:
-        from confluent_kafka import KafkaException, TopicPartition, admin
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition, admin
 
         specs: Any = admin  # the library's types leave OffsetSpec out
         spec = getattr(specs.OffsetSpec, which)()
@@ -48,4 +49,7 @@ class TopicOffsets:
             asked = self._admin.list_offsets(wanted, request_timeout=_REQUEST_S)
             return {place.partition: answer.result().offset for place, answer in asked.items()}
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH:
+                # librdkafka's admin client keeps the leader epochs that it learned first: a new one learns them anew.
+                self._admin = make_admin(self._settings)
             raise PushLogError(f"cannot read the offsets of topic {self._topic}: {text_of(error.args[0])}") from error

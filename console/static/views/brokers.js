@@ -15,7 +15,7 @@ export const open = (main) => {
     keyOf: (row) => JSON.stringify([row.cluster_id, row.node_id]),
     textOf: (row) => `broker ${row.node_id} ${row.cluster_id} ${(row.verdicts || []).join(" ")}`,
     empty:
-      "No client has sent a latency by broker yet: a subscription has to ask for org.apache.kafka.producer.node. or consumer.node. metrics.",
+      "No client has sent a latency by broker yet: a subscription has to ask for it, as org.apache.kafka.producer.node. or consumer.node.",
     columns: [
       {
         head: "Broker",

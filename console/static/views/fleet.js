@@ -61,7 +61,7 @@ const columns = (figure) => [
     cell: (row) =>
       row.verdicts?.length ? el("span", { class: "verdicts" }, shown(row.verdicts.join(", "), 60)) : el("span", { class: "soft" }, "-"),
   },
-  { key: "client_software_name", head: "Library", cell: (row) => name(software(row), 24) },
+  { key: "client_software_name", head: "Library", cell: (row) => name(software(row), 25) },
   { key: "principal", head: "Principal", cell: (row) => name(row.principal, 40) },
   { key: "group_id", head: "Group", cell: (row) => (row.group_id ? name(row.group_id, 40) : el("span", { class: "soft" }, "-")) },
   { key: figure, head: FIGURES[figure][0], isNumber: true, cell: (row) => amount(row.measures?.[figure], FIGURES[figure][1]) },

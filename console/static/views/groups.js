@@ -10,7 +10,11 @@ export const title = "Groups";
 const rank = { info: 1, warning: 2, critical: 3 };
 export const verdictCell = (row) =>
   row.verdicts?.length
-    ? [mark(row.severity), " ", el("a", { href: "#/verdicts" }, shown([...new Set(row.verdicts)].join(", "), 80))]
+    ? [
+        mark(row.severity),
+        " ",
+        el("a", { href: `#/verdicts?q=${encoded(row.group_id ?? row.verdicts[0])}` }, shown([...new Set(row.verdicts)].join(", "), 80)),
+      ]
     : el("span", { class: "soft" }, "-");
 export const verdictRank = (row) => rank[row.severity] ?? 0;
 
@@ -19,7 +23,7 @@ export const open = (main) => {
     label: "Consumer groups",
     keyOf: (row) => JSON.stringify([row.cluster_id, row.group_id]),
     textOf: (row) => `${row.group_id} ${row.cluster_id} ${(row.verdicts || []).join(" ")}`,
-    empty: "No consumer group is known yet: a consumer names its group in its labels or its metrics' attributes.",
+    empty: "No consumer group is known yet: consumers with a group.id name it in their pushes.",
     columns: [
       {
         head: "Group",

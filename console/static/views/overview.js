@@ -1,8 +1,9 @@
 // The fleet in short: what is wrong, how large it is, and its last hour. The head of the fleet's view.
 import { encoded, el, name, replace, sentence } from "../dom.js";
 import { bar, chart } from "../chart.js";
+import { keyed } from "../table.js";
 import { STATES, bytes, count, integer, severity } from "../words.js";
-import { titleOf } from "./verdict.js";
+import { linkOf, titleOf } from "./verdict.js";
 
 const MOST_SOFTWARE = 5;
 const MOST_URGENT = 3;
@@ -15,17 +16,18 @@ const lead = ({ verdicts, clients, measures }) => {
     return [critical ? "critical" : "warning", `${parts.join(" and ")} ${critical + warning === 1 ? "verdict is" : "verdicts are"} open`];
   }
   if (!clients.total) return ["", "No client is known yet"];
-  const away = ["vanished", "refused"].filter((each) => clients.states?.[each]).map((each) => `${integer(clients.states[each])} ${each}`);
+  const { vanished = 0, refused = 0 } = clients.states || {};
+  const away = [
+    vanished ? `${count(vanished, "client has", "clients have")} vanished` : null,
+    refused ? `${count(refused, "client is", "clients are")} refused` : null,
+  ].filter(Boolean);
   const first =
     typeof measures === "string"
       ? "Verdicts are not given here"
       : info
         ? `${count(info, "verdict is", "verdicts are")} open for information`
         : "No verdict is open";
-  return [
-    away.length || typeof measures === "string" ? "" : "fine",
-    away.length ? `${first}; of the clients ${away.join(" and ")}` : first,
-  ];
+  return [away.length || typeof measures === "string" ? "" : "fine", away.length ? `${first}; ${away.join(" and ")}` : first];
 };
 
 const tile = (label, value, detail, href) =>
@@ -80,12 +82,12 @@ const brief = (rows, more) =>
             el(
               "li",
               null,
-              el("p", null, severity(row.severity), " ", el("a", { href: "#/verdicts" }, titleOf(row))),
+              el("p", null, severity(row.severity), " ", el("a", { href: linkOf(row) }, titleOf(row))),
               el("p", { class: "soft" }, sentence(row.sentence || row.why)),
             ),
           ),
         )
-      : el("p", null, "No verdict is open."),
+      : el("p", { class: "soft" }, "Nothing. What a client's library does not send is not judged."),
     more > 0 ? el("p", null, el("a", { href: "#/verdicts" }, count(more, "more open verdict"))) : null,
   );
 
@@ -128,29 +130,48 @@ const notices = (overview) => {
         { class: "notices" },
         found.map((text) => el("li", null, sentence(text))),
       )
-    : null;
+    : el("div");
 };
 
-// Draws an overview; `isFolded` leaves out all but its figures, for a list that begins with a filter.
+const history = (title, times, values) => chart({ title, unit: "", times, values, isSmall: true });
+
+// Draws an overview; `isFolded` leaves out all but its figures, for a list that begins with a filter. What has not
+// changed stays, with its focus.
 export const drawOverview = (parent, overview, isFolded) => {
-  const [kind, text] = lead(overview);
-  const top = overview.verdicts?.top || [];
-  const open = (overview.verdicts.critical || 0) + (overview.verdicts.warning || 0) + (overview.verdicts.info || 0);
-  const { times = [], pushes = [], live = [] } = overview.history || {};
-  replace(
-    parent,
-    el("p", { class: `lead ${kind}` }, text, "."),
-    notices(overview),
-    facts(overview),
-    isFolded
-      ? null
-      : el(
-          "div",
-          { class: "summary" },
-          brief(top.slice(0, MOST_URGENT), open - Math.min(top.length, MOST_URGENT)),
-          chart({ title: "Clients that push", unit: "", times, values: live, isSmall: true }),
-          chart({ title: "Pushes a minute", unit: "", times, values: pushes, isSmall: true }),
-          software(overview.software || []),
-        ),
-  );
+  if (!parent.figures) {
+    parent.figures = el("div");
+    parent.summary = el("div", { class: "summary" });
+    replace(parent, parent.figures, parent.summary);
+  }
+  const { clients, verdicts, history: hour = {}, measures, skipped_payloads } = overview;
+  const { times = [], pushes = [], live = [] } = hour;
+  const whole = times.length && times[times.length - 1] + 60e6 > overview.now ? -1 : times.length; // the last minute lasts yet
+  const top = (verdicts.top || []).slice(0, MOST_URGENT);
+  const open = (verdicts.critical || 0) + (verdicts.warning || 0) + (verdicts.info || 0);
+  const draw = (box, parts) =>
+    keyed(
+      box,
+      parts,
+      (part) => part.of,
+      (part) => part.build(),
+    );
+  const given = (of, data, build) => ({ of, data, build });
+  draw(parent.figures, [
+    given("lead", lead({ clients, verdicts, measures }), () => {
+      const [kind, text] = lead(overview);
+      return el("p", { class: `lead ${kind}` }, text, ".");
+    }),
+    given("notices", [overview.notices, measures, skipped_payloads], () => notices(overview)),
+    given("facts", [clients, verdicts, overview.pushes_per_s, overview.bytes_per_s, overview.groups, overview.brokers], () =>
+      facts(overview),
+    ),
+  ]);
+  parent.summary.hidden = isFolded;
+  if (isFolded) return;
+  draw(parent.summary, [
+    given("brief", [top, open], () => brief(top, open - top.length)),
+    given("live", [times, live], () => history("Clients that push", times, live)),
+    given("pushes", [times, pushes], () => history("Pushes a minute", times.slice(0, whole), pushes.slice(0, whole))),
+    given("software", overview.software, () => software(overview.software || [])),
+  ]);
 };

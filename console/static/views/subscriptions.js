@@ -23,37 +23,49 @@ const lines = (text) =>
     .map((each) => each.trim())
     .filter(Boolean);
 
+const signed = (value, unit) => `${value < 0 ? "−" : "+"}${amount(Math.abs(value), unit)}`;
+const MOST_LINES = 12;
+
+// What a plan says, in sentences: whom it touches, what it adds, and what speaks against it.
 const planned = (plan) => {
-  const sentences = [...(plan.sentences || []), ...(plan.notes || [])];
-  const added = plan.added
-    ? el(
-        "p",
-        null,
-        "It adds about ",
-        el("b", null, `${amount(plan.added.pushes_per_minute ?? 0, "pushes")} a minute`),
-        `, ${amount(plan.added.bytes_per_minute ?? 0, "B")} a minute and ${amount(plan.added.series ?? 0, "times")} series; estimated from what such clients send.`,
-      )
-    : null;
+  const { added = {} } = plan;
+  const own = plan.changes?.find((each) => each.action !== "keep" && each.action !== "leave");
+  const warnings = [
+    ...(plan.cannot_supply || []).map((each) => `${count(each.clients, "client")} of ${each.software} cannot supply it: ${each.why}`),
+    ...(plan.known_faults || []).map(
+      (each) => `${count(each.clients, "client")} of ${each.software} have a known fault that this may meet: ${each.reason}`,
+    ),
+    ...(plan.open_verdicts || []).map((each) => `Open already: ${each.verdict} of ${each.subject_kind} ${each.subject}: ${each.why}`),
+    ...(plan.notes || []),
+  ];
+  const left = warnings.length - MOST_LINES;
   return el(
     "div",
     { class: "plan", role: "status" },
     el("h3", null, "What this does"),
-    typeof plan.touched === "number"
+    plan.has_changes === false ? el("p", null, "Nothing: it is so already.") : null,
+    own
       ? el(
           "p",
           null,
-          el("b", null, count(plan.touched, "live client")),
-          ` ${plan.touched === 1 ? "is" : "are"} asked for something else than now${typeof plan.clients === "number" ? `, of ${integer(plan.clients)}` : ""}.`,
+          `It matches ${count(own.clients, "live client")} of ${integer(plan.live_clients)}; ${integer(plan.touched)} of them get another subscription than now.`,
+          own.undecided ? ` Of ${count(own.undecided, "client")} it is not known whether they match.` : "",
         )
       : null,
-    added,
-    sentences.length
+    el(
+      "p",
+      null,
+      `${signed(added.pushes_per_minute ?? 0, "")} pushes and ${signed(added.bytes_per_minute ?? 0, "B")} a minute, at least ${signed(added.series ?? 0, "times")} series. `,
+      el("span", { class: "soft" }, shown((plan.bytes_estimated || []).join("; "))),
+    ),
+    warnings.length
       ? el(
           "ul",
           null,
-          sentences.map((each) => el("li", null, shown(each))),
+          warnings.slice(0, MOST_LINES).map((each) => el("li", null, shown(each))),
         )
       : null,
+    left > 0 ? el("p", { class: "left" }, `${integer(left)} more: fleetgauge subscriptions plan lists all.`) : null,
   );
 };
 

@@ -4,6 +4,9 @@ import { SIDES, ago, amount, at, count, severity, span, subject } from "../words
 
 export const titleOf = (row) => el("bdi", null, row.title ? shown(row.title, 200) : `${shown(row.verdict, 80)}: ${subject(row)}`);
 
+// The list of verdicts, narrowed to this one and others of its kind and name.
+export const linkOf = (row) => `#/verdicts?q=${encoded(`${row.verdict} ${row.subject}`)}`;
+
 export const referenceOf = (row) => `${row.verdict}:${row.subject_kind}:${row.subject}`;
 
 // Rows, best rank first, as causes with what they explain; a cause that is not among them counts as none.

@@ -9,6 +9,7 @@ import { article, folded, referenceOf } from "./verdict.js";
 export const title = "Verdicts";
 
 const MOST = 100;
+const TYPED_MS = 200;
 const STATES = { open: "open", cleared: "over", all: "all" };
 
 const textOf = ({ row, explains }) =>
@@ -26,7 +27,10 @@ class VerdictsView {
       autocomplete: "off",
       spellcheck: "false",
       "data-filter": true,
-      input: () => this.drawList(),
+      input: () => {
+        clearTimeout(this.typing);
+        this.typing = setTimeout(() => this.go({ ...this.query, q: this.filter.value.trim() }), TYPED_MS);
+      },
     });
     this.chips = el("div", { class: "chips", role: "group", "aria-label": "Which verdicts" });
     this.status = el("p", { class: "soft", role: "status" });
@@ -48,6 +52,8 @@ class VerdictsView {
   }
 
   navigate(query) {
+    this.query = query;
+    if (document.activeElement !== this.filter) this.filter.value = query.q || "";
     this.state = query.state in STATES ? query.state : "open";
     const held = [...this.chips.children].indexOf(document.activeElement);
     this.chips.replaceChildren(
@@ -58,7 +64,7 @@ class VerdictsView {
             type: "button",
             class: `chip ${key === this.state ? "on" : ""}`,
             "aria-pressed": String(key === this.state),
-            click: () => this.go({ state: key === "open" ? "" : key }),
+            click: () => this.go({ ...this.query, state: key === "open" ? "" : key }),
           },
           text,
         ),
@@ -69,10 +75,7 @@ class VerdictsView {
   }
 
   draw(found) {
-    const from =
-      found.source === "tables"
-        ? "From the tables of `fleetgauge fleet run`"
-        : "Judged live, by the default rules";
+    const from = found.source === "tables" ? "From the tables of `fleetgauge fleet run`" : "Judged live, by the default rules";
     const time =
       found.judged_from && found.judged_to ? `, ${moment(found.judged_from)} to ${moment(found.judged_to)} UTC` : ", nothing is judged yet";
     const explained = found.verdicts.length;
@@ -83,7 +86,7 @@ class VerdictsView {
   }
 
   drawList() {
-    const wanted = this.filter.value.trim().toLowerCase();
+    const wanted = (this.query.q || "").toLowerCase();
     const found = wanted ? this.causes.filter((each) => textOf(each).includes(wanted)) : this.causes;
     keyed(
       this.list,
@@ -103,6 +106,7 @@ class VerdictsView {
   }
 
   close() {
+    clearTimeout(this.typing);
     this.polling.close();
   }
 }

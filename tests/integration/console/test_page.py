@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from support.http import get, url_of, wait_until
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.webhook import Webhook
 
 from terminal.text import printable
 
@@ -36,6 +38,7 @@ HOSTILE = (
 VIEWS = ("fleet", "fleet?by=application", "groups", "brokers", "verdicts", "exporters", "subscriptions", "quotas")
 MANY = 2_500
 PATIENCE_MS = 60_000
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 class LibrdkafkaClients:
@@ -92,6 +95,14 @@ def hostile(node: Node) -> Iterator[list[RawClient]]:
     yield clients
     for each in clients:
         each.__exit__()
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
+    """A destination that may refuse pushes."""
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    with Webhook() as served:
+        yield served
 
 
 def rows(page: Page) -> Any:
@@ -262,6 +273,47 @@ def test_who_may_not_change_anything_is_told_how_and_the_token_opens_it(node: No
         assert found.faults == [
             "console: Failed to load resource: the server responded with a status of 403 (Forbidden)"
         ]
+
+
+def test_dead_letters_are_replayed_and_dropped_after_a_question(tmp_path: Path, browser: Any, hook: Webhook) -> None:
+    def push(count: int) -> None:
+        for _ in range(count):
+            with RawClient(node.port) as client:
+                assert client.push(client.get(), metrics_data()).error_code == 0
+
+    hook.refuses = lambda found: True
+    (tmp_path / "token").write_text(TOKEN)
+    config = (
+        f'"console.operate.token.file" = "{tmp_path / "token"}"\n'
+        f'[exporters.hook]\ntype = "webhook_exporter:webhook_exporter"\nurl = "{hook.url}"\n"linger.ms" = 50\n'
+    )
+    with Node(tmp_path, "http.listeners=http://127.0.0.1:0", config=config) as node:
+        wait_until(lambda: get(node, "/api/overview").status == 200, what="the console")
+        push(3)
+        with chromium.visited(browser, url_of(node), "/#/exporters") as found:
+            page = found.page
+            page.get_by_text("3 rejected pushes").wait_for(timeout=PATIENCE_MS)
+            assert page.get_by_role("button", name="Drop").count() == 0
+            page.get_by_text("To replay or drop dead letters, log in").wait_for()
+            page.get_by_role("button", name="Log in").click()
+            page.get_by_label("Token").fill(TOKEN)
+            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Drop").click(timeout=PATIENCE_MS)
+            page.get_by_text("this cannot be undone").wait_for()
+            page.get_by_role("button", name="Cancel").click()
+            hook.refuses = lambda found: False
+            page.get_by_role("button", name="Replay").click()
+            page.get_by_role("button", name="Replay 3").click()
+            page.get_by_text("none", exact=True).wait_for(timeout=PATIENCE_MS)
+            assert len(hook.pushes) == 3
+            hook.refuses = lambda found: True
+            push(1)
+            page.get_by_text("1 rejected push").wait_for(timeout=PATIENCE_MS)
+            page.get_by_role("button", name="Drop").click()
+            page.get_by_role("button", name="Drop 1").click()
+            page.get_by_text("none", exact=True).wait_for(timeout=PATIENCE_MS)
+            assert len(hook.pushes) == 3
+            assert found.faults == []
 
 
 def test_a_lost_connection_is_said_and_comes_back(node: Node, browser: Any) -> None:

@@ -1,0 +1,186 @@
+"""The console's state of real clients: at a real node, and over the topic of a real broker with the plugin."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.kafka_broker import MISSING, KafkaBroker
+from support.node import Node
+
+from console.fleet import ClientQuery, Fleet, FleetSettings
+from console.source import EmbeddedSource
+from console.topic_source import TopicSource
+from fleetgauge.data_dir import DataDirectory
+from push_log.kafka_topic.settings import KafkaTopicSettings
+
+pytestmark = pytest.mark.integration
+
+CONFIG = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 1000\n'
+CLIENTS = Path(__file__).parents[2] / "support" / "rdkafka_clients.py"
+LATENCY = "request_latency_avg_ms"
+
+
+@contextmanager
+def fleet_of(source: Any, **named: Any) -> Iterator[Fleet]:
+    fleet = Fleet(source, FleetSettings(form="serve"), **named)
+    fleet.start()
+    try:
+        yield fleet
+    finally:
+        fleet.stop()
+
+
+@contextmanager
+def fleet_at(node: Node) -> Iterator[Fleet]:
+    data = DataDirectory(node.data)
+    with fleet_of(EmbeddedSource(data), node_socket=data.node_socket) as fleet:
+        yield fleet
+
+
+@contextmanager
+def clients(bootstrap: str, prefix: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A real producer and a real consumer of librdkafka, in a process of their own."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(CLIENTS), bootstrap, prefix], stdin=subprocess.PIPE, stdout=output, stderr=output
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def wait_for(
+    fleet: Fleet, condition: Callable[[dict[str, dict[str, Any]]], Any], what: str, within_s: float = 60
+) -> Any:
+    """Waits until rows by client id meet a condition."""
+    deadline = time.monotonic() + within_s
+    rows: dict[str, dict[str, Any]] = {}
+    while time.monotonic() < deadline:
+        rows = {row["client_id"]: row for row in fleet.clients(ClientQuery())["clients"]}
+        if condition(rows):
+            return rows
+        time.sleep(0.1)
+    raise AssertionError(f"waited in vain for {what}: {rows}\n{fleet.overview()['notices']}")
+
+
+def are_live(*names: str) -> Callable[[dict[str, dict[str, Any]]], bool]:
+    return lambda rows: all(rows.get(name, {}).get("state") == "live" for name in names)
+
+
+def test_real_clients_appear_with_measures_and_one_that_is_killed_has_vanished(tmp_path: Path) -> None:
+    with Node(tmp_path, config=CONFIG) as node, fleet_at(node) as fleet:
+        bootstrap = f"127.0.0.1:{node.port}"
+        with clients(bootstrap, "stays", tmp_path / "stays.log"):
+            with clients(bootstrap, "killed", tmp_path / "killed.log"):
+                both = ("stays-producer", "stays-consumer", "killed-producer", "killed-consumer")
+                wait_for(fleet, are_live(*both), "four live clients")
+                rows = wait_for(
+                    fleet,
+                    lambda rows: all(
+                        rows[name]["measures"][LATENCY] is not None and rows[name]["subscriptions"] for name in both
+                    ),
+                    "their latencies and subscriptions",
+                )
+            assert rows["stays-consumer"]["role"] == "consumer"
+            assert rows["stays-consumer"]["group_id"] == "stays"
+            assert rows["stays-producer"]["application"] == "stays-producer"
+            assert rows["stays-producer"]["connections"] >= 1
+            rows = wait_for(
+                fleet,
+                lambda rows: {rows[f"killed-{kind}"]["state"] for kind in ("producer", "consumer")} == {"vanished"},
+                "the killed clients to have vanished",
+            )
+            assert are_live("stays-producer", "stays-consumer")(rows)
+        found = fleet.client(rows["killed-consumer"]["client_instance_id"])
+        assert found is not None
+        assert found["subscription"]["push_interval_ms"] == 1_000
+        assert found["subscription"]["metrics"]
+        series = {(each["measure"], each["node_id"] is not None) for each in found["series"]}
+        assert {(LATENCY, False), (LATENCY, True)} <= series
+        log = (tmp_path / "killed.log").read_text(errors="replace")
+        assert found["names"]["librdkafka"] in log
+
+
+def test_after_a_restart_it_reads_the_hour_back_also_while_no_node_runs(tmp_path: Path) -> None:
+    with Node(tmp_path, config=CONFIG) as node:
+        with clients(f"127.0.0.1:{node.port}", "before", tmp_path / "clients.log") as process, fleet_at(node) as fleet:
+            wait_for(fleet, are_live("before-producer", "before-consumer"), "the clients")
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            process.wait(60)
+            before = wait_for(fleet, lambda rows: rows["before-producer"]["state"] == "ended", "a closed producer")
+        node.stop()
+    with fleet_at(node) as fleet:
+        names = ("before-producer", "before-consumer")
+        rows = wait_for(
+            fleet,
+            lambda rows: all(rows.get(name, {}).get("measures", {}).get(LATENCY) is not None for name in names),
+            "what was there before",
+        )
+        for name in names:
+            assert rows[name]["client_instance_id"] == before[name]["client_instance_id"]
+            assert rows[name]["pushes"] >= before[name]["pushes"]
+        assert rows["before-producer"]["state"] == "ended"
+        assert any("not known now" in each for each in fleet.overview()["notices"])
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING or "a broker can be run")
+def test_the_topic_of_a_broker_with_the_plugin_shows_its_clients_and_an_outage_makes_none_of_them_late(
+    tmp_path: Path,
+) -> None:
+    from support.kafka_jars import bridge_jar
+
+    reporters = "org.apache.kafka.common.metrics.JmxReporter,io.github.fleetgauge.bridge.FleetgaugeExporterReporter"
+    plugin = {"metric.reporters": reporters, "fleetgauge.topic.partitions": "3"}
+    with KafkaBroker(tmp_path / "kafka", "4.3.1", jars=[bridge_jar()], properties=plugin, heap="384m") as broker:
+        broker.subscribe(interval_ms=1_000)
+        settings = KafkaTopicSettings(bootstrap_servers=broker.bootstrap, topic="fleetgauge-pushes")
+        with (
+            fleet_of(TopicSource(settings)) as fleet,
+            clients(broker.bootstrap, "topical", tmp_path / "clients.log") as process,
+        ):
+            names = ("topical-producer", "topical-consumer")
+            wait_for(fleet, are_live(*names), "clients of the topic")
+            rows = wait_for(
+                fleet,
+                lambda rows: all(rows[name]["measures"][LATENCY] is not None for name in names),
+                "their latencies",
+            )
+            assert rows["topical-producer"]["broker"] == 1
+            assert rows["topical-producer"]["partition"] in range(3)
+            process.kill()
+            broker.stop()
+            wait_until_said(fleet, "cannot be read now")
+            before = fleet.overview()["read_up_to"]
+            time.sleep(5)
+            assert fleet.overview()["read_up_to"] - before < 5_000_000
+            assert set(fleet.clients(ClientQuery(state="live"))["clients"][0]) >= {"client_id"}
+            broker.start()
+            deadline = time.monotonic() + 60
+            while fleet.overview()["notices"] or fleet.overview()["read_up_to"] <= before:
+                assert time.monotonic() < deadline, (fleet.overview()["notices"], fleet.overview()["read_up_to"], before)
+                time.sleep(0.2)
+
+
+def wait_until_said(fleet: Fleet, text: str, within_s: float = 60) -> None:
+    deadline = time.monotonic() + within_s
+    while not any(text in each for each in fleet.overview()["notices"]):
+        assert time.monotonic() < deadline, fleet.overview()["notices"]
+        time.sleep(0.2)
+
+
+def test_a_topic_that_is_not_there_and_brokers_that_are_not_there_are_notices() -> None:
+    settings = KafkaTopicSettings(bootstrap_servers="127.0.0.1:1", topic="none")
+    with fleet_of(TopicSource(settings)) as fleet:
+        wait_until_said(fleet, "Topic none at 127.0.0.1:1 cannot be read now")
+        assert fleet.overview()["clients"]["total"] == 0

@@ -1,0 +1,220 @@
+"""Measures and verdicts of payloads as they come."""
+
+import builtins
+import json
+from typing import Any
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
+from support.console_fleet import WALL_MS, FleetOfTest, instance_id
+from support.payloads import metrics_data
+from support.push_log import push_record, zstd
+from support.real_pushes import real_pushes
+
+from console.fleet import ClientQuery
+from console.live import Budget, LiveMeasures
+from console.source import StoredPush
+
+JAVA = "apache-kafka-java"
+LATENCY = "request_latency_avg_ms"
+
+
+def total(name: str, value: float, at_s: float, *, start_s: float = 0, cumulative: bool = True) -> bytes:
+    """A payload of one sum."""
+    data = MetricsData()
+    resource = data.resource_metrics.add()
+    resource.resource.attributes.add(key="group_id").value.string_value = "shoppers"
+    metric = resource.scope_metrics.add().metrics.add(name=name)
+    kind = AggregationTemporality
+    metric.sum.aggregation_temporality = (
+        kind.AGGREGATION_TEMPORALITY_CUMULATIVE if cumulative else kind.AGGREGATION_TEMPORALITY_DELTA
+    )
+    metric.sum.is_monotonic = True
+    start = WALL_MS * 1_000_000
+    point = metric.sum.data_points.add(as_double=value)
+    point.time_unix_nano = start + round(at_s * 1e9)
+    point.start_time_unix_nano = start + round(start_s * 1e9)
+    return data.SerializeToString()
+
+
+@pytest.fixture
+def of() -> FleetOfTest:
+    return FleetOfTest(decode_cores=1_000.0)
+
+
+def test_what_real_clients_push_becomes_measures_role_and_group(of: FleetOfTest) -> None:
+    for number, payload in enumerate(real_pushes()):
+        of.push(f"client-{number}", payload, number=number, terminating=False)
+    of.pass_time(10)
+    rows = of.rows(sort="client_id", order="asc")
+    assert {row["role"] for row in rows} == {"producer", "consumer"}
+    assert any(row["group_id"] for row in rows)
+    for row in rows:
+        assert any(value is not None for value in row["measures"].values()), row
+    assert of.fleet.overview()["brokers"] >= 1
+    json.dumps([of.fleet.overview(), rows, of.fleet.groups(), of.fleet.brokers()], allow_nan=False)
+
+
+def test_latency_is_kept_by_node_and_minute_beside_that_of_peers(of: FleetOfTest) -> None:
+    for minute in range(3):
+        for number in range(12):
+            of.push(f"orders-{number}", metrics_data(3), number=number, terminating=False, push_interval_ms=60_000)
+        of.pass_time(60 if minute < 2 else 10)
+    found = of.fleet.client(instance_id(0))
+    assert found is not None
+    assert [(each["measure"], each["node_id"]) for each in found["series"]] == [
+        (LATENCY, None), (LATENCY, 0), (LATENCY, 1), (LATENCY, 2)
+    ]  # fmt: skip
+    mean, _, _, node_2 = found["series"]
+    assert mean["values"][-3:] == [1.5, 1.5, 1.5]
+    assert mean["values"][:-3] == [None] * 57
+    assert node_2["values"][-3:] == node_2["peers"][-3:] == [2.5, 2.5, 2.5]
+    assert len(mean["times"]) == 60
+    assert mean["times"][-1] - mean["times"][-2] == 60_000_000
+    brokers = of.fleet.brokers()["brokers"]
+    assert [(row["node_id"], row["clients"], row[LATENCY]) for row in brokers] == [
+        (0, 12, 0.5),
+        (1, 12, 1.5),
+        (2, 12, 2.5),
+    ]
+    assert brokers[2]["history"]["values"][-1] == 2.5
+    assert set(of.names(broker="2")) == {f"orders-{number}" for number in range(12)}
+
+
+def test_below_eight_peers_there_is_no_median(of: FleetOfTest) -> None:
+    for number in range(8):
+        of.push(f"orders-{number}", metrics_data(1), number=number, terminating=False)
+    of.pass_time(10)
+    found = of.fleet.client(instance_id(0))
+    assert found is not None
+    assert set(found["series"][0]["peers"]) == {None}
+
+
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_growth_is_that_of_the_minute_for_totals_and_for_deltas(of: FleetOfTest, cumulative: bool) -> None:
+    name = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
+    for minute, value in enumerate((100, 130, 190)):
+        sent = value if cumulative else (0, 30, 60)[minute]
+        start_s = 0 if cumulative else 60 * (minute - 1)
+        payload = total(name, sent, 60 * minute, start_s=start_s, cumulative=cumulative)
+        of.push("reader", payload, number=1, terminating=False, push_interval_ms=60_000)
+        of.pass_time(60)
+    found = of.fleet.client(instance_id(1))
+    assert found is not None
+    series = {each["measure"]: each["values"] for each in found["series"]}["records_consumed"]
+    assert [value for value in series if value is not None][-2:] == [30, 60]
+    assert of.fleet.groups()["groups"][0]["group_id"] == "shoppers"
+
+
+def test_several_pushes_of_a_minute_in_several_pieces_add_up(of: FleetOfTest) -> None:
+    name = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
+    for second in (0, 15, 30):
+        payload = total(name, 10, second, start_s=second - 15, cumulative=False)
+        of.push("reader", payload, number=1, terminating=False, push_interval_ms=15_000)
+        of.pass_time(15)
+    of.pass_time(60)
+    found = of.fleet.client(instance_id(1))
+    assert found is not None
+    assert [value for value in found["series"][0]["values"] if value is not None] == [30]
+
+
+def test_malformed_payloads_are_counted_and_spoil_no_other(of: FleetOfTest) -> None:
+    of.push("broken", b"\xff" * 500, number=1, terminating=False)
+    of.push("cut", metrics_data(3)[:-5], number=2, terminating=False)
+    of.push("good", metrics_data(3), number=3, terminating=False)
+    of.push("heartbeat", b"", number=4, terminating=False)
+    of.pass_time(10)
+    measures = {row["client_id"]: row["measures"][LATENCY] for row in of.rows()}
+    assert measures == {"broken": None, "cut": None, "good": 1.5, "heartbeat": None}
+    assert "2 payloads could not be read." in of.fleet.overview()["notices"]
+
+
+def test_a_payload_that_its_codec_does_not_take_is_counted() -> None:
+    live = LiveMeasures(None, 100, 1.0)
+    good = zstd(metrics_data(2))
+    record = push_record(0)
+    live.put(
+        [
+            StoredPush(0, 1, record._replace(metrics=b"no zstd"), "zstd", 100),
+            StoredPush(0, 2, record._replace(metrics=good), "zstd", 7),
+            StoredPush(0, 3, record._replace(metrics=good), "unheard of", len(metrics_data(2))),
+            StoredPush(0, 4, record._replace(metrics=good), "zstd", len(metrics_data(2))),
+        ]
+    )
+    measured = live.take(record.received_at)
+    assert live.malformed == 3
+    assert measured is not None
+    assert len(measured.values) == 1
+
+
+def test_a_clock_that_is_set_back_begins_measures_again(of: FleetOfTest) -> None:
+    of.push("orders", metrics_data(1), number=1, terminating=False)
+    of.pass_time(70)
+    of.time.jump_wall_clock(-7_200_000)
+    of.push("orders", metrics_data(2), number=1, terminating=False)
+    of.pass_time(10)
+    assert of.rows()[0]["measures"][LATENCY] == 1.0
+
+
+def test_beyond_the_budget_the_payloads_of_the_same_clients_are_left_out_and_counted() -> None:
+    clock = {"cpu": 0, "now": 0}
+    budget = Budget(0.5, lambda: clock["cpu"], lambda: clock["now"])
+    for _ in range(100):  # each chunk takes a second of CPU, and comes every second
+        budget.begin()
+        clock["cpu"] += round(1e9 * budget.share)
+        budget.end()
+        clock["now"] += 1_000_000_000
+    assert clock["cpu"] / clock["now"] < 0.85
+    assert 1 / 64 <= budget.share < 1
+    ids = [instance_id(number) for number in range(1_000)]
+    taken = [each for each in ids if budget.takes(each)]
+    assert taken == [each for each in ids if budget.takes(each)]
+    assert len(taken) == pytest.approx(1_000 * budget.share, abs=80)
+    clock["now"] += 600_000_000_000
+    for _ in range(10):
+        budget.begin()
+        budget.end()
+    assert budget.share == 1
+    assert all(budget.takes(each) for each in ids)
+
+
+def test_without_the_extra_identities_remain_and_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name == "console.analysis":
+            raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    of = FleetOfTest()
+    monkeypatch.undo()
+    of.push("orders", metrics_data(1), number=1, terminating=False)
+    of.pass_time(10)
+    assert of.states() == {"orders": "live"}
+    assert of.fleet.overview()["measures"] == "Measures and verdicts need numpy: pip install 'fleetgauge[tables]'."
+    assert of.rows()[0]["measures"] == {}
+    assert of.fleet.groups() == {"groups": []}
+    assert of.fleet.brokers() == {"brokers": []}
+    assert of.fleet.verdicts()["verdicts"] == []
+    assert of.fleet.facets("state", ClientQuery())["facets"][0]["measures"] == {}
+    found = of.fleet.client(instance_id(1))
+    assert found is not None
+    assert found["series"] == []
+
+
+def test_rules_that_cannot_be_read_are_a_notice(tmp_path: Any) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[no-such-verdict]\nfactor = 3\n")
+    of = FleetOfTest(rules=rules)
+    of.pass_time(3)
+    assert any("Live verdicts are judged by the default rules" in each for each in of.fleet.overview()["notices"])
+
+
+def test_tables_that_are_not_there_are_a_notice(tmp_path: Any) -> None:
+    of = FleetOfTest(tables=str(tmp_path / "none"))
+    of.pass_time(10)
+    assert any("cannot be read now" in each for each in of.fleet.overview()["notices"])
+    assert of.fleet.verdicts()["source"] == "tables"

@@ -1,0 +1,137 @@
+"""Who is there, by the pushes of a log."""
+
+import json
+
+import pytest
+from support.console_fleet import FleetOfTest
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "\x1b[31mred\x1b[0m",
+    "one\ntwo\r\n\tthree",
+    "a\x1fb\x00c",
+    "\u202eevil\u2066",
+    "x" * 10_000,
+    "1" * 5_000 + "a",
+    "' OR 1=1 --",
+    "",
+)
+
+
+@pytest.fixture
+def of() -> FleetOfTest:
+    return FleetOfTest()
+
+
+def test_a_client_that_falls_silent_is_late_then_vanished_for_a_day_and_then_forgotten(of: FleetOfTest) -> None:
+    of.push("orders", push_interval_ms=60_000, terminating=False)
+    of.pass_time(5)
+    assert of.states() == {"orders": "live"}
+    of.pass_time(100, 10)
+    assert of.states() == {"orders": "late"}
+    of.pass_time(100, 10)
+    assert of.states() == {"orders": "vanished"}
+    of.pass_time(86_000, 5_000)
+    assert of.states() == {"orders": "vanished"}
+    of.pass_time(600, 300)
+    assert of.states() == {}
+    assert of.fleet.overview()["clients"] == {"total": 0, "states": {}}
+
+
+def test_a_client_that_closes_is_ended_for_an_hour(of: FleetOfTest) -> None:
+    of.push("orders", terminating=True)
+    of.pass_time(3_000, 500)
+    assert of.states() == {"orders": "ended"}
+    of.pass_time(1_000, 500)
+    assert of.states() == {}
+
+
+def test_while_nothing_can_be_read_no_client_becomes_late(of: FleetOfTest) -> None:
+    of.push("orders", terminating=False)
+    of.pass_time(5)
+    of.source.reads = False
+    of.pass_time(3_600, 300)
+    assert of.states() == {"orders": "live"}
+
+
+def test_beyond_the_bound_the_longest_silent_clients_are_dropped_and_it_is_said() -> None:
+    of = FleetOfTest(clients_max=10)
+    for number in range(25):
+        of.push(f"client-{number}", number=number, terminating=False)
+    of.pass_time(5)
+    assert sorted(of.names()) == sorted(f"client-{number}" for number in range(15, 25))
+    assert "15 clients were dropped: 10 are kept at most." in of.fleet.overview()["notices"]
+
+
+def test_hostile_client_ids_come_back_as_they_came_and_break_nothing(of: FleetOfTest) -> None:
+    for number, client_id in enumerate(HOSTILE):
+        of.push(client_id, number=number, terminating=False, principal=client_id, client_software_name=client_id)
+    of.pass_time(5)
+    assert sorted(of.names()) == sorted(HOSTILE)
+    for by in ("application", "principal", "software", "version", "state", "role", "group", "broker"):
+        json.dumps(of.fleet.facets(by, _query()))
+    json.dumps(of.fleet.overview())
+    for client_id in HOSTILE:
+        if client_id:
+            assert client_id in of.names(q=client_id)
+
+
+def _query():  # type: ignore[no-untyped-def]
+    from console.fleet import ClientQuery
+
+    return ClientQuery()
+
+
+def test_two_clients_that_share_an_instance_id_are_two_rows(of: FleetOfTest) -> None:
+    of.push("orders", number=1, principal="User:a", terminating=False)
+    of.push("orders", number=1, principal="User:b", terminating=False)
+    of.pass_time(5)
+    assert {row["principal"] for row in of.rows()} == {"User:a", "User:b"}
+
+
+def test_a_clock_that_is_set_back_stops_nothing(of: FleetOfTest) -> None:
+    of.push("orders", number=1, terminating=False)
+    of.pass_time(10)
+    of.time.jump_wall_clock(-7_200_000)
+    of.push("orders", number=1, terminating=False)
+    of.push("billing", number=2, terminating=False)
+    of.pass_time(30)
+    assert set(of.states()) == {"orders", "billing"}
+
+
+def test_a_push_of_the_year_2300_makes_no_other_client_vanish(of: FleetOfTest) -> None:
+    of.push("orders", number=1, terminating=False)
+    of.push("ahead", number=2, terminating=False, ago_s=-9_000_000_000)
+    of.pass_time(10)
+    assert of.states()["orders"] == "live"
+
+
+def test_the_version_rises_with_a_push_and_rests_while_nothing_changes(of: FleetOfTest) -> None:
+    of.push("orders", terminating=False, push_interval_ms=600_000)
+    of.pass_time(130)
+    before = of.fleet.version()
+    of.pass_time(4)
+    assert of.fleet.version() == before
+    of.push("billing", terminating=False)
+    of.pass_time(4)
+    assert of.fleet.version() > before
+
+
+def test_a_source_that_fails_is_a_notice_and_is_read_on(of: FleetOfTest) -> None:
+    of.source.notices = ["Topic pushes at kafka:9092 cannot be read now: refused."]
+    of.pass_time(3)
+    assert of.fleet.overview()["notices"] == ["Topic pushes at kafka:9092 cannot be read now: refused."]
+    of.source.notices = []
+    of.pass_time(3)
+    assert of.fleet.overview()["notices"] == []
+
+
+def test_rates_and_history_count_pushes_by_minute_of_receipt(of: FleetOfTest) -> None:
+    for number in range(120):
+        of.push(f"client-{number}", number=number, payload_bytes=50, terminating=False)
+    of.pass_time(61)
+    overview = of.fleet.overview()
+    assert overview["pushes_per_s"] == pytest.approx(2.0, rel=0.05)
+    assert overview["bytes_per_s"] == pytest.approx(100.0, rel=0.05)
+    assert overview["history"]["pushes"] == [120, 0]
+    assert overview["history"]["live"][-1] == 120
