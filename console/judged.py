@@ -5,6 +5,7 @@ from typing import Final
 
 from console.verdict_rows import Row, Verdicts
 from fleet.errors import FleetError
+from fleet.html.words import title, who
 from fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
 from verdicts.memory import Memory
 from verdicts.rows import ranked
@@ -38,10 +39,11 @@ _TIMES: Final = ("opened_at", "last_seen_at", "cleared_at")
 
 
 def _plain(row: Row) -> Row:
-    """A row of the table with times in us, and `sentence`: why, without the time, as the command line lists it."""
+    """A row of the table with times in us, `sentence` as the command line lists it, `title` and `who` as a report."""
     found = row | {name: _micros(row[name]) for name in _TIMES}
     found["evidence"] = [each | {"window_start": _micros(each["window_start"])} for each in row["evidence"] or ()]
     found["sentence"] = row["why"].partition("; since ")[0]
+    found["title"], found["who"] = title(row), who(row)
     return found
 
 

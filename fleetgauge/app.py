@@ -110,6 +110,7 @@ class FleetgaugeNode(NodeProcess):
         """
         self._quotas.reconfigure(changes.config)  # first, since a custom callback may refuse
         self._manager.replace_subscriptions(changes.config.client_metrics)
+        self._subscription_properties = changes.config.client_metrics
         self._connection_limits.reconfigure(changes.config, changes.overrides)
         for listener in self._listeners:
             security = changes.securities.get(listener.name)
@@ -129,6 +130,7 @@ class FleetgaugeNode(NodeProcess):
             "quotas": self._quotas.status(),
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
+                "subscription_properties": self._subscription_properties,
                 "unmatched_prefixes": self._manager.unmatched_prefixes(),
                 "client_guard": self._manager.guard_counters(),
                 "get_answers": dict(self._subscriptions.answers),
@@ -223,6 +225,7 @@ class FleetgaugeNode(NodeProcess):
             pace=self._quotas.pace,
         )
         manager.replace_subscriptions(config.client_metrics)
+        self._subscription_properties = config.client_metrics
         return manager
 
     async def _start_service(self) -> None:

@@ -62,6 +62,8 @@ class ExportNode(NodeProcess):
         time: the clocks.
     """
 
+    form = "export"
+
     def __init__(self, config: ServiceConfig, time: Time) -> None:
         super().__init__(config, time)
         self._started_at_ms = time.milliseconds()

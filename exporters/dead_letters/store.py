@@ -250,6 +250,19 @@ class DeadLetters:
                 self._counted, self._counted_at = self._count_all(), version
             return dict(self._counted)
 
+    def reasons(self) -> dict[str, dict[str, int]]:
+        """Number of letters by exporter and reason.
+
+        Raises:
+            PushLogError: it cannot be read now.
+        """
+        found: dict[str, dict[str, int]] = {}
+        for exporter, reason, count in self._rows(
+            "SELECT exporter, reason, count(*) FROM letters GROUP BY 1, 2 ORDER BY 3 DESC"
+        ):
+            found.setdefault(exporter, {})[reason] = count
+        return found
+
     def close(self) -> None:
         """Closes the database."""
         with self._lock:

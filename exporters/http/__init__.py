@@ -1,1 +1,1 @@
-"""The HTTP server of every page that Fleetgauge serves: the node's HTTP port and the page of client series."""
+"""The HTTP server of every page that Fleetgauge serves: uvicorn's HTTP/1.1 protocol, within bounds."""

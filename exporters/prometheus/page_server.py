@@ -13,9 +13,16 @@ import zlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Final, NamedTuple
 
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
 from base.errors import FleetgaugeError
-from exporters.http.messages import HttpError, HttpRequest, HttpResponse
-from exporters.http.server import HttpServer, HttpSettings
+from exporters.http.connection import HttpSettings
+from exporters.http.errors import refused
+from exporters.http.server import HttpServer
 from exporters.prometheus.settings import Address
 
 PATH: Final = "/metrics"
@@ -78,21 +85,27 @@ class PageServer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = HttpServer([self._socket], self._answer, SETTINGS)
+        app = Starlette(routes=[Route(PATH, self._answer)], exception_handlers={HTTPException: _refused})
+        server = HttpServer([self._socket], app, SETTINGS)
         await server.start()
         await self._closing.wait()
         await server.stop(_FINISH_S)
 
-    async def _answer(self, request: HttpRequest) -> HttpResponse:
-        if request.path != PATH:
-            raise HttpError(404, f"this path does not exist; client series are at {PATH}")
-        page = await asyncio.to_thread(self._page, request.accept)
-        zipped = _accepts_gzip(request.accept_encoding)
-        headers = {"Vary": "Accept, Accept-Encoding"}
+    async def _answer(self, request: Request) -> Response:
+        page = await asyncio.to_thread(self._page, request.headers.get("accept", ""))
+        zipped = _accepts_gzip(request.headers.get("accept-encoding", ""))
+        headers = {"Vary": "Accept, Accept-Encoding", "Content-Type": page.content_type}
         if zipped:
             headers["Content-Encoding"] = "gzip"
-        body = _made_in_threads(_chunks(page.pieces, zipped=zipped))
-        return HttpResponse(status=200, body=body, content_type=page.content_type, headers=headers)
+        if request.method == "HEAD":
+            return Response(headers=headers)
+        return StreamingResponse(_made_in_threads(_chunks(page.pieces, zipped=zipped)), headers=headers)
+
+
+async def _refused(request: Request, exception: Exception) -> Response:
+    if getattr(exception, "status_code", 0) == 404:
+        exception = HTTPException(404, f"this path does not exist; client series are at {PATH}")
+    return await refused(request, exception)
 
 
 def _bound(exporter: str, address: Address) -> socket.socket:

@@ -2,13 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from exporters.http.messages import JSON_LINES, HttpError, HttpRequest, HttpResponse, json_response
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from exporters.http.errors import Json, refused
 from fleetgauge.admin.clients_page import DEFAULT_LIMIT, DEFAULT_SORT, ClientsPage, PageRequest, as_object
 from fleetgauge.admin.exposition import exposition, head_of
 from fleetgauge.admin.node_socket import Answer, NotRunningError, Status, ask_async, read_status_async
@@ -30,6 +36,7 @@ ENDPOINTS: Final = {
 }
 
 
+JSON_LINES: Final = "application/jsonl"
 _NO_TELEMETRY: Final = {"counters": {"instances_with_metrics": 0}}
 
 
@@ -39,43 +46,34 @@ class Routes:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._listings = 0
-        self._routes: dict[str, Callable[[HttpRequest], Awaitable[HttpResponse]]] = {
-            "/": self._index,
+
+    def routes(self) -> list[Route]:
+        """For a Starlette application; see `EXCEPTION_HANDLERS`, too."""
+        served = {
             "/healthz": self._healthz,
             "/readyz": self._readyz,
             "/metrics": self._metrics,
             "/clients": self._clients,
         }
+        return [Route(path, served[path]) for path in ENDPOINTS]
 
-    async def answer(self, request: HttpRequest) -> HttpResponse:
-        """The response to a request.
+    async def index(self, request: Request) -> Response:
+        """The list of the endpoints."""
+        _takes_no_parameters(request)
+        return Json({"endpoints": ENDPOINTS})
 
-        Raises:
-            HttpError: the request is refused.
-        """
-        route = self._routes.get(request.path)
-        if route is None:
-            raise HttpError(404, f"nothing is served there; there are {', '.join(ENDPOINTS)}")
-        if request.query and route != self._clients:
-            raise HttpError(400, "this takes no parameters")
-        try:
-            return await route(request)
-        except NotRunningError as error:
-            raise HttpError(503, str(error)) from error
-
-    async def _index(self, _request: HttpRequest) -> HttpResponse:
-        return json_response(200, {"endpoints": ENDPOINTS})
-
-    async def _healthz(self, _request: HttpRequest) -> HttpResponse:
+    async def _healthz(self, request: Request) -> Response:
+        _takes_no_parameters(request)
         try:
             async with asyncio.timeout(HEALTH_WITHIN_S):
                 await self._status()
         except (TimeoutError, NotRunningError):
             reason = f"the node did not answer within {HEALTH_WITHIN_S:.0f} s"
-            return json_response(503, {"status": "failing", "reasons": [reason]})
-        return json_response(200, {"status": "ok"})
+            return Json({"status": "failing", "reasons": [reason]}, 503)
+        return Json({"status": "ok"})
 
-    async def _readyz(self, _request: HttpRequest) -> HttpResponse:
+    async def _readyz(self, request: Request) -> Response:
+        _takes_no_parameters(request)
         try:
             async with asyncio.timeout(HEALTH_WITHIN_S):
                 node = head_of(await self._status())
@@ -83,33 +81,37 @@ class Routes:
             node = {"not_ready": [f"the node did not answer within {HEALTH_WITHIN_S:.0f} s"]}
         reasons = node["not_ready"]
         degraded = {"degraded": node["degraded"]} if "degraded" in node else {}
-        return json_response(503 if reasons else 200, {"ready": not reasons, "reasons": reasons, **degraded})
+        return Json({"ready": not reasons, "reasons": reasons, **degraded}, 503 if reasons else 200)
 
-    async def _metrics(self, request: HttpRequest) -> HttpResponse:
+    async def _metrics(self, request: Request) -> Response:
+        _takes_no_parameters(request)
         status = await self._status()
         own: list[tuple[Any, ...]] = []
         if status.get("telemetry", _NO_TELEMETRY)["counters"]["instances_with_metrics"]:
             async with aclosing(ask_async(self._path, {"ask": "own_metrics"})) as answers:
                 async for answer in answers:
                     own.extend(answer["rows"])
-        body, content_type = exposition(status, own, request.accept)
-        return HttpResponse(status=200, body=body, content_type=content_type)
+        body, content_type = exposition(status, own, request.headers.get("accept", ""))
+        return Response(body, headers={"Content-Type": content_type})
 
-    async def _clients(self, request: HttpRequest) -> HttpResponse:
+    async def _clients(self, request: Request) -> Response:
         try:
-            wanted, form, page = _read_query(request.query)
+            wanted, form, page = _read_query(request.url.query)
             ClientFilter.of(wanted)
             question = {"ask": "clients", "filter": wanted}
             if form == "jsonl":
-                return HttpResponse(status=200, body=self._lines(question), content_type=JSON_LINES)
+                headers = {"Content-Type": JSON_LINES}
+                if request.method == "HEAD":
+                    return Response(headers=headers)
+                return StreamingResponse(self._lines(question), headers=headers)
             kept, coverage = ClientsPage(page), {}
             async for answer in self._slices(question):
                 kept.take(answer["rows"])
                 if "coverage" in answer:
                     coverage = {"coverage": answer["coverage"]}
         except ValueError as error:
-            raise HttpError(400, str(error)) from error
-        return json_response(200, {"total": kept.total, "clients": kept.rows(), "next": kept.next(), **coverage})
+            raise HTTPException(400, str(error)) from error
+        return Json({"total": kept.total, "clients": kept.rows(), "next": kept.next(), **coverage})
 
     async def _lines(self, question: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
         """Every row in the order of arrival, one object per line."""
@@ -126,7 +128,7 @@ class Routes:
 
     async def _slices(self, question: Mapping[str, Any]) -> AsyncGenerator[Answer, None]:
         if self._listings >= MAX_LISTINGS:
-            raise HttpError(503, "too many listings are under way; try again in a second", {"Retry-After": "1"})
+            raise HTTPException(503, "too many listings are under way; try again in a second", {"Retry-After": "1"})
         self._listings += 1
         try:
             async with aclosing(ask_async(self._path, dict(question))) as answers:
@@ -134,6 +136,24 @@ class Routes:
                     yield answer
         finally:
             self._listings -= 1
+
+
+async def _refused(request: Request, exception: HTTPException) -> Response:
+    if exception.status_code == HTTPStatus.NOT_FOUND and exception.detail == HTTPStatus.NOT_FOUND.phrase:
+        exception = HTTPException(404, f"nothing is served there; there are {', '.join(ENDPOINTS)}")
+    return await refused(request, exception)
+
+
+async def _not_running(_: Request, error: Exception) -> Response:
+    return Json({"error": str(error)}, 503)
+
+
+EXCEPTION_HANDLERS: Final[Mapping[Any, Any]] = {HTTPException: _refused, NotRunningError: _not_running}
+
+
+def _takes_no_parameters(request: Request) -> None:
+    if request.url.query:
+        raise HTTPException(400, "this takes no parameters")
 
 
 def _read_query(query: str) -> tuple[dict[str, str], str, PageRequest]:

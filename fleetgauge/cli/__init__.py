@@ -38,6 +38,11 @@ class _Commands(LazyGroup):
             "Show the client instances of a running node: identity, address, subscription, last push, last error, "
             "state.",
         ),
+        "console": LazyCommand(
+            "console.alone:console",
+            "Serve the console alone: a page that shows the clients of a push log or topic, their measures and "
+            "verdicts.",
+        ),
         "exporters": LazyCommand(
             "fleetgauge.cli.exporters:exporters",
             "Show the exporters of a running node, and of every fleetgauge export beside it.",

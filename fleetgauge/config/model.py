@@ -57,6 +57,14 @@ class ServiceConfig(ListenerKeys):
     # Not 9464: OpenTelemetry's default port for a Prometheus exporter, here `type = "prometheus"`.
     http_listeners: HttpEndpoints = Field(default=(Endpoint(HTTP, "127.0.0.1", 9465),), max_length=8)
     """Addresses of /healthz, /readyz, /metrics and /clients, http://host:port,...; empty: off (extra: http)."""
+    console_enabled: bool = True
+    """Whether these addresses also serve the console, a page that shows the fleet (extra: console)."""
+    console_clients_max: int = Field(default=100_000, ge=1, le=10_000_000)
+    """Clients that the console keeps; beyond it, those that were silent longest are dropped."""
+    console_tables: str = ""
+    """Root of standing tables (fleetgauge fleet run) whose verdicts the console shows; by default it judges itself."""
+    console_operate_token_file: Path | None = None
+    """File with the token of those who may change something on the console; by default it only shows."""
     listener_security_protocol_map: Annotated[Names, checked(read_protocol_map)] = tuple(
         f"{protocol}:{protocol}" for protocol in SecurityProtocol
     )

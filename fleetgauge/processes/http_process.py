@@ -1,4 +1,5 @@
-"""The HTTP process: `python -m fleetgauge.processes.http_process`, started by `http_supervisor`.
+"""The HTTP process: `python -m fleetgauge.processes.http_process`, started by `http_supervisor`. With the console it is
+`python -m console.process`, which runs this with more pages.
 
 A process and not a thread: a request for twenty thousand clients would have the listener wait for Python's lock, for
 milliseconds each time. It reads one line of JSON from standard input (the descriptors of its sockets, and the path of
@@ -10,13 +11,19 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from exporters.http.server import HttpServer, HttpSettings
-from fleetgauge.admin.routes import Routes
+from exporters.http.connection import HttpSettings
+from exporters.http.server import HttpServer
+from fleetgauge.admin.routes import EXCEPTION_HANDLERS, Routes
 from fleetgauge.logs import configure_logging
 from fleetgauge.processes.parent_pipe import ignore_signals
 
@@ -25,21 +32,40 @@ _NICENESS: Final = 10
 _FINISH_S: Final = 1.0
 
 
-def main() -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What a process serves.
+
+    Attributes:
+        app: makes the responses.
+        settings: the bounds.
+        close: called at the end.
+    """
+
+    app: ASGIApp
+    settings: HttpSettings
+    close: Callable[[], None] = lambda: None
+
+
+Job = dict[str, Any]
+
+
+def main(make_site: Callable[[Job], Site]) -> None:
     """Runs the process until its parent closes the pipe."""
     ignore_signals()
     line = sys.stdin.buffer.readline()
     if line:
         job = json.loads(line)
-        configure_logging(job["level"], job["format"])
+        configure_logging(job["level"], job["format"], job["secrets"])
         structlog.contextvars.bind_contextvars(process="http")
         os.nice(_NICENESS)
-        asyncio.run(_run(job))
+        asyncio.run(_run(job, make_site))
 
 
-async def _run(job: dict[str, Any]) -> None:
+async def _run(job: Job, make_site: Callable[[Job], Site]) -> None:
     sockets = [socket.socket(fileno=number) for number in job["sockets"]]
-    server = HttpServer(sockets, Routes(Path(job["node"])).answer, HttpSettings())
+    site = make_site(job)
+    server = HttpServer(sockets, site.app, site.settings)
     await server.start()
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -47,7 +73,15 @@ async def _run(job: dict[str, Any]) -> None:
     await ended.wait()
     loop.remove_reader(sys.stdin.fileno())
     await server.stop(_FINISH_S)
+    site.close()
+
+
+def node_site(job: Job) -> Site:
+    """The node's endpoints alone."""
+    routes = Routes(Path(job["node"]))
+    served = [*routes.routes(), Route("/", routes.index)]
+    return Site(app=Starlette(routes=served, exception_handlers=EXCEPTION_HANDLERS), settings=HttpSettings())
 
 
 if __name__ == "__main__":
-    main()
+    main(node_site)

@@ -14,12 +14,14 @@ import structlog
 
 from base.clock import Time
 from fleetgauge.config import Endpoint, ServiceConfig
+from fleetgauge.config.console import console_job
 from fleetgauge.errors import ConfigError
 from fleetgauge.processes.child_process import ChildProcess, module_command
 
 log = structlog.get_logger(__name__)
 
 _KEY: Final = "http.listeners"
+_WITH_CONSOLE: Final = "console.process"
 _NEEDED: Final = "prometheus_client"
 _BACKLOG: Final = 64
 _STOP_WITHIN_MS: Final = 2_000
@@ -33,7 +35,8 @@ class HttpPort(ChildProcess):
 
     Args:
         config: the checked configuration.
-        node_socket: the node's control socket.
+        node_socket: the control socket of the node, or of the export.
+        form: `serve` or `export`.
         time: the clocks.
 
     Attributes:
@@ -41,13 +44,15 @@ class HttpPort(ChildProcess):
         off: why it is not served, in one sentence; empty where it is.
     """
 
-    def __init__(self, config: ServiceConfig, node_socket: Path, time: Time) -> None:
+    def __init__(self, config: ServiceConfig, node_socket: Path, form: str, time: Time) -> None:
         self._config = config
         self._node_socket = node_socket
+        self._form = form
         self._sockets: list[socket.socket] = []
         self.addresses: tuple[str, ...] = ()
         self.off = ""
-        super().__init__("http", module_command("fleetgauge.processes.http_process"), time)
+        module = _WITH_CONSOLE if config.console_enabled else "fleetgauge.processes.http_process"
+        super().__init__("http", module_command(module), time)
 
     def __str__(self) -> str:
         return ", ".join(self.addresses) or f"off: {self.off}"
@@ -60,8 +65,10 @@ class HttpPort(ChildProcess):
         """Binds the sockets.
 
         Raises:
-            ConfigError: `http.listeners` is configured, and cannot be served.
+            ConfigError: `http.listeners` is configured, and cannot be served; or the console's token cannot be read.
         """
+        if self._config.console_enabled:
+            console_job(self._config, self._form)
         try:
             self._bind()
         except ConfigError as error:
@@ -88,6 +95,8 @@ class HttpPort(ChildProcess):
             "node": str(self._node_socket),
             "level": self._config.logging_level,
             "format": self._config.logging_format,
+            "secrets": sorted(self._config.secrets(("push.log.kafka.client",))),
+            "console": console_job(self._config, self._form) if self._config.console_enabled else None,
         }
         return json.dumps(job).encode() + b"\n"
 
@@ -107,7 +116,7 @@ class HttpPort(ChildProcess):
                 _KEY, "needs the extra http: pip install 'fleetgauge[http]'; or set http.listeners to an empty text"
             )
         for endpoint in endpoints:
-            self._sockets.append(_bound(endpoint))
+            self._sockets.append(bound_socket(endpoint))
         ports = [each.getsockname()[1] for each in self._sockets]
         self.addresses = tuple(
             str(Endpoint(endpoint.listener_name, endpoint.host, port))
@@ -120,7 +129,7 @@ class HttpPort(ChildProcess):
         self._sockets.clear()
 
 
-def _bound(endpoint: Endpoint) -> socket.socket:
+def bound_socket(endpoint: Endpoint) -> socket.socket:
     """A listening socket.
 
     Raises:

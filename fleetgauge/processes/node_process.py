@@ -5,6 +5,7 @@ socket.
 """
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import structlog
 
@@ -28,7 +29,10 @@ class NodeProcess(ABC):
 
     Attributes:
         http: the HTTP port.
+        form: the command that runs it.
     """
+
+    form: ClassVar = "serve"
 
     def __init__(self, config: ServiceConfig, time: Time) -> None:
         self._config = config
@@ -45,7 +49,7 @@ class NodeProcess(ABC):
         self._data.create()
         job = await self._prepare()
         self._exporters = ExporterSupervisor(job, self._time)
-        self.http = HttpPort(self._config, job.node_socket, self._time)
+        self.http = HttpPort(self._config, job.node_socket, self.form, self._time)
         control = self._control = self._control_socket(job)
         try:
             self.http.bind()

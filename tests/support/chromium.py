@@ -1,4 +1,4 @@
-"""A page of a file in headless Chromium, without network; needs Debian's package `chromium`."""
+"""A page in headless Chromium: of a file, without network, or of a server; needs Debian's package `chromium`."""
 
 import shutil
 from collections.abc import Iterator
@@ -15,10 +15,14 @@ _QUIET = (
 
 
 class Opened:
-    """A page that is open, and what it did that it should not: errors on its console, requests."""
+    """A page that is open, and what it did that it should not: errors on its console, requests to elsewhere.
 
-    def __init__(self, page: Page) -> None:
+    `own` is where it may send requests to, as beginnings of addresses.
+    """
+
+    def __init__(self, page: Page, own: tuple[str, ...]) -> None:
         self.page = page
+        self._own = own
         self.faults: list[str] = []
         page.on("console", lambda message: self.faults.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
@@ -26,7 +30,7 @@ class Opened:
         page.on("request", self._note)
 
     def _note(self, request: Request) -> None:
-        if not request.url.startswith(("file:", "data:")):
+        if not request.url.startswith(self._own):
             self.faults.append(f"request: {request.url}")
 
     @property
@@ -53,7 +57,19 @@ def opened(
     context = browser.new_context(
         offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=script
     )
-    found = Opened(context.new_page())
+    found = Opened(context.new_page(), ("file:", "data:"))
     found.page.goto(file.as_uri())
+    yield found
+    context.close()
+
+
+@contextmanager
+def visited(
+    browser: Browser, url: str, path: str = "/", *, width: int = 1280, scheme: str = "light"
+) -> Iterator[Opened]:
+    """A page of a server; `url` is its origin."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    found = Opened(context.new_page(), (f"{url}/", "data:"))
+    found.page.goto(f"{url}{path}")
     yield found
     context.close()

@@ -4,7 +4,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -15,7 +15,7 @@ from support.node import Node
 class HttpAnswer:
     """A response, read whole."""
 
-    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
         self.headers = headers
         self.body = body
@@ -62,7 +62,7 @@ def get_at(
     try:
         connection.request(method, f"{path}?{urlencode(query)}" if query else path, headers=headers or {})
         response = connection.getresponse()
-        return HttpAnswer(response.status, dict(response.headers), response.read())
+        return HttpAnswer(response.status, response.headers, response.read())
     finally:
         connection.close()
 

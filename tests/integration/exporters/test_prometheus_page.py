@@ -21,7 +21,7 @@ from support.http import read_to_end, reset, responses_of, wait_until
 from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
 from base.clock import SystemTime
-from exporters.http.server import HttpSettings
+from exporters.http.connection import HttpSettings
 from exporters.labels import LabelSettings
 from exporters.prometheus import page_server
 from exporters.prometheus.exporter import PrometheusExporter

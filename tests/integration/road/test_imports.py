@@ -75,7 +75,7 @@ def test_a_listener_that_has_exporters_imports_nothing_that_only_they_need(tmp_p
         ({"type": "otlp", "endpoint": "http://127.0.0.1:9"}, {"grpc"}),
         ({"type": "otlp", "protocol": "http/protobuf", "endpoint": "http://127.0.0.1:9"}, {"urllib3"}),
         ({"type": "landing", "path": "landing"}, set()),  # pyarrow comes with the first batch
-        ({"type": "prometheus", "listen": "127.0.0.1:0"}, {"h11"}),
+        ({"type": "prometheus", "listen": "127.0.0.1:0"}, {"uvicorn"}),
         ({"type": "console"}, set()),
     ],
 )

@@ -1,0 +1,187 @@
+"""What the console shows and does of the process beside it: exporters, dead letters, quotas, subscriptions.
+
+All of it is read from the control socket when it is asked for; the dead letters are a table in the data directory.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from base.clock import SystemTime
+from base.errors import FleetgaugeError
+from exporters.dead_letters.letter import DeadLetterSettings
+from exporters.dead_letters.store import DeadLetters, existing
+from fleetgauge.admin.clients_page import FIELDS
+from fleetgauge.admin.node_socket import NotRunningError, Status, ask, read_status
+from fleetgauge.data_dir import DataDirectory
+from telemetry.subscriptions.match import split_match
+
+_T = TypeVar("_T")
+_SUBSCRIPTIONS: Final = FIELDS.index("subscriptions")
+_RATE_OVER_S: Final = 5.0
+_NO_NODE: Final = "No fleetgauge serve or export answers here: the console runs alone."
+_NOT_EDITABLE: Final = (
+    "Subscriptions of a node are changed in its configuration, [client-metrics.NAME], and taken over by a SIGHUP."
+)
+_OF_BROKERS: Final = (
+    "The brokers have them: fleetgauge subscriptions --bootstrap-server HOST:PORT lists and changes them."
+)
+
+
+class NotThereError(FleetgaugeError):
+    """There is nothing of this name."""
+
+
+class Node:
+    """The process beside the console.
+
+    Args:
+        socket: its control socket; None where the console runs alone.
+        data: the data directory.
+    """
+
+    def __init__(self, socket: Path | None, data: DataDirectory) -> None:
+        self._socket = socket
+        self._data = data
+        self._delivered: dict[str, tuple[float, int, float | None]] = {}
+
+    def exporters(self) -> dict[str, Any]:
+        """The exporters of the process, and their dead letters.
+
+        Raises:
+            NotRunningError: it does not answer.
+        """
+        if self._socket is None:
+            return {"exporters": [], "why_not": _NO_NODE}
+        states = self._status()["exporter_process"]["exporters"]
+        reasons = self._reasons()
+        return {"exporters": [self._exporter(name, each, reasons.get(name, {})) for name, each in states.items()]}
+
+    def replay(self, exporter: str, ids: Sequence[int]) -> dict[str, Any]:
+        """Has the exporter deliver its dead letters again, all or these; as `fleetgauge log dead replay`.
+
+        Raises:
+            NotThereError: there are none.
+        """
+        asked = self._with_letters(lambda letters: len(letters.ask_replay(exporter, ids)))
+        return {"replaying": _some(asked)}
+
+    def drop(self, exporter: str, ids: Sequence[int]) -> dict[str, Any]:
+        """Deletes dead letters of the exporter, all or these; as `fleetgauge log dead drop`.
+
+        Raises:
+            NotThereError: there are none.
+        """
+        return {"dropped": _some(self._with_letters(lambda letters: letters.drop(exporter, ids=ids)))}
+
+    def quotas(self) -> dict[str, Any]:
+        """Quotas that are in use, the nearest to their limits first.
+
+        Raises:
+            NotRunningError: the process does not answer.
+        """
+        status = {} if self._socket is None else self._status()
+        if "quotas" not in status:
+            return {
+                "quotas": [],
+                "why_not": "Only a node (fleetgauge serve) has quotas of its own; brokers have theirs.",
+            }
+        rows = [
+            {
+                "entity": {name: value for name, value in each["tags"].items() if value},
+                "key": kind,
+                "limit": each["limit"],
+                "observed": each["used"],
+                "utilisation": each["used"] / each["limit"] if each["limit"] else None,
+                "throttled_clients": None,
+            }
+            for kind, found in status["quotas"]["usage"].items()
+            for each in found.values()
+        ]
+        rows.sort(key=lambda row: -(row["utilisation"] or 0.0))
+        return {"quotas": rows, "left_out": status["quotas"]["usage_left_out"]}
+
+    def subscriptions(self) -> dict[str, Any]:
+        """The client-metrics resources of the node, and how many clients match each now.
+
+        Raises:
+            NotRunningError: the process does not answer.
+        """
+        status = {} if self._socket is None else self._status()
+        if "telemetry" not in status:
+            return {"source": "brokers", "editable": False, "why_not": _OF_BROKERS, "subscriptions": []}
+        matching = self._matching()
+        rows = [
+            {
+                "name": name,
+                "metrics": [part.strip() for part in properties.get("metrics", "").split(",") if part.strip()],
+                "interval_ms": int(properties.get("interval.ms", 300_000)),
+                "match": [part.strip() for part in split_match(properties.get("match", "")) if part.strip()],
+                "clients": matching.get(name, 0),
+            }
+            for name, properties in sorted(status["telemetry"]["subscription_properties"].items())
+        ]
+        return {"source": "node", "editable": False, "why_not": _NOT_EDITABLE, "subscriptions": rows}
+
+    def _status(self) -> Status:
+        if self._socket is None:
+            raise NotRunningError(_NO_NODE)
+        return read_status(self._socket)
+
+    def _matching(self) -> dict[str, int]:
+        """Clients by the subscriptions that they match."""
+        assert self._socket is not None
+        counts: dict[str, int] = {}
+        for answer in ask(self._socket, {"ask": "clients", "filter": {"state": "live,late,new,refused,throttled"}}):
+            for row in answer["rows"]:
+                for name in row[_SUBSCRIPTIONS] or ():
+                    counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    def _exporter(self, name: str, state: Mapping[str, Any], reasons: Mapping[str, int]) -> dict[str, Any]:
+        error = state["last_error"]
+        return {
+            "name": name,
+            "type": state["type"],
+            "state": state["state"],
+            "lag_pushes": state["lag_records"],
+            "lag_s": None if state["lag_ms"] is None else state["lag_ms"] / 1e3,
+            "rate": self._rate(name, state["delivered_records"]),
+            "delivered": state["delivered_records"],
+            "lost": state["lost_records"],
+            "last_error": error
+            and {"message": error, "at": state["last_error_at"], "over_at": state["last_error_over_at"]},
+            "dead_letters": {
+                "count": state["letters"],
+                "oldest_at": state["oldest_letter_at"],
+                "reasons": reasons,
+            },
+        }
+
+    def _rate(self, name: str, delivered: int) -> float | None:
+        """Pushes that were delivered [1/s], over the time since an earlier call; None before that is known."""
+        now_s = time.monotonic()
+        before_s, before, rate = self._delivered.get(name, (now_s, delivered, None))
+        if now_s - before_s >= _RATE_OVER_S:
+            rate = max(0, delivered - before) / (now_s - before_s)
+            before_s, before = now_s, delivered
+        self._delivered[name] = before_s, before, rate
+        return rate
+
+    def _reasons(self) -> dict[str, dict[str, int]]:
+        """Dead letters by exporter and reason."""
+        if not self._data.dead_letters.exists():
+            return {}
+        return self._with_letters(DeadLetters.reasons)
+
+    def _with_letters(self, do: Callable[[DeadLetters], _T]) -> _T:
+        with closing(existing(DeadLetterSettings(path=self._data.dead_letters), SystemTime())) as letters:
+            return do(letters)
+
+
+def _some(count: int) -> int:
+    if not count:
+        raise NotThereError("there are no such dead letters")
+    return count

@@ -1,0 +1,85 @@
+"""The HTTP process with the console: `python -m console.process`, started by `fleetgauge.processes.http_supervisor`.
+
+The fleet is loaded in a thread, with its libraries: /healthz answers meanwhile.
+"""
+
+import dataclasses
+import threading
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from base.errors import FleetgaugeError
+from console.api import Fleetless
+from console.node import Node
+from console.sessions import Sessions
+from console.web import SETTINGS, make_app
+from fleetgauge.admin.routes import ENDPOINTS, Routes
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.processes.http_process import Job, Site, main
+
+log = structlog.get_logger(__name__)
+
+
+def console_site(job: Job) -> Site:
+    """The node's endpoints and the console."""
+    routes = Routes(Path(job["node"])).routes()
+    return site(job["console"], Path(job["node"]), routes, {"endpoints": ENDPOINTS})
+
+
+def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], index: dict[str, Any]) -> Site:
+    """The site of a console.
+
+    Args:
+        console: its job, see `fleetgauge.config.console.console_job`.
+        socket: the control socket of the process beside it; None where it runs alone.
+        endpoints: further paths.
+        index: the answer at `/` for all but browsers.
+    """
+    state = Fleetless()
+    node = Node(socket, DataDirectory(Path(console["log_dirs"])))
+    app = make_app(state, node, Sessions(console["token"]), endpoints, index)
+    threading.Thread(target=_load, args=(state, console, socket), name="console-load", daemon=True).start()
+
+    def close() -> None:
+        if state.fleet is not None:
+            state.fleet.stop()
+
+    return Site(app=app, settings=SETTINGS, close=close)
+
+
+def _load(state: Fleetless, console: dict[str, Any], socket: Path | None) -> None:
+    try:
+        from console.fleet import Fleet, FleetSettings
+
+        settings = FleetSettings(form=console["form"], clients_max=console["clients_max"], tables=console["tables"])
+        fleet = Fleet(_source(console), settings, node_socket=socket if console["form"] == "serve" else None)
+        fleet.start()
+    except ModuleNotFoundError as error:
+        state.problem = f"the console needs {error.name}: pip install 'fleetgauge[console]'"
+        log.warning("console.not_loaded", message=state.problem)
+    except FleetgaugeError as error:
+        state.problem = f"the console does not work: {error}"
+        log.warning("console.not_loaded", message=state.problem)
+    except Exception:
+        state.problem = "the console could not start; the log of Fleetgauge has the reason"
+        log.exception("console.not_loaded")
+    else:
+        state.fleet = fleet
+
+
+def _source(console: dict[str, Any]) -> Any:
+    if console["topic"] is None:
+        from console.source import EmbeddedSource
+
+        return EmbeddedSource(DataDirectory(Path(console["log_dirs"])))
+    from console.topic_source import TopicSource
+    from push_log.kafka_topic.settings import KafkaTopicSettings
+
+    names = {field.name for field in dataclasses.fields(KafkaTopicSettings)}
+    return TopicSource(KafkaTopicSettings(**{name: value for name, value in console["topic"].items() if name in names}))
+
+
+if __name__ == "__main__":
+    main(console_site)

@@ -1,0 +1,129 @@
+// The page: its views by address, the state of the connection, and who may change what.
+import { loadSession } from "./api.js";
+import { el, replace, shown } from "./dom.js";
+import { showKeys, startKeys } from "./keys.js";
+import * as live from "./live.js";
+import { drawRole } from "./operate.js";
+import * as brokers from "./views/brokers.js";
+import * as client from "./views/client.js";
+import * as exporters from "./views/exporters.js";
+import * as fleet from "./views/fleet.js";
+import * as groups from "./views/groups.js";
+import * as quotas from "./views/quotas.js";
+import * as subscriptions from "./views/subscriptions.js";
+import * as verdicts from "./views/verdicts.js";
+
+const VIEWS = { fleet, client, groups, brokers, verdicts, exporters, subscriptions, quotas };
+
+const main = document.getElementById("main");
+let current = { name: null, id: null, view: {} };
+
+const decoded = (text) => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+};
+
+// `#/client/<id>` and `#/fleet?state=late` as view, id and query; anything else is the fleet.
+const parsed = () => {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const [name, id] = path.split(/\/(.*)/s);
+  const known = Object.hasOwn(VIEWS, name) && (name !== "client" || id);
+  return {
+    name: known ? name : "fleet",
+    id: known && id ? decoded(id) : null,
+    query: Object.fromEntries(new URLSearchParams(query || "")),
+  };
+};
+
+const heading = (text) => {
+  document.title = `${text} · Fleetgauge`;
+};
+
+// Another query of the same view: in the address, without a new entry in the history for each key that is typed.
+const go = (query) => {
+  const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value));
+  const text = given.toString();
+  history.replaceState(null, "", `#/${current.name}${text ? `?${text}` : ""}`);
+  current.view.navigate(parsed().query, true);
+};
+
+const show = (isFirst = false) => {
+  const asked = parsed();
+  if (asked.name === current.name && asked.id === current.id && current.view.navigate) {
+    current.view.navigate(asked.query);
+    return;
+  }
+  sessionStorage.setItem("from-fleet", current.name === "fleet" ? "yes" : "");
+  current.view.close?.();
+  replace(main);
+  heading(VIEWS[asked.name].title);
+  current = { name: asked.name, id: asked.id, view: {} };
+  current.view = VIEWS[asked.name].open(main, { id: asked.id, query: asked.query, go, heading });
+  for (const link of document.querySelectorAll("#views a")) {
+    if (link.hash === `#/${asked.name}` || (asked.name === "client" && link.hash === "#/fleet")) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (!isFirst) {
+    scrollTo(0, 0);
+    main.querySelector("h1")?.focus({ preventScroll: true });
+  }
+};
+
+const drawStanding = () => {
+  const { kind, short, warning } = live.standing();
+  const box = document.getElementById("live");
+  if (box.dataset.kind !== kind) {
+    box.dataset.kind = kind;
+    replace(box, el("span", { class: "dot", "aria-hidden": "true" }), el("span"));
+  }
+  // the clock changes each second or so: it is not read out, the kind of connection is
+  const text = box.lastChild;
+  box.setAttribute("aria-live", kind === "live" ? "off" : "polite");
+  if (text.textContent !== short) text.textContent = short;
+  const lost = document.getElementById("lost");
+  if (warning === null) lost.hidden = true;
+  else {
+    if (lost.textContent !== warning) lost.textContent = warning;
+    lost.hidden = false;
+  }
+  main.classList.toggle("old", kind === "lost" || kind === "stale");
+};
+
+const drawSession = () => {
+  const box = document.getElementById("role");
+  const redraw = async () => {
+    await loadSession().catch(() => {});
+    drawRole(box, redraw);
+    const { name } = current;
+    current.view.close?.();
+    current = { name: null, id: null, view: {} };
+    if (name) show(true);
+  };
+  drawRole(box, redraw);
+};
+
+const togglePause = () => {
+  const button = document.getElementById("pause");
+  const wanted = !live.isPaused();
+  live.pause(wanted);
+  button.setAttribute("aria-pressed", String(wanted));
+  button.textContent = wanted ? "Go on" : "Pause";
+};
+
+document.getElementById("pause").addEventListener("click", togglePause);
+document.getElementById("help").addEventListener("click", showKeys);
+startKeys({ current: () => current.view, togglePause });
+addEventListener("hashchange", () => show());
+live.listen((overview) => {
+  const ids = overview.cluster_ids || [];
+  const box = document.getElementById("cluster");
+  box.textContent = ids.length === 1 ? shown(ids[0], 40) : ids.length ? `${ids.length} clusters` : "";
+  box.title = shown(ids.join(", "), 400);
+});
+await loadSession().catch(() => {});
+drawSession();
+show(true);
+live.start(drawStanding);

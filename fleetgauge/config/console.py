@@ -1,0 +1,50 @@
+"""The job of the console: plain values that JSON can hold, made from the configuration."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Final
+
+from fleetgauge.config.model import ServiceConfig
+from fleetgauge.config.push_logs import topic_settings
+from fleetgauge.errors import ConfigError
+
+_KEY: Final = "console.operate.token.file"
+MIN_TOKEN_CHARACTERS: Final = 16
+_MAX_TOKEN_BYTES: Final = 4096
+
+
+def console_job(config: ServiceConfig, form: str) -> dict[str, Any]:
+    """What the console needs to know.
+
+    Args:
+        config: the checked configuration.
+        form: `serve`, `export` or `console`.
+
+    Raises:
+        ConfigError: the token cannot be read, or is too short.
+    """
+    return {
+        "form": form,
+        "log_dirs": str(config.log_dirs.absolute()),
+        "topic": dataclasses.asdict(topic_settings(config)) if config.push_log == "kafka" else None,
+        "clients_max": config.console_clients_max,
+        "tables": config.console_tables or None,
+        "token": _token(config.console_operate_token_file),
+    }
+
+
+def _token(path: Path | None) -> str | None:
+    """The token of those who may change something; None where nobody may."""
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            token = file.read(_MAX_TOKEN_BYTES).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(_KEY, f"cannot read {path}: {reason}") from error
+    if len(token) < MIN_TOKEN_CHARACTERS:
+        raise ConfigError(
+            _KEY, f"{path} has fewer than {MIN_TOKEN_CHARACTERS} characters; make a token by: openssl rand -hex 32"
+        )
+    return token

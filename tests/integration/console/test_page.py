@@ -1,0 +1,275 @@
+"""The console's page in a browser, at a node with real librdkafka clients: what people see of it, and do with it."""
+
+import base64
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+from support import chromium, rdkafka_clients
+from support.http import get, url_of, wait_until
+from support.node import Node
+from support.payloads import metrics_data
+from support.raw_client import RawClient
+
+from terminal.text import printable
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(bool(chromium.MISSING), reason=chromium.MISSING),
+]
+
+TOKEN = "a token of the tests"
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "'\"><b onmouseover=alert(1)>bold</b>",
+    "ev\u202eil-\x1b[2J\nline",
+    "x" * 2_000,
+)
+VIEWS = ("fleet", "fleet?by=application", "groups", "brokers", "verdicts", "exporters", "subscriptions", "quotas")
+MANY = 2_500
+PATIENCE_MS = 60_000
+
+
+class LibrdkafkaClients:
+    """A producer and a consumer in a process of their own, named `<prefix>-producer` and `<prefix>-consumer`."""
+
+    def __init__(self, port: int, prefix: str) -> None:
+        command = [sys.executable, rdkafka_clients.__file__, f"127.0.0.1:{port}", prefix]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def kill(self) -> None:
+        with self.process:  # which closes the pipe, too
+            self.process.kill()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, for all tests of this module."""
+    with chromium.chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """One whose clients push each second, and whose console takes a token."""
+    directory = tmp_path_factory.mktemp("console")
+    (directory / "token").write_text(TOKEN)
+    config = (
+        f'"console.operate.token.file" = "{directory / "token"}"\n'
+        '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 1000\n'
+    )
+    overrides = ("http.listeners=http://127.0.0.1:0", "telemetry.max.new.instance.rate.per.ip=0")
+    with Node(directory, *overrides, config=config) as running:
+        wait_until(lambda: get(running, "/api/overview").status == 200, what="the console")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def orders(node: Node) -> Iterator[LibrdkafkaClients]:
+    """Real clients that live as long as the tests."""
+    clients = LibrdkafkaClients(node.port, "orders")
+    yield clients
+    clients.kill()
+
+
+@pytest.fixture(scope="module")
+def hostile(node: Node) -> Iterator[list[RawClient]]:
+    """Clients with the names of `HOSTILE`, which have pushed."""
+    clients = [RawClient(node.port, client_id=name) for name in HOSTILE]
+    for each in clients:
+        each.api_versions(name="raw", software_version="1.0")
+        assert each.push(each.get(), metrics_data()).error_code == 0
+    yield clients
+    for each in clients:
+        each.__exit__()
+
+
+def rows(page: Page) -> Any:
+    return page.locator("[role=row][data-index] a")
+
+
+def test_real_clients_appear_as_they_push_and_a_killed_one_is_vanished(node: Node, browser: Any) -> None:
+    with chromium.visited(browser, url_of(node), "/#/fleet?q=billing") as found:
+        page = found.page
+        page.get_by_text("No client fits the filter.").wait_for(timeout=PATIENCE_MS)
+        clients = LibrdkafkaClients(node.port, "billing")
+        try:
+            expect(rows(page)).to_have_count(2, timeout=PATIENCE_MS)
+            assert sorted(rows(page).all_text_contents()) == ["billing-consumer", "billing-producer"]
+            expect(page.locator("[data-index] .state.live")).to_have_count(2, timeout=PATIENCE_MS)
+        finally:
+            clients.kill()
+        expect(page.locator("[data-index] .state.vanished")).to_have_count(2, timeout=PATIENCE_MS)
+        page.get_by_role("button", name="vanished 2").wait_for(timeout=PATIENCE_MS)
+        assert found.faults == []
+
+
+def test_one_client_is_shown_with_its_measures_and_its_names_in_logs(
+    node: Node, browser: Any, orders: LibrdkafkaClients
+) -> None:
+    with chromium.visited(browser, url_of(node), "/#/fleet?q=orders-consumer") as found:
+        page = found.page
+        rows(page).first.click(timeout=PATIENCE_MS)
+        page.get_by_role("heading", name="orders-consumer live").wait_for()
+        instance = page.url.rpartition("/")[2]
+        raw = uuid.UUID(bytes=base64.urlsafe_b64decode(instance + "=="))
+        for written in (instance, raw.hex, str(raw)):
+            assert page.locator("code", has_text=re.compile(f"^{re.escape(written)}")).count() > 0, written
+        page.locator("figure.plot path.observed").first.wait_for(state="attached", timeout=PATIENCE_MS)
+        assert page.locator("figure.plot svg[aria-label*='UTC']").count() > 0
+        page.keyboard.press("Escape")
+        page.wait_for_url("**/#/fleet?q=orders-consumer")
+        assert found.faults == []
+
+
+def test_filters_sorting_and_grouping_are_in_the_address(
+    node: Node, browser: Any, orders: LibrdkafkaClients, hostile: list[RawClient]
+) -> None:
+    with chromium.visited(browser, url_of(node), "/#/fleet") as found:
+        page = found.page
+        page.get_by_role("searchbox", name="Filter").fill("orders")
+        expect(rows(page)).to_have_count(2, timeout=PATIENCE_MS)
+        assert page.url.endswith("#/fleet?q=orders")
+        page.get_by_role("columnheader", name="Client id").get_by_role("button").click()
+        page.wait_for_url("**/#/fleet?q=orders&sort=client_id&order=asc")
+        expect(rows(page)).to_have_text(["orders-consumer", "orders-producer"])
+        page.get_by_role("columnheader", name="Client id").get_by_role("button").click()
+        expect(rows(page)).to_have_text(["orders-producer", "orders-consumer"])
+        page.reload()
+        expect(rows(page)).to_have_text(["orders-producer", "orders-consumer"], timeout=PATIENCE_MS)
+        assert page.get_by_role("searchbox", name="Filter").input_value() == "orders"
+        page.get_by_role("button", name="Remove all filters").click()
+        page.get_by_label("Group by").select_option("application")
+        page.get_by_role("link", name="orders-producer", exact=True).click(timeout=PATIENCE_MS)
+        expect(rows(page)).to_have_text(["orders-producer"], timeout=PATIENCE_MS)
+        assert "application=orders-producer" in page.url
+        assert "by=" not in page.url
+        assert found.faults == []
+
+
+def test_names_that_clients_chose_are_text_alone(node: Node, browser: Any, hostile: list[RawClient]) -> None:
+    listed = get(node, "/api/clients", q="raw/", sort="client_id").json()["clients"]
+    with chromium.visited(browser, url_of(node), "/#/fleet?software=raw") as found:
+        page = found.page
+        expect(rows(page)).to_have_count(len(HOSTILE), timeout=PATIENCE_MS)
+        shown = rows(page).all_text_contents()
+        for name in HOSTILE[:-1]:
+            assert printable(name) in shown
+        assert max(map(len, shown)) <= 80
+        (long,) = [row for row in listed if row["client_id"].startswith("xxx")]
+        title = page.locator(f"[role=row] a[href$='{long['client_instance_id']}'] bdi").get_attribute("title")
+        assert title == long["client_id"], "the whole of a name that is cut"
+        for path in (
+            *(f"#/client/{row['client_instance_id']}" for row in listed),
+            "#/fleet?by=application",
+            "#/verdicts",
+        ):
+            page.goto(f"{url_of(node)}/{path}")
+            page.locator("main h1, main h2").first.wait_for()
+            assert page.locator("main :is(script, img, b[onmouseover], style, iframe)").count() == 0
+            assert page.locator("script").count() == 1
+        assert found.width <= 1280
+        assert found.faults == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_every_view_fits_the_window_without_an_error_or_a_request_to_elsewhere(
+    node: Node, browser: Any, orders: LibrdkafkaClients, hostile: list[RawClient], width: int, scheme: str
+) -> None:
+    with chromium.visited(browser, url_of(node), width=width, scheme=scheme) as found:
+        page = found.page
+        for view in VIEWS:
+            with page.expect_response(lambda answer: re.search("/api/(?!events|session)", answer.url)):
+                page.goto(f"{url_of(node)}/#/{view}")
+            page.locator("#live", has_text="Live, ").wait_for(timeout=PATIENCE_MS)
+            assert page.locator("main h1").count() == 1
+            assert found.width <= width, f"{view} scrolls sideways"
+            assert page.locator("main [role=alert]:visible").count() == 0, view
+            assert len(page.screenshot()) > 8_000
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
+        assert found.faults == []
+
+
+def test_the_keyboard_filters_moves_opens_and_returns(node: Node, browser: Any, orders: LibrdkafkaClients) -> None:
+    with chromium.visited(browser, url_of(node), "/#/fleet") as found:
+        page = found.page
+        rows(page).first.wait_for(timeout=PATIENCE_MS)
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.id") == "filter"
+        page.keyboard.type("orders-")
+        expect(rows(page)).to_have_count(2, timeout=PATIENCE_MS)
+        page.keyboard.press("ArrowDown")
+        for key, index in (("j", 1), ("k", 0), ("ArrowDown", 1)):
+            page.keyboard.press(key)
+            expect(page.locator(".row.active")).to_have_attribute("data-index", str(index))
+            assert page.get_by_role("grid").get_attribute("aria-activedescendant") == f"row-{index}"
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/#/client/*")
+        assert page.evaluate("document.activeElement.tagName") == "H1"
+        page.keyboard.press("Escape")
+        page.wait_for_url("**/#/fleet?q=orders-")
+        page.keyboard.press("?")
+        page.get_by_role("dialog").get_by_text("next row").wait_for()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        assert found.faults == []
+
+
+def test_a_long_list_draws_what_is_in_sight_and_reaches_its_end(node: Node, browser: Any) -> None:
+    with RawClient(node.port, client_id="many") as client:
+        for _ in range(MANY):
+            client.get(uuid.uuid4())
+        query = "/#/fleet?q=many&sort=client_instance_id&order=asc"
+        with chromium.visited(browser, url_of(node), query) as found:
+            page = found.page
+            expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", str(MANY + 1), timeout=PATIENCE_MS)
+            assert page.locator("[data-index]").count() < 80
+            page.get_by_role("grid").focus()
+            page.keyboard.press("End")
+            expect(page.locator(".row.active a")).to_have_count(1, timeout=PATIENCE_MS)
+            assert page.locator(".row.active").get_attribute("aria-rowindex") == str(MANY + 1)
+            last = get(node, "/api/clients", q="many", sort="client_instance_id", limit="1").json()["clients"][0]
+            href = page.locator(".row.active a").get_attribute("href")
+            assert href == f"#/client/{last['client_instance_id']}"
+            assert page.locator("[data-index]").count() < 80
+            assert found.faults == []
+
+
+def test_who_may_not_change_anything_is_told_how_and_the_token_opens_it(node: Node, browser: Any) -> None:
+    with chromium.visited(browser, url_of(node), "/#/exporters") as found:
+        page = found.page
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_label("Token").fill("wrong")
+        page.keyboard.press("Enter")
+        page.get_by_text("this is not the token in console.operate.token.file").wait_for()
+        page.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Log out").click(timeout=PATIENCE_MS)
+        page.get_by_role("button", name="Log in").wait_for()
+        assert found.faults == [
+            "console: Failed to load resource: the server responded with a status of 403 (Forbidden)"
+        ]
+
+
+def test_a_lost_connection_is_said_and_comes_back(node: Node, browser: Any) -> None:
+    with chromium.visited(browser, url_of(node), "/#/fleet") as found:
+        page = found.page
+        page.locator("#live", has_text="Live, ").wait_for(timeout=PATIENCE_MS)
+        os.kill(node.status()["http"]["pid"], signal.SIGKILL)
+        page.get_by_text("What you see is from").wait_for(timeout=PATIENCE_MS)
+        assert page.locator("#lost").is_visible()
+        page.locator("#live", has_text="Live, ").wait_for(timeout=PATIENCE_MS)
+        assert not page.locator("#lost").is_visible()

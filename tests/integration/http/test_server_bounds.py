@@ -1,0 +1,245 @@
+"""The bounds of the HTTP server that all pages share, with an application and settings made for each of them."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support.http import get_at, read_to_end, reset, responses_of, wait_until
+
+from exporters.http.connection import HttpSettings
+from exporters.http.server import HttpServer
+
+pytestmark = pytest.mark.integration
+
+Address = tuple[str, int]
+_START = {"type": "http.response.start", "status": 200, "headers": []}
+_STREAM = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+
+
+@contextmanager
+def serving(app: Any, **settings: Any) -> Iterator[Address]:
+    """The application on a port of its own, in a thread."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    loop = asyncio.new_event_loop()
+    ended = asyncio.Event()
+
+    async def serve() -> None:
+        server = HttpServer([bound], app, HttpSettings(**settings))
+        await server.start()
+        await ended.wait()
+        await server.stop(0.5)
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        yield bound.getsockname()
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(60)
+        bound.close()
+        loop.close()
+        assert not thread.is_alive()
+
+
+class App:
+    """What each path does; and how many answers are being made."""
+
+    def __init__(self) -> None:
+        self.making = self.most = 0
+        self.go_on = threading.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await getattr(self, scope["path"].strip("/"))(receive, send)
+
+    async def small(self, _: Any, send: Any) -> None:
+        await send(_START)
+        await send({"type": "http.response.body", "body": b"small"})
+
+    async def echo(self, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        await send(_START)
+        await send({"type": "http.response.body", "body": body})
+
+    async def slow(self, _: Any, send: Any) -> None:
+        self.making += 1
+        self.most = max(self.most, self.making)
+        try:
+            await asyncio.to_thread(self.go_on.wait)
+            await self.small(_, send)
+        finally:
+            self.making -= 1
+
+    async def endless(self, _: Any, __: Any) -> None:
+        self.making += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.making -= 1
+
+    async def broken(self, _: Any, __: Any) -> None:
+        raise RuntimeError("not for the peer")
+
+    async def breaks(self, _: Any, send: Any) -> None:
+        await send({**_START, "headers": [(b"content-length", b"100")]})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise RuntimeError("not for the peer")
+
+    async def large(self, _: Any, send: Any) -> None:
+        await send(_START)
+        await send({"type": "http.response.body", "body": b"x" * (32 << 20)})
+
+    async def stream(self, _: Any, send: Any) -> None:
+        await send(_STREAM)
+        while True:
+            await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+            await asyncio.sleep(0.05)
+
+    async def flood(self, _: Any, send: Any) -> None:
+        self.making += 1
+        try:
+            await send(_STREAM)
+            while True:
+                await send({"type": "http.response.body", "body": b"data: " + b"x" * 60_000, "more_body": True})
+        finally:
+            self.making -= 1
+
+
+def request(path: str) -> bytes:
+    return f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+@contextmanager
+def asked(address: Address, *requests: bytes) -> Iterator[list[socket.socket]]:
+    """A connection for each request."""
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in requests]
+        for connection, each in zip(found, requests, strict=True):
+            connection.sendall(each)
+        yield found
+
+
+def test_only_so_many_answers_are_made_at_once_and_the_others_wait_for_their_turn() -> None:
+    app = App()
+    with serving(app, max_answers=3) as address, asked(address, *[request("slow")] * 10) as connections:
+        wait_until(lambda: app.making == 3, what="three answers")
+        app.go_on.set()
+        for connection in connections:
+            assert connection.recv(12) == b"HTTP/1.1 200"
+    assert app.most == 3
+
+
+def test_a_peer_that_leaves_frees_its_turn() -> None:
+    app = App()
+    with serving(app, max_answers=1) as address:
+        for _ in range(5):
+            reset(address, request("endless"))
+        assert get_at(*address, "/small").body == b"small"
+        wait_until(lambda: app.making == 0, what="the end of answers to nobody")
+
+
+def test_an_answer_that_takes_too_long_is_a_503_and_the_connection_goes_on() -> None:
+    with serving(App(), answer_within_s=0.2) as address, asked(address, request("endless")) as [connection]:
+        connection.sendall(request("small")[:-2] + b"Connection: close\r\n\r\n")
+        status_and_body = read_to_end(connection)
+        assert status_and_body.startswith(b"HTTP/1.1 503")
+        assert b"the answer took too long" in status_and_body
+        assert status_and_body.count(b"HTTP/1.1 200") == 1
+
+
+def test_a_fault_is_a_500_without_its_text_and_one_line_of_the_log() -> None:
+    with capture_logs() as logs, serving(App()) as address:
+        for _ in range(20):
+            answer = get_at(*address, "/broken")
+            assert (answer.status, list(answer.json())) == (500, ["error"])
+            assert b"not for the peer" not in answer.body
+    assert [(each["log_level"], each["occurrences"]) for each in logs] == [("error", 1)]
+
+
+def test_a_response_that_breaks_off_is_not_taken_for_a_whole_one() -> None:
+    with capture_logs(), serving(App()) as address, asked(address, request("breaks")) as [connection]:
+        received = read_to_end(connection)
+    with pytest.raises(AssertionError):
+        responses_of(received)
+
+
+def test_a_stream_that_is_not_read_is_cut_off_and_one_that_is_read_has_no_end() -> None:
+    app = App()
+    with (
+        serving(app, read_within_s=0.5, send_within_s=0.5) as address,
+        asked(address, request("flood"), request("stream")) as [unread, read],
+    ):
+        wait_until(lambda: app.making == 1, what="the stream")
+        wait_until(lambda: app.making == 0, what="the end of the stream that is not read")
+        before = len(read.recv(65_536))
+        assert before
+        for _ in range(20):  # a second, twice what a response may take
+            assert read.recv(65_536)
+        assert len(read_to_end(unread)) < 32 << 20
+
+
+def test_streams_hold_up_no_stop() -> None:
+    with serving(App()) as address, asked(address, *[request("stream")] * 5) as connections:
+        for connection in connections:
+            assert connection.recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_large_response_has_a_deadline_for_each_piece_and_for_the_whole() -> None:
+    for settings in ({"read_within_s": 600, "send_within_s": 0.5}, {"read_within_s": 0.5, "send_within_s": 600}):
+        with serving(App(), **settings) as address, asked(address, request("large")) as [connection]:
+            wait_until(lambda each=connection: is_over(each), what="the end")  # type: ignore[misc]
+            assert len(read_to_end(connection)) < 32 << 20
+
+
+def is_over(connection: socket.socket) -> bool:
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != 1
+
+
+@pytest.mark.parametrize("path", ["/echo", "/elsewhere"])
+def test_a_body_is_taken_whole_where_there_may_be_one_and_refused_elsewhere(path: str) -> None:
+    body = bytes(range(256)) * 200
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    first = head.encode() + body[:30_000]
+    with serving(App(), body_prefix="/echo") as address, asked(address, first) as [connection]:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(body[30_000:])
+        found = read_to_end(connection)
+    if path == "/echo":
+        assert found.startswith(b"HTTP/1.1 200")
+        assert body[:100] in found.partition(b"\r\n\r\n")[2]
+    else:
+        [(status, problem)] = responses_of(found)
+        assert (status, json.loads(problem)) == (413, {"error": "requests have no body here"})
+
+
+SENT: list[tuple[str, Callable[[], bytes]]] = [
+    ("pipelined", lambda: request("small") * 1_000),
+    ("a head that does not end", lambda: b"GET /small HTTP/1.1\r\n" + b"A: b\r\n" * 200_000),
+    ("a name that does not end", lambda: b"GET /small HTTP/1.1\r\n" + b"A" * 2_000_000),
+    ("empty lines", lambda: b"\r\n" * 500_000),
+    ("zeros", lambda: bytes(1_000_000)),
+]
+
+
+@pytest.mark.parametrize("sent", [each for _, each in SENT], ids=[name for name, _ in SENT])
+def test_two_hundred_peers_that_send_without_reading_leave_the_server_to_others(sent: Callable[[], bytes]) -> None:
+    with serving(App(), read_within_s=2.0) as address, contextlib.ExitStack() as stack:
+        for _ in range(200):
+            peer = stack.enter_context(socket.create_connection(address, timeout=30))
+            peer.setblocking(False)
+            with contextlib.suppress(OSError):
+                peer.send(sent())
+        wait_until(lambda: is_answered(address), what="an answer among them")
+
+
+def is_answered(address: Address) -> bool:
+    try:
+        return get_at(*address, "/small").body == b"small"
+    except OSError:
+        return False
