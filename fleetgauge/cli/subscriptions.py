@@ -13,13 +13,14 @@ from rich.console import Console
 
 from fleetgauge.cli import subscriptions_text as text
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides
+from fleetgauge.cli.subscription_file import read_file
 from fleetgauge.cli.units import duration
 from fleetgauge.lean_imports import import_structlog
 from fleetgauge.subscriptions import canary as canaries
 from fleetgauge.subscriptions import deadlines
 from fleetgauge.subscriptions.clients import Client, clients_of
 from fleetgauge.subscriptions.planning import Change, Finding, Plan, plan_changes
-from fleetgauge.subscriptions.resources import Resource, SubscriptionError, named, read_file
+from fleetgauge.subscriptions.resources import Resource, SubscriptionError, named
 from fleetgauge.subscriptions.service import Subscriptions
 from telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
 from terminal.options import Command
@@ -33,7 +34,7 @@ EXIT_CHANGE: Final = 2
 """Of `plan`: there is a change."""
 
 app = typer.Typer(
-    help="Client-metrics subscriptions of brokers and nodes (KIP-714): what they ask for, what a change would do.",
+    help="Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
     no_args_is_help=True,
 )
 
@@ -410,9 +411,11 @@ def _cluster(bootstrap_server: str, command_config: Path | None, timeout_ms: int
     import_structlog()
     from exporters.group_offsets.settings import read_command_config
     from fleetgauge.subscriptions.cluster import Cluster
+    from fleetgauge.subscriptions.settings import ClusterSettings
 
     client = {} if command_config is None else read_command_config(command_config)
-    with Cluster(bootstrap_server, client, timeout_ms) as cluster:
+    settings = ClusterSettings(bootstrap_servers=bootstrap_server, client=client, timeout_ms=timeout_ms)
+    with Cluster(settings) as cluster:
         yield cluster
 
 
