@@ -25,15 +25,13 @@ from push_log.kafka_topic.clients import check_clients
 from push_log.log import PushLogError
 from quotas import TELEMETRY_QUOTA_KEYS
 from telemetry.subscriptions.known_clients import guard_rules
+from telemetry.subscriptions.overrides import DEFAULT_NAME, DEFAULT_SUBSCRIPTION
 from telemetry.subscriptions.resources import check_subscription
 from wire.sasl.credentials import ScramMechanism
 
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
-DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
-"""The subscription `default` of every client, when the file has no `[client-metrics.<name>]`."""
-
 _SUBSCRIPTION = "client-metrics."
-_DEFAULT_SUBSCRIPTION = f"{_SUBSCRIPTION}default."
+_DEFAULT_SUBSCRIPTION = f"{_SUBSCRIPTION}{DEFAULT_NAME}."
 
 
 def load_config(
