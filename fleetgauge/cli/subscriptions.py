@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from base.durations import parse_duration_us
 from fleetgauge.cli import subscriptions_text as text
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides
 from fleetgauge.cli.subscription_file import read_file
@@ -251,6 +252,9 @@ def canary(
     intervals: Annotated[
         int, typer.Option(min=0, max=1_000, help="Compare after so many push intervals; 0: do not wait.")
     ] = 3,
+    within: Annotated[
+        str, typer.Option(metavar="AGE", help="With --tables: latency and throttling of windows since then: 30m, 2h.")
+    ] = "1h",
     promote: Annotated[bool, typer.Option("--promote", help="Give it to all clients, and end the canary.")] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Take it back from the sample.")] = False,
     names: ShowNames = False,
@@ -286,7 +290,7 @@ def canary(
             settling_ms = max((each.interval_ms or INTERVAL_MS_DEFAULT for each in planned.touched), default=0)
         else:
             resource, settling_ms = canaries.found_canary(current, name), 0
-        _compare(session, resource, settling_ms, intervals, form)
+        _compare(session, resource, settling_ms, intervals, _age(within), form)
 
 
 @app.command(cls=Command)
@@ -329,19 +333,22 @@ def expire(
 
 
 def _set_deadline(cluster: "Cluster", after: str, name: str, file: Path | None) -> None:
-    from base.durations import parse_duration_us
-
-    length_us = parse_duration_us(after)
-    if not length_us:
-        raise SubscriptionError(f"{after!r} is no time to keep a subscription: give one up to 30d, such as 30m or 2h")
+    length = _age(after)
     current = cluster.list()
     subscription = named(current if file is None else read_file(file), name)
-    wanted = deadlines.deadline(name, datetime.now(UTC) + timedelta(microseconds=length_us))
+    wanted = deadlines.deadline(name, datetime.now(UTC) + length)
     cluster.alter(deadlines.setting(current, wanted, None if file is None else subscription))
     _console().print(
         f"{text.printable(name)} is taken back at {wanted.at:%Y-%m-%d %H:%M:%S} UTC, by a fleetgauge serve or export "
         "with subscriptions.bootstrap.servers, or by fleetgauge subscriptions expire --due"
     )
+
+
+def _age(text: str) -> timedelta:
+    length_us = parse_duration_us(text)
+    if not length_us:
+        raise SubscriptionError(f"{text!r} is no time: give one up to 30d, such as 30m or 2h")
+    return timedelta(microseconds=length_us)
 
 
 def _take_back(cluster: "Cluster", every_s: int | None) -> None:
@@ -379,7 +386,9 @@ def _carry_out(session: _Session, planned: Plan, *, yes: bool, names: bool, quie
         _console().print("Applied.")
 
 
-def _compare(session: _Session, resource: Resource, settling_ms: int, intervals: int, form: text.Form) -> None:
+def _compare(
+    session: _Session, resource: Resource, settling_ms: int, intervals: int, within: timedelta, form: text.Form
+) -> None:
     """Waits until the sample knows of its canary and for some push intervals more, and compares it with the others.
 
     A client learns of a new subscription by its next push, at the end of its present interval.
@@ -396,13 +405,13 @@ def _compare(session: _Session, resource: Resource, settling_ms: int, intervals:
     earlier = session.clients()
     time.sleep(wait_s)
     later = session.clients()
-    minutes = (datetime.now(UTC) - since).total_seconds() / 60
+    now = datetime.now(UTC)
+    minutes = (now - since).total_seconds() / 60
     fares = list(canaries.compared(resource, earlier, later, minutes))
     if session.tables is not None:
-        chosen = resource.subscription()
-        mine = {each.instance_id for each in later if chosen.matches(each.attributes())}
-        others = {each.instance_id for each in later} - mine
-        fares = [session.tables.measured(one, ids, since) for one, ids in zip(fares, (mine, others), strict=True)]
+        mine, others = canaries.members(resource, later)
+        measured = session.tables.measured
+        fares = [measured(one, ids, now - within) for one, ids in zip(fares, (set(mine), set(others)), strict=True)]
     text.print_fares(_console(), resource, fares[0], fares[1], minutes, form)
 
 

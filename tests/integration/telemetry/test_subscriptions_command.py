@@ -18,7 +18,13 @@ from support.kafka_broker import MISSING, KafkaBroker, free_ports
 from support.kafka_jars import ROOT, bridge_jar, kafka_jars
 from support.node import run_cli
 
+from fleetgauge.cli.subscription_file import read_file
 from fleetgauge.subscriptions.canary import sample
+from fleetgauge.subscriptions.cluster import Cluster
+from fleetgauge.subscriptions.deadlines import deadlines
+from fleetgauge.subscriptions.resources import Resource
+from fleetgauge.subscriptions.service import Subscriptions
+from fleetgauge.subscriptions.settings import ClusterSettings
 from telemetry.subscriptions.match import parse_match
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
@@ -45,6 +51,7 @@ class Road:
     export: Export
     producers: dict[str, Producer]
     config: Path
+    cluster: Cluster
 
     def run(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
         command, *rest = arguments
@@ -59,8 +66,8 @@ class Road:
         file.write_text(text)
         return str(file)
 
-    def listed(self) -> dict[str, dict[str, object]]:
-        return {row["name"]: row for row in json.loads(self.run("list", "--format", "json").stdout)}
+    def listed(self) -> dict[str, Resource]:
+        return {each.name: each for each in self.cluster.list()}
 
     def who_pushes(self, name: bytes, wanted: Callable[[dict[str, bool]], bool]) -> dict[str, bool]:
         """By instance id: whether the latest push names the metric, once that is as wanted."""
@@ -115,7 +122,9 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
     with ExitStack() as stack:
         stack.enter_context(broker)
         create_topic(broker.bootstrap)
-        made = Road(broker, directory, authority, sasl_port, None, {}, _export_config(broker, directory))  # type: ignore[arg-type]
+        cluster = stack.enter_context(Cluster(ClusterSettings(bootstrap_servers=broker.bootstrap)))
+        export_config = _export_config(broker, directory)
+        made = Road(broker, directory, authority, sasl_port, None, {}, export_config, cluster)  # type: ignore[arg-type]
         made.run("apply", "-f", made.file(_STANDING), "--yes")
         made.producers |= {
             f"orders-{number}": Producer(
@@ -143,7 +152,8 @@ def _export_config(broker: KafkaBroker, directory: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _only_standing(road: Road) -> Iterator[None]:
     yield
-    road.run("apply", "-f", road.file(_STANDING), "--prune", "--yes")
+    subscriptions = Subscriptions(road.cluster)
+    subscriptions.apply(subscriptions.plan(read_file(Path(road.file(_STANDING))), prune=True))
 
 
 def wait_for(condition: Callable[[], bool], *, within_s: float = 60.0) -> None:
@@ -167,7 +177,7 @@ def test_a_plan_changes_nothing_and_apply_makes_the_named_clients_push_it(road: 
     assert applied.stdout.endswith("Applied.\n")
     found = road.who_pushes(_ASKED_FOR, lambda found: {each for each, has in found.items() if has} == chosen)
     assert len(found) == _CLIENTS
-    again = road.planned("plan", "-f", file, check=False)
+    again = road.run("plan", "-f", file, check=False)
     assert (again.returncode, "No change." in again.stdout) == (0, True)
 
 
@@ -187,8 +197,7 @@ def test_a_canary_is_pushed_by_its_sample_alone_until_it_is_promoted(road: Road)
     compared = road.planned("canary", "50%", "more", "-f", file, "--yes", "--intervals", "2")
     assert "50.000% of all" in compared.stdout
     assert "gone since (all)" in compared.stdout
-    canary = road.listed()["more.canary"]
-    (selector,) = parse_match(str(canary["match"]))
+    (selector,) = parse_match(road.listed()["more.canary"].match)
 
     def is_sampled(instance_id: str) -> bool:
         return selector.pattern.fullmatch(instance_id) is not None
@@ -196,7 +205,7 @@ def test_a_canary_is_pushed_by_its_sample_alone_until_it_is_promoted(road: Road)
     road.who_pushes(_ASKED_FOR, lambda found: all(has == is_sampled(each) for each, has in found.items()))
     road.planned("canary", "more", "--promote", "--yes")
     listed = road.listed()
-    assert (list(listed), listed["more"]["match"]) == (["more", "standing"], "")
+    assert (list(listed), listed["more"].match) == (["more", "standing"], "")
     road.who_pushes(_ASKED_FOR, lambda found: all(found.values()))
     assert "has no canary" in road.run("canary", "more", "--abort", check=False).stderr
 
@@ -225,7 +234,7 @@ def test_a_sample_has_its_share_of_100_000_of_kafkas_ids_and_re2_agrees_with_jav
 
 def test_a_deadline_is_kept_by_an_export_that_was_killed_meanwhile(road: Road) -> None:
     road.run("expire", "2s", "more", "-f", road.file(_MORE))
-    assert road.listed()["more"]["until"] is not None
+    assert [each.name for each in deadlines(road.cluster.list())] == ["more"]
     road.export.kill()
     time.sleep(2.5)
     assert "more" in road.listed()
@@ -241,8 +250,10 @@ def test_a_deadline_is_kept_by_an_export_that_was_killed_meanwhile(road: Road) -
 def test_a_deadline_is_kept_by_a_scheduler_or_cancelled(road: Road) -> None:
     road.run("expire", "1h", "more", "-f", road.file(_MORE))
     assert road.run("expire", "--due").stdout == ""
+    (row,) = [each for each in json.loads(road.run("list", "--format", "json").stdout) if each["name"] == "more"]
+    assert row["until"] is not None
     road.run("expire", "--cancel", "more")
-    assert road.listed()["more"]["until"] is None
+    assert list(road.listed()) == ["more", "standing"]
     assert "has no deadline" in road.run("expire", "--cancel", "more", check=False).stderr
 
 
