@@ -17,7 +17,7 @@ from fleetgauge.subscriptions.canary import Fares, Sample, worse
 from fleetgauge.subscriptions.clients import Client, matching
 from fleetgauge.subscriptions.deadlines import deadlines
 from fleetgauge.subscriptions.planning import Action, Change, Load, Plan, base_name
-from fleetgauge.subscriptions.resources import DEADLINE_MARK, Resource
+from fleetgauge.subscriptions.resources import DEADLINE_MARK, Resource, short
 from fleetgauge.subscriptions.supply import BASIS_TEXT
 from terminal.table import print_rows
 from terminal.text import printable as printable
@@ -111,7 +111,7 @@ def print_plan(console: Console, plan: Plan, problem: str, form: Form, *, names:
         _write(plan_as_json(plan, names=names))
         return
     for change in plan.changes:
-        _print_change(console, change, plan.clients, names=names)
+        _print_change(console, change, None if problem else plan.clients, names=names)
     counts = Counter(change.action for change in plan.changes)
     if not plan.has_changes:
         console.print("No change.")
@@ -126,7 +126,7 @@ def print_plan(console: Console, plan: Plan, problem: str, form: Form, *, names:
     _print_findings(console, plan, names=names)
 
 
-def _print_change(console: Console, change: Change, clients: int, *, names: bool) -> None:
+def _print_change(console: Console, change: Change, clients: int | None, *, names: bool) -> None:
     style = _STYLES.get(change.action, "dim")
     console.print(Text(f"{_SIGNS[change.action]} {printable(change.name)}", style=f"bold {style}"), end="")
     if not change.is_change:
@@ -136,6 +136,8 @@ def _print_change(console: Console, change: Change, clients: int, *, names: bool
     console.print()
     for line in _difference(change):
         console.print(Text(f"    {printable(line)}"))
+    if clients is None:
+        return
     matched = f"matches {amount(len(change.matching))} of {amount(clients)} live clients"
     undecided = f", unknown of {amount(change.undecided)} (no port)" if change.undecided else ""
     console.print(Text(f"    {matched}{undecided}; alone: {_load_text(change.added)}"))
@@ -197,8 +199,8 @@ def _print_findings(console: Console, plan: Plan, *, names: bool) -> None:
 
 def _print_clients(console: Console, clients: Sequence[Client], *, indent: int) -> None:
     for each in clients[:_MOST_NAMED]:
-        name = f"{each.instance_id}  {each.client_id or '-'}  {each.software}  {each.principal} {each.address}"
-        console.print(Text(" " * indent + printable(name), style="dim"))
+        words = (each.instance_id, each.client_id or "-", each.software, each.principal, each.address)
+        console.print(Text(" " * indent + "  ".join(printable(short(word)) for word in words), style="dim"))
     if len(clients) > _MOST_NAMED:
         console.print(Text(f"{' ' * indent}{amount(len(clients) - _MOST_NAMED)} more: --format json names all"))
 
