@@ -47,7 +47,8 @@ def print_list(
     """Prints all subscriptions; a deadline is a column of its subscription."""
     due = {each.name: each.at for each in reversed(deadlines(resources))}
     shown = [each for each in resources if DEADLINE_MARK not in each.name]
-    counts = {each.name: None if problem else len(_matching(each, clients) or ()) for each in shown}
+    matched = {each.name: None if problem else _matching(each, clients) for each in shown}
+    counts = {name: None if found is None else len(found) for name, found in matched.items()}
     if form is Form.JSON:
         _write(
             [resource_as_json(each) | {"clients": counts[each.name], "until": _time(due, each.name)} for each in shown]
@@ -59,7 +60,7 @@ def print_list(
             "metrics": ", ".join(each.metrics) or "none",
             "interval": duration(each.interval_ms / 1000),
             "match": each.match or "every client",
-            "clients": None if counts[each.name] is None else amount(counts[each.name] or 0),
+            "clients": _count(counts[each.name]),
             "taken back at (UTC)": _time(due, each.name),
         }
         for each in shown
@@ -277,6 +278,10 @@ def _matching(resource: Resource, clients: Sequence[Client]) -> list[Client] | N
         return None
     marks = matching(subscription, [each.attributes() for each in clients])
     return [client for client, is_matched in zip(clients, marks, strict=True) if is_matched]
+
+
+def _count(count: int | None) -> str | None:
+    return None if count is None else amount(count)
 
 
 def _time(due: dict[str, Any], name: str) -> str | None:

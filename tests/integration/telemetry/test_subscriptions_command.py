@@ -150,8 +150,11 @@ def _export_config(broker: KafkaBroker, directory: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _only_standing(road: Road) -> Iterator[None]:
+def _only_standing(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
+    if "road" not in request.fixturenames:
+        return
+    road: Road = request.getfixturevalue("road")
     subscriptions = Subscriptions(road.cluster)
     subscriptions.apply(subscriptions.plan(read_file(Path(road.file(_STANDING))), prune=True))
 
