@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from base.durations import parse_duration_us
 from fleetgauge.cli import subscriptions_text as text
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides
+from fleetgauge.cli.subscription_file import read_file
 from fleetgauge.cli.units import duration
 from fleetgauge.lean_imports import import_structlog
 from fleetgauge.subscriptions import canary as canaries
 from fleetgauge.subscriptions import deadlines
 from fleetgauge.subscriptions.clients import Client, clients_of
 from fleetgauge.subscriptions.planning import Change, Finding, Plan, plan_changes
-from fleetgauge.subscriptions.resources import Resource, SubscriptionError, named, read_file
+from fleetgauge.subscriptions.resources import Resource, SubscriptionError, named
 from fleetgauge.subscriptions.service import Subscriptions
 from telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
 from terminal.options import Command
@@ -33,7 +35,7 @@ EXIT_CHANGE: Final = 2
 """Of `plan`: there is a change."""
 
 app = typer.Typer(
-    help="Client-metrics subscriptions of brokers and nodes (KIP-714): what they ask for, what a change would do.",
+    help="Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
     no_args_is_help=True,
 )
 
@@ -250,6 +252,9 @@ def canary(
     intervals: Annotated[
         int, typer.Option(min=0, max=1_000, help="Compare after so many push intervals; 0: do not wait.")
     ] = 3,
+    within: Annotated[
+        str, typer.Option(metavar="AGE", help="With --tables: latency and throttling of windows since then: 30m, 2h.")
+    ] = "1h",
     promote: Annotated[bool, typer.Option("--promote", help="Give it to all clients, and end the canary.")] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Take it back from the sample.")] = False,
     names: ShowNames = False,
@@ -285,7 +290,7 @@ def canary(
             settling_ms = max((each.interval_ms or INTERVAL_MS_DEFAULT for each in planned.touched), default=0)
         else:
             resource, settling_ms = canaries.found_canary(current, name), 0
-        _compare(session, resource, settling_ms, intervals, form)
+        _compare(session, resource, settling_ms, intervals, _age(within), form)
 
 
 @app.command(cls=Command)
@@ -328,19 +333,22 @@ def expire(
 
 
 def _set_deadline(cluster: "Cluster", after: str, name: str, file: Path | None) -> None:
-    from base.durations import parse_duration_us
-
-    length_us = parse_duration_us(after)
-    if not length_us:
-        raise SubscriptionError(f"{after!r} is no time to keep a subscription: give one up to 30d, such as 30m or 2h")
+    length = _age(after)
     current = cluster.list()
     subscription = named(current if file is None else read_file(file), name)
-    wanted = deadlines.deadline(name, datetime.now(UTC) + timedelta(microseconds=length_us))
+    wanted = deadlines.deadline(name, datetime.now(UTC) + length)
     cluster.alter(deadlines.setting(current, wanted, None if file is None else subscription))
     _console().print(
         f"{text.printable(name)} is taken back at {wanted.at:%Y-%m-%d %H:%M:%S} UTC, by a fleetgauge serve or export "
         "with subscriptions.bootstrap.servers, or by fleetgauge subscriptions expire --due"
     )
+
+
+def _age(text: str) -> timedelta:
+    length_us = parse_duration_us(text)
+    if not length_us:
+        raise SubscriptionError(f"{text!r} is no time: give one up to 30d, such as 30m or 2h")
+    return timedelta(microseconds=length_us)
 
 
 def _take_back(cluster: "Cluster", every_s: int | None) -> None:
@@ -378,7 +386,9 @@ def _carry_out(session: _Session, planned: Plan, *, yes: bool, names: bool, quie
         _console().print("Applied.")
 
 
-def _compare(session: _Session, resource: Resource, settling_ms: int, intervals: int, form: text.Form) -> None:
+def _compare(
+    session: _Session, resource: Resource, settling_ms: int, intervals: int, within: timedelta, form: text.Form
+) -> None:
     """Waits until the sample knows of its canary and for some push intervals more, and compares it with the others.
 
     A client learns of a new subscription by its next push, at the end of its present interval.
@@ -395,13 +405,13 @@ def _compare(session: _Session, resource: Resource, settling_ms: int, intervals:
     earlier = session.clients()
     time.sleep(wait_s)
     later = session.clients()
-    minutes = (datetime.now(UTC) - since).total_seconds() / 60
+    now = datetime.now(UTC)
+    minutes = (now - since).total_seconds() / 60
     fares = list(canaries.compared(resource, earlier, later, minutes))
     if session.tables is not None:
-        chosen = resource.subscription()
-        mine = {each.instance_id for each in later if chosen.matches(each.attributes())}
-        others = {each.instance_id for each in later} - mine
-        fares = [session.tables.measured(one, ids, since) for one, ids in zip(fares, (mine, others), strict=True)]
+        mine, others = canaries.members(resource, later)
+        measured = session.tables.measured
+        fares = [measured(one, ids, now - within) for one, ids in zip(fares, (set(mine), set(others)), strict=True)]
     text.print_fares(_console(), resource, fares[0], fares[1], minutes, form)
 
 
@@ -410,9 +420,11 @@ def _cluster(bootstrap_server: str, command_config: Path | None, timeout_ms: int
     import_structlog()
     from exporters.group_offsets.settings import read_command_config
     from fleetgauge.subscriptions.cluster import Cluster
+    from fleetgauge.subscriptions.settings import ClusterSettings
 
     client = {} if command_config is None else read_command_config(command_config)
-    with Cluster(bootstrap_server, client, timeout_ms) as cluster:
+    settings = ClusterSettings(bootstrap_servers=bootstrap_server, client=client, timeout_ms=timeout_ms)
+    with Cluster(settings) as cluster:
         yield cluster
 
 

@@ -12,7 +12,7 @@ from base.errors import InvalidConfigError
 from base.redaction import hide, is_secret, secrets_in, shown, without_credentials
 from exporters.options import ExporterConfigError
 from fleetgauge.config.model import TABLES, ServiceConfig
-from fleetgauge.config.offsets import offsets_settings
+from fleetgauge.config.offsets import deadline_settings, offsets_settings
 from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.config.quotas import QUOTAS_PREFIX, read_limits
 from fleetgauge.config.references import resolve
@@ -95,6 +95,7 @@ def _check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     _check_topic(config)
     _check_security(config, sourced)
     offsets_settings(config)  # reads its file
+    deadline_settings(config)  # the same
     return config
 
 

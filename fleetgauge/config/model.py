@@ -221,6 +221,11 @@ class ServiceConfig(ListenerKeys):
     """Files of samples of hours that ended longer ago are deleted; 0 keeps all [ms]."""
     offsets_cluster_id: str = Field(default="", max_length=256)
     """Written to samples in place of the cluster's own id: that of the pushes, if it is another."""
+    subscriptions_bootstrap_servers: Names = ()
+    """host:port,... of the cluster whose subscriptions are taken back once fleetgauge subscriptions expire says so;
+    empty: off (extra: kafka)."""
+    subscriptions_command_config: Path | None = None
+    """File with client settings for it, as Kafka's own tools take with --command-config."""
     exporters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """[exporters.<name>]: a destination of pushes; its keys depend on its type."""
     client_metrics: dict[str, dict[str, str]] = Field(default_factory=dict, alias="client-metrics")

@@ -14,7 +14,6 @@ from fleetgauge.subscriptions.planning import Action, Change
 from fleetgauge.subscriptions.resources import CANARY_SUFFIX, Resource, SubscriptionError, named
 from telemetry.instances.client_state import ClientState
 from telemetry.subscriptions.match import ClientMatchingParam, split_match
-from telemetry.subscriptions.resources import Subscription
 
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 """URL-safe base64 in the order of its values."""
@@ -226,22 +225,21 @@ def compared(
         later: live clients at the second.
         minutes: between them [min].
     """
-    chosen = canary.subscription()
-    everyone = subscription_of(canary).subscription()
-
-    def fares(*, is_canary: bool) -> Fares:
-        first, second = (_chosen(each, everyone, chosen, is_canary=is_canary) for each in (earlier, later))
-        return _fares(first, second, minutes)
-
-    return fares(is_canary=True), fares(is_canary=False)
+    looks = zip(members(canary, earlier), members(canary, later), strict=True)
+    mine, others = (_fares(first, second, minutes) for first, second in looks)
+    return mine, others
 
 
-def _chosen(
-    clients: Sequence[Client], everyone: Subscription, chosen: Subscription, *, is_canary: bool
-) -> dict[str, Client]:
+def members(canary: Resource, clients: Sequence[Client]) -> tuple[dict[str, Client], dict[str, Client]]:
+    """The clients of a canary, and the others that its subscription would match, by instance id."""
     attributes = [each.attributes() for each in clients]
-    marks = zip(clients, matching(everyone, attributes), matching(chosen, attributes), strict=True)
-    return {client.instance_id: client for client, is_of_all, is_of_it in marks if is_of_all and is_of_it is is_canary}
+    everyone = matching(subscription_of(canary).subscription(), attributes)
+    chosen = matching(canary.subscription(), attributes)
+    marks = list(zip(clients, everyone, chosen, strict=True))
+    return (
+        {client.instance_id: client for client, is_of_all, is_of_it in marks if is_of_all and is_of_it},
+        {client.instance_id: client for client, is_of_all, is_of_it in marks if is_of_all and not is_of_it},
+    )
 
 
 def _fares(earlier: dict[str, Client], later: dict[str, Client], minutes: float) -> Fares:

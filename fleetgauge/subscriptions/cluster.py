@@ -16,6 +16,7 @@ from fleetgauge.subscriptions.resources import (
     resource_of,
 )
 from fleetgauge.subscriptions.service import Changes
+from fleetgauge.subscriptions.settings import ClusterSettings
 
 _REFUSED: Final = re.compile(r"\[Error (\d+)\] (\w+): (.*)", re.DOTALL)
 _NOT_AUTHORIZED: Final = frozenset({"ClusterAuthorizationFailedError", "TopicAuthorizationFailedError"})
@@ -41,18 +42,14 @@ class Cluster:
     """A connection to a cluster's Admin API; the `Store` of `service.Subscriptions`. Use it in `with`.
 
     Args:
-        bootstrap_servers: host:port,... of brokers, or of a node.
-        client: librdkafka settings, as `read_command_config` returns them.
-        timeout_ms: how long the cluster may take for one request [ms].
+        settings: where it is.
 
     Raises:
         SubscriptionError: kafka-python is missing, or a setting is not known to it.
         ClusterError: no broker answers, or it refuses the credentials.
     """
 
-    def __init__(
-        self, bootstrap_servers: str, client: Mapping[str, str] | None = None, timeout_ms: int = 10_000
-    ) -> None:
+    def __init__(self, settings: ClusterSettings) -> None:
         try:
             from kafka.admin import KafkaAdminClient
         except ModuleNotFoundError as error:
@@ -60,15 +57,15 @@ class Cluster:
                 "the Admin API needs kafka-python, which is not installed: pip install 'fleetgauge[kafka]'"
             ) from error
         logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs what it raises
-        self._servers = bootstrap_servers
-        self._secrets = tuple(secrets_in("client", client or {}))
-        options = _options(client or {})
+        self._servers = settings.bootstrap_servers
+        self._secrets = tuple(secrets_in("client", settings.client))
+        options = _options(settings.client)
         try:
             self._admin = KafkaAdminClient(
                 **{"client_id": "fleetgauge-subscriptions", **options},
-                bootstrap_servers=[each.strip() for each in bootstrap_servers.split(",") if each.strip()],
-                bootstrap_timeout_ms=timeout_ms,
-                request_timeout_ms=timeout_ms,
+                bootstrap_servers=[each.strip() for each in self._servers.split(",") if each.strip()],
+                bootstrap_timeout_ms=settings.timeout_ms,
+                request_timeout_ms=settings.timeout_ms,
             )
         except Exception as error:  # OSError, ValueError, ssl.SSLError and those of kafka.errors
             raise self._failure(error) from error

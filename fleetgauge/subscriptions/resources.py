@@ -1,13 +1,11 @@
-"""A client-metrics resource, from a file or from a cluster, and the errors of this package."""
+"""A client-metrics resource, wanted or of a cluster, and the errors of this package."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from base.errors import FleetgaugeError, InvalidConfigError
-from fleetgauge.config.sources import from_toml
 from telemetry.subscriptions.match import split_match
 from telemetry.subscriptions.resources import (
     INTERVAL_MS_CONFIG,
@@ -23,7 +21,8 @@ CANARY_SUFFIX: Final = ".canary"
 DEADLINE_MARK: Final = ".until."
 """Parts of the names of resources that a canary and a deadline make beside a subscription."""
 
-_TABLE: Final = "client-metrics"
+TABLE: Final = "client-metrics"
+"""Of a file's tables, `[client-metrics.NAME]`."""
 _SHOWN_CHARACTERS: Final = 200
 
 
@@ -82,20 +81,6 @@ def resource_of(name: str, properties: Mapping[str, str]) -> Resource:
     return Resource(name=name, metrics=tuple(sorted(set(parsed.metrics))), interval_ms=parsed.interval_ms, match=match)
 
 
-def read_file(path: Path) -> tuple[Resource, ...]:
-    """The subscriptions of a TOML file, `[client-metrics.NAME]` as in a node's configuration, sorted by name.
-
-    Raises:
-        SubscriptionError: a key is unknown, or a value is not allowed.
-        ConfigError: the file cannot be read, or is not TOML.
-    """
-    found: dict[str, dict[str, str]] = {}
-    for key, raw in from_toml(path).items():
-        name, inner = _split_key(key, path)
-        found.setdefault(name, {})[inner] = _kafka_text(raw.value)
-    return tuple(checked(name, found[name], source=str(path)) for name in sorted(found))
-
-
 def checked(name: str, properties: Mapping[str, str], *, source: str = "") -> Resource:
     """A wanted resource, with everything checked that Kafka and a node check.
 
@@ -108,15 +93,15 @@ def checked(name: str, properties: Mapping[str, str], *, source: str = "") -> Re
         resource = resource_of(name, properties)
     except InvalidConfigError as error:
         hint = _PATTERN_HINT if "matching pattern" in str(error) else ""
-        raise SubscriptionError(f"{where}[{_TABLE}.{_short(name)}]: {_short(str(error))}{hint}") from error
+        raise SubscriptionError(f"{where}[{TABLE}.{short(name)}]: {short(str(error))}{hint}") from error
     if is_own_name(name):
         raise SubscriptionError(
-            f"{where}[{_TABLE}.{_short(name)}]: names with {CANARY_SUFFIX} at the end or {DEADLINE_MARK} are made by "
+            f"{where}[{TABLE}.{short(name)}]: names with {CANARY_SUFFIX} at the end or {DEADLINE_MARK} are made by "
             "fleetgauge subscriptions canary and expire; choose another name"
         )
     if not resource.properties():
         raise SubscriptionError(
-            f"{where}[{_TABLE}.{_short(name)}] sets nothing, and Kafka keeps no such resource: name its metrics"
+            f"{where}[{TABLE}.{short(name)}] sets nothing, and Kafka keeps no such resource: name its metrics"
         )
     return resource
 
@@ -134,7 +119,7 @@ def named(resources: Iterable[Resource], name: str) -> Resource:
     """
     by_name = {each.name: each for each in resources}
     if name not in by_name:
-        raise SubscriptionError(f"there is no subscription {_short(name)}{did_you_mean(name, sorted(by_name))}")
+        raise SubscriptionError(f"there is no subscription {short(name)}{did_you_mean(name, sorted(by_name))}")
     return by_name[name]
 
 
@@ -153,25 +138,6 @@ _PATTERN_HINT: Final = (
 )
 
 
-def _split_key(key: str, path: Path) -> tuple[str, str]:
-    table, _, rest = key.partition(".")
-    if table == _TABLE:
-        for inner in KEYS:
-            if rest.endswith(f".{inner}") and (name := rest.removesuffix(f".{inner}")):
-                return name, inner
-        last = rest.rpartition(".")[2]
-        raise SubscriptionError(
-            f"{path}: {_short(key)} is no key of a subscription; [{_TABLE}.NAME] has {', '.join(KEYS)}"
-            + (f"; did you mean {close[0]}?" if (close := difflib.get_close_matches(last, KEYS, n=1)) else "")
-        )
-    raise SubscriptionError(f"{path}: {_short(key)} is not about subscriptions; the file has tables [{_TABLE}.NAME]")
-
-
-def _kafka_text(value: object) -> str:
-    if isinstance(value, list):
-        return ",".join(str(item) for item in value)
-    return str(value)
-
-
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text for an error, cut where it is long."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

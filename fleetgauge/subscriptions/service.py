@@ -6,6 +6,7 @@ from typing import Protocol
 from fleetgauge.subscriptions.clients import Client
 from fleetgauge.subscriptions.planning import Finding, Plan, plan
 from fleetgauge.subscriptions.resources import KEYS, Resource, SubscriptionError
+from telemetry.subscriptions.resources import INTERVAL_MS_CONFIG
 
 Changes = Mapping[str, Mapping[str, str | None]]
 """Properties to set by resource and key; None deletes a key. A resource without keys is no longer there."""
@@ -76,6 +77,11 @@ class Subscriptions:
 
 
 def altered(resource: Resource | None) -> dict[str, str | None]:
-    """The properties that make a resource be this, whatever it was; None deletes it."""
-    properties = {} if resource is None else resource.properties()
+    """The properties that make a resource be this, whatever it was; None deletes it.
+
+    The interval is always set: a node whose configuration declares the resource would return to that one's.
+    """
+    if resource is None:
+        return dict.fromkeys(KEYS)
+    properties = {INTERVAL_MS_CONFIG: str(resource.interval_ms), **resource.properties()}
     return {key: properties.get(key) for key in KEYS}
