@@ -39,13 +39,16 @@ class History:
         return round(pushes, 3), round(size, 1)
 
     def hour(self, now_us: int) -> dict[str, list[Any]]:
-        """The minutes from the first that has anything on, the present one included: 60 at most."""
+        """The minutes from the first that has anything on: 60 at most.
+
+        The present one is left out, whose counts are not whole, unless it is the only one.
+        """
         now = now_us // _MINUTE_US
         for counts in (self._pushes, self._bytes, self._live):
             for minute in [each for each in counts if not now - MINUTES < each <= now + 1]:
                 del counts[minute]
         first = min((*self._pushes, *self._live), default=now + 1)
-        minutes = range(first, now + 1)
+        minutes = range(first, max(now, min(first + 1, now + 1)))
         return {
             "times": [minute * _MINUTE_US for minute in minutes],
             "pushes": [self._pushes.get(minute, 0) for minute in minutes],

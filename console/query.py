@@ -43,7 +43,7 @@ class ClientQuery:
     application: str = ""
     verdict: str = ""
     instance_id: str = ""
-    sort: str = "last_seen_at"
+    sort: str = "severity"
     order: str = "desc"
     offset: int = 0
     limit: int = 100
@@ -214,12 +214,13 @@ def _text(entry: Entry) -> str:
 
 
 def ordered(entries: Sequence[Entry], values: Sequence[Any], *, descending: bool) -> list[Entry]:
-    """The entries by these values, one each, equal ones by instance id; those of None come last."""
-    known = [(value, entry) for value, entry in zip(values, entries, strict=True) if value is not None]
-    unknown = [entry for value, entry in zip(values, entries, strict=True) if value is None]
-    known.sort(key=lambda pair: pair[1].of.client_instance_id)
+    """The entries by these values, one each, equal ones by client id and instance id; those of None come last."""
+    pairs = sorted(
+        zip(values, entries, strict=True), key=lambda pair: (pair[1].of.client_id, pair[1].of.client_instance_id)
+    )
+    known = [pair for pair in pairs if pair[0] is not None]
     known.sort(key=lambda pair: pair[0], reverse=descending)
-    return [entry for _, entry in known] + unknown
+    return [entry for _, entry in known] + [entry for value, entry in pairs if value is None]
 
 
 def by_value(entries: Sequence[Entry], by: str, about: About) -> dict[Any, list[Entry]]:

@@ -232,7 +232,7 @@ class FleetView {
   }
 
   listClients() {
-    const sort = this.query.sort || "last_seen_at";
+    const sort = this.query.sort || "severity";
     const order = this.query.order === "asc" ? "asc" : "desc";
     const shownColumns = columns(this.figureName);
     const head = el(
