@@ -169,11 +169,11 @@ def test_filters_sorting_and_grouping_are_in_the_address(
 
 
 def test_names_that_clients_chose_are_text_alone(node: Node, browser: Any, hostile: list[RawClient]) -> None:
-    listed = get(node, "/api/clients", q="raw/", sort="client_id").json()["clients"]
     with chromium.visited(browser, url_of(node), "/#/fleet?software=raw") as found:
         page = found.page
         expect(rows(page)).to_have_count(len(HOSTILE), timeout=PATIENCE_MS)
         shown = rows(page).all_text_contents()
+        listed = get(node, "/api/clients", q="raw/", sort="client_id").json()["clients"]
         for name in HOSTILE[:-1]:
             assert printable(name) in shown
         assert max(map(len, shown)) <= 80
@@ -270,9 +270,9 @@ def test_who_may_not_change_anything_is_told_how_and_the_token_opens_it(node: No
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Log out").click(timeout=PATIENCE_MS)
         page.get_by_role("button", name="Log in").wait_for()
-        assert found.faults == [
-            "console: Failed to load resource: the server responded with a status of 403 (Forbidden)"
-        ]
+        (refusal,) = found.faults
+        assert "403" in refusal
+        assert refusal.endswith("/api/session")
 
 
 def test_dead_letters_are_replayed_and_dropped_after_a_question(tmp_path: Path, browser: Any, hook: Webhook) -> None:
