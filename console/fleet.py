@@ -2,7 +2,6 @@
 
 import base64
 import threading
-import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from console.query import (
 from console.source import Source, StoredPush
 from console.verdict_rows import Row, Verdicts
 from telemetry.instances.client_state import ClientState
-from telemetry.push_record import format_instance_id, parse_instance_id
+from telemetry.push_record import parse_instance_id
 
 if TYPE_CHECKING:
     from console.analysis import Analysis
@@ -166,10 +165,15 @@ class Fleet:
             return
         self._analysis.put(pushes)
         now_ms = self._time.hi_res_clock_ms()
-        if self._analysis.is_full or now_ms >= self._chunk_due_ms:
-            if self._analysis.step(self._clients, self._lock, self._read_up_to() or 0):
+        if not self._analysis.is_full and now_ms < self._chunk_due_ms:
+            return
+        self._chunk_due_ms = now_ms + _CHUNK_EVERY_MS
+        read_up_to = self._read_up_to() or 0
+        while True:
+            if self._analysis.step(self._clients, self._lock, read_up_to):
                 self._has_changed = True
-            self._chunk_due_ms = now_ms + _CHUNK_EVERY_MS
+            if not self._analysis.is_full or self._stopping.is_set():
+                return
 
     def _read_up_to(self) -> int | None:
         return min(self._clients.read_up_to().values(), default=None)
@@ -349,7 +353,7 @@ class Fleet:
         Raises:
             ValueError: this is no instance id.
         """
-        wanted = format_instance_id(uuid.UUID(int=parsed_id(instance_id)))
+        wanted = parsed_id(instance_id)
         with self._lock:
             found = [entry for entry in self._entries if entry.of.client_instance_id == wanted]
             if not found:

@@ -16,12 +16,12 @@ from console.rings import Numbers, Rings
 from console.source import StoredPush
 from console.windows import WINDOW_US, OpenWindows, by_window_start
 from fleet.decode.arrow import RecordBatch, Table, pa, pc
-from fleet.dialects import library_of
 from fleet.measures.catalogue import BY_COLUMN, LAG, LAG_OF_CLIENT, LAG_RECORDS
 from fleet.measures.values import Wide
 from fleet.schemas import INSTANCE, POINTS, TIME
 from fleet.silver.live import LivePushes
 from push_log.payload import PayloadDecoder
+from telemetry.catalogue.dialects import library_of
 from telemetry.catalogue.standard_metrics import ROLE_PREFIXES, telemetry_name
 from telemetry.push_record import PushRecord
 from verdicts.judge import judge
@@ -44,7 +44,7 @@ _FAR_US: Final = 60_000_000
 _TOPIC_GROUPS: Final = ("producer-topic-metrics",)
 
 
-def _metric_names() -> frozenset[str]:
+def metric_names() -> frozenset[str]:
     """Telemetry names of what is shown and judged; points by topic are neither."""
     wanted = [BY_COLUMN[column] for column in {*SHOWN, *MEASURES} if column != LAG_RECORDS]
     names = {telemetry_name(*each) for measure in wanted for each in measure.metrics if each[0] not in _TOPIC_GROUPS}
@@ -134,7 +134,7 @@ class LiveMeasures:
         self.malformed = 0
         self.budget = Budget(cores)
         own = rules.metric_names if rules is not None else frozenset[str]()
-        self._pushes = LivePushes(WINDOW_US // 1_000_000, _metric_names() | own, clients_max, own)
+        self._pushes = LivePushes(WINDOW_US // 1_000_000, metric_names() | own, clients_max, own)
         self._payloads = PayloadDecoder()
         self._windows = OpenWindows()
         self._points: list[Table] = []

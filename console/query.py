@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from console.clients import Entry, application_of
 from telemetry.instances.client_state import ClientState
-from telemetry.push_record import parse_instance_id
+from telemetry.push_record import format_instance_id, parse_instance_id
 
 MAX_LIMIT: Final = 1_000
 ANY: Final = "any"
@@ -68,14 +68,14 @@ class ClientQuery:
         return frozenset(part.strip() for part in self.state.split(",") if part.strip())
 
 
-def parsed_id(text: str) -> int:
-    """An instance id as a number.
+def parsed_id(text: str) -> str:
+    """An instance id in Kafka's form, of any form that clients log.
 
     Raises:
         ValueError: it is none; one sentence, without the input.
     """
     try:
-        return parse_instance_id(text).int
+        return format_instance_id(parse_instance_id(text))
     except ValueError:
         raise ValueError(
             "instance_id is no client instance id: it is 22 characters of base64, 32 hex digits, or a hyphenated UUID"
@@ -167,7 +167,7 @@ def _tests(query: ClientQuery, about: About) -> Iterable[Callable[[Entry], bool]
         yield lambda entry: entry.state in states
     if query.instance_id:
         wanted = parsed_id(query.instance_id)
-        yield lambda entry: parse_instance_id(entry.of.client_instance_id).int == wanted
+        yield lambda entry: entry.of.client_instance_id == wanted
     yield from _texts(query)
     if query.broker:
         node = int(query.broker)

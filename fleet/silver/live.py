@@ -62,7 +62,7 @@ class LivePushes:
 
     def take(self, records: Sequence[PushRecord]) -> Taken:
         """Decodes some pushes, at least one, whose `metrics` are decompressed. Those of an instance come in order."""
-        chunk = check(_bronze(records))
+        chunk = check(bronze_of(records))
         chunk = chunk.take(pc.sort_indices(chunk, sort_keys=[(name, "ascending") for name in ORDER]))
         instance_of = np.cumsum(changes([chunk.column(name) for name in INSTANCE])) - 1
         pushes = CountedPushes(chunk)
@@ -112,7 +112,7 @@ def _instances(rows: RecordBatch) -> list[_Instance]:
     return list(zip(*(rows.column(name).to_pylist() for name in INSTANCE), strict=True))
 
 
-def _bronze(records: Sequence[PushRecord]) -> RecordBatch:
+def bronze_of(records: Sequence[PushRecord]) -> RecordBatch:
     """BRONZE of push records; what no column can hold is null there."""
     columns: dict[str, Any] = {}
     for field, values in zip(PUSH_RECORD, zip(*records, strict=True), strict=True):

@@ -218,3 +218,13 @@ def test_tables_that_are_not_there_are_a_notice(tmp_path: Any) -> None:
     of.pass_time(10)
     assert any("cannot be read now" in each for each in of.fleet.overview()["notices"])
     assert of.fleet.verdicts()["source"] == "tables"
+
+
+def test_a_backlog_of_large_payloads_is_decoded_as_it_is_read(of: FleetOfTest) -> None:
+    large = metrics_data(400)
+    for number in range(700):
+        of.push("orders", large, number=number, terminating=False)
+    while not of.source.is_read:
+        of.fleet.step()
+    waiting = of.fleet._analysis._live._waiting  # type: ignore[union-attr]
+    assert sum(push.size_bytes for push in waiting) < 4 << 20
