@@ -29,6 +29,8 @@ const MOST_LINES = 12;
 // What a plan says, in sentences: whom it touches, what it adds, and what speaks against it.
 const planned = (plan) => {
   const { added } = plan;
+  const [change] = plan.changes; // of one subscription, or none
+  const matching = change ? `${count(change.clients, "live client matches", "live clients match")} it. ` : "";
   const remarks = [...plan.sentences, ...plan.notes];
   const left = remarks.length - MOST_LINES;
   return el(
@@ -38,7 +40,7 @@ const planned = (plan) => {
     el(
       "p",
       null,
-      `${integer(plan.touched)} of ${count(plan.clients, "live client")} ${plan.touched === 1 ? "gets" : "get"} another subscription than now. They push about ${signed(added.pushes_per_minute, "")} times and ${signed(added.bytes_per_minute, "B")} a minute, with at least ${signed(added.series, "times")} series, estimated from what such clients send.`,
+      `${matching}${integer(plan.touched)} of ${count(plan.clients, "live client")} ${plan.touched === 1 ? "gets" : "get"} another subscription than now. They push about ${signed(added.pushes_per_minute, "")} times and ${signed(added.bytes_per_minute, "B")} a minute, with at least ${signed(added.series, "times")} series, estimated from what such clients send.`,
     ),
     remarks.length
       ? el(

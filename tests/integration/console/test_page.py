@@ -351,7 +351,9 @@ def test_a_subscription_made_on_the_page_has_a_client_push_more(tmp_path: Path, 
                 page.get_by_label("Match").fill("client_id=stock-.*")
                 assert page.get_by_role("button", name="Apply").is_disabled()
                 page.get_by_role("button", name="Show what it does").click()
-                page.get_by_text("2 of 2 live clients get another subscription").wait_for(timeout=PATIENCE_MS)
+                page.get_by_text("2 live clients match it. 2 of 2 live clients get another subscription").wait_for(
+                    timeout=PATIENCE_MS
+                )
                 page.get_by_role("button", name="Apply").click()
                 page.get_by_role("heading", name="more").wait_for(timeout=PATIENCE_MS)
                 wait_until(lambda: "more" in (producer()["subscriptions"] or ()), what="the subscription at the client")
