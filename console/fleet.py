@@ -459,8 +459,8 @@ def names_of(instance_id: str) -> dict[str, str]:
     """How clients' own logs name an instance id (docs/client-logs.md).
 
     >>> names_of("Tm-1TLjmRReIm-FbmcCcIA")["librdkafka"]
-    'Tm+1TLjmRReIm+FbmcCcIA=='
+    'Tm+1TLjmRReIm+FbmcCcIA'
     """
     parsed = parse_instance_id(instance_id)
-    standard = base64.b64encode(parsed.bytes).decode()
+    standard = base64.b64encode(parsed.bytes).decode().rstrip("=")
     return {"java": instance_id, "librdkafka": standard, "hex": parsed.hex, "uuid": str(parsed)}
