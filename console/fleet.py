@@ -186,7 +186,10 @@ class Fleet:
             self._entries, unused = self._clients.refresh()
             if self._analysis is not None:
                 self._analysis.drop(unused)
-            overview = self._make_overview(now_us)
+        # States and figures are made by this thread alone: nobody waits for them.
+        self._clients.judge()
+        overview = self._make_overview(now_us)
+        with self._lock:
             if self._has_changed or _lasting(overview) != _lasting(self._overview):
                 self._version += 1
             self._overview = overview
