@@ -12,13 +12,15 @@ class ErrorCode(enum.IntEnum):
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
-    UNKNOWN_TOPIC_OR_PARTITION = 3
     CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     INVALID_CONFIG = 40
     INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
     SASL_AUTHENTICATION_FAILED = 58
     UNSUPPORTED_COMPRESSION_TYPE = 76
     INVALID_RECORD = 87
@@ -42,6 +44,18 @@ class InvalidConfigError(KafkaError):
     """A configuration value that Kafka refuses, for example an unknown selector."""
 
     error_code = ErrorCode.INVALID_CONFIG
+
+
+class InvalidRequestError(InvalidConfigError):
+    """A configuration that Kafka refuses as an invalid request, for example an unknown key."""
+
+    error_code = ErrorCode.INVALID_REQUEST
+
+
+class PolicyViolationError(KafkaError):
+    """A valid change that this node does not allow."""
+
+    error_code = ErrorCode.POLICY_VIOLATION
 
 
 class InvalidRecordError(KafkaError):

@@ -16,12 +16,12 @@ from console.rings import Numbers, Rings
 from console.source import StoredPush
 from console.windows import WINDOW_S, WINDOW_US, OpenWindows, by_window_start
 from fleet.decode.arrow import RecordBatch, Table, pa, pc
-from fleet.dialects import library_of
 from fleet.measures.catalogue import BY_COLUMN, LAG, LAG_OF_CLIENT, LAG_RECORDS
 from fleet.measures.values import Wide
 from fleet.schemas import INSTANCE, POINTS, TIME
 from fleet.silver.live import LivePushes
 from push_log.payload import PayloadDecoder
+from telemetry.catalogue.dialects import library_of
 from telemetry.catalogue.standard_metrics import ROLE_PREFIXES, telemetry_name
 from telemetry.push_record import PushRecord
 from verdicts.judge import judge

@@ -9,21 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry.catalogue.dialects import MEMBER_KEYS, NODE_KEYS, Attributes, parse_node
-
-JAVA: Final = "java"
-LIBRDKAFKA: Final = "librdkafka"
-FRANZ_GO: Final = "franz-go"
+from telemetry.catalogue.dialects import JAVA, MEMBER_KEYS, NODE_KEYS, Attributes, parse_node
 
 CONSUMERS: Final = ("consumer", "share-consumer")
 """Roles whose clients belong to a group."""
-
-SOFTWARE_OF_JAVA: Final = "apache-kafka-java"
-SOFTWARE_OF_FRANZ_GO: Final = "kgo"
-"""Its software's name, and the name of its scope."""
-SOFTWARE_OF_LIBRDKAFKA: Final = r"rdkafka|^confluent-kafka-"
-"""Found in the name; `rdkafka` in the version tells it too."""
-SCOPE_OF_LIBRDKAFKA: Final = r"#(producer|consumer)-[0-9]+$"
 
 _INT32_MAX: Final = 2**31 - 1
 
@@ -52,26 +41,6 @@ class Sender:
     group_member_id: str | None = None
     transactional_id: str | None = None
     role: str | None = None
-
-
-def library_of(software_name: str | None, software_version: str | None, scope_name: str | None = None) -> str | None:
-    """`java`, `librdkafka`, `franz-go`, or None for another.
-
-    The scope of a point tells it too, also where the name is not known: franz-go before 1.20 says none, and an
-    application may give librdkafka any name.
-
-    >>> library_of("confluent-kafka-python", "2.16.1-rdkafka-2.16.0"), library_of(None, None, "kgo")
-    ('librdkafka', 'franz-go')
-    """
-    name, scope = software_name or "", scope_name or ""
-    if scope == SOFTWARE_OF_FRANZ_GO:
-        return FRANZ_GO
-    if re.search(SCOPE_OF_LIBRDKAFKA, scope):
-        return LIBRDKAFKA
-    if name in (SOFTWARE_OF_JAVA, SOFTWARE_OF_FRANZ_GO):
-        return JAVA if name == SOFTWARE_OF_JAVA else FRANZ_GO
-    is_librdkafka = re.search(SOFTWARE_OF_LIBRDKAFKA, name) or "rdkafka" in (software_version or "")
-    return LIBRDKAFKA if is_librdkafka else None
 
 
 def says_when_it_ends(library: str | None, role: str | None, group_id: str | None) -> bool:

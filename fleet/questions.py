@@ -13,7 +13,6 @@ from fleet import landing
 from fleet.decode.arrow import Array, RecordBatch, Schema, Table, pa, pc
 from fleet.decode.rows import batch_of, day_of_receipt, encoded
 from fleet.decode.stage import CountPoints, DecodePoints, Tally
-from fleet.dialects import library_of
 from fleet.gold.inventory import inventory
 from fleet.gold.latency import METRIC_NAMES, overall
 from fleet.measures.aggregate import DAY_S, aggregate
@@ -26,6 +25,7 @@ from fleet.silver.batch import reject_rows_of
 from fleet.silver.check import check
 from fleet.silver.clients import SEEN, merged, seen
 from fleet.silver.repeats import ORDER, repeated
+from telemetry.catalogue.dialects import library_of
 
 _MERGED_AT: Final = 200_000
 """Rows of a question that wait in memory before they are merged."""

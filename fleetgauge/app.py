@@ -13,8 +13,12 @@ from dataclasses import fields
 from base.clock import SystemTime, Time
 from fleetgauge.admin.node_inventory import NodeInventory
 from fleetgauge.admin.node_socket import NodeSocket, Status
+from fleetgauge.client_metrics import ClientMetrics
 from fleetgauge.config import ServiceConfig
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.listener.apis.broker_configs import BrokerConfigs
 from fleetgauge.listener.apis.cluster import ClusterApis
+from fleetgauge.listener.apis.configs import ConfigApis
 from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
 from fleetgauge.listener.dispatcher import RequestDispatcher
@@ -28,6 +32,7 @@ from fleetgauge.node_identity import BoundEndpoint, NodeIdentity
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.node_process import NodeProcess
 from fleetgauge.reconfiguration import Changes, examiner, log_reread
+from fleetgauge.state_store import StateStore
 from quotas.metrics import Metrics
 from telemetry.codecs import CompressionType
 from telemetry.instances.sender_bounds import SenderLimits
@@ -56,6 +61,7 @@ class FleetgaugeNode(NodeProcess):
         time: the clocks.
         push_ids: generates the ids of push records; by default with a writer number of this process.
         new_instance_id: generates ids for clients that have none.
+        node_data: the data directory of the whole node, whose workers share its state; by default that of `config`.
         before_listening: awaited when all is ready but the listeners; if it raises, the start fails.
     """
 
@@ -66,11 +72,13 @@ class FleetgaugeNode(NodeProcess):
         *,
         push_ids: PushIds | None = None,
         new_instance_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        node_data: DataDirectory | None = None,
         before_listening: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(config, time or SystemTime())
         self._push_ids = push_ids or PushIds()
         self._new_instance_id = new_instance_id
+        self._node_data = node_data or self._data
         self._before_listening = before_listening
         self._listeners: list[Listener] = []
         self._housekeeping: asyncio.Task[None] | None = None
@@ -109,8 +117,10 @@ class FleetgaugeNode(NodeProcess):
             ConfigError: a quota callback refuses its limits; nothing was changed.
         """
         self._quotas.reconfigure(changes.config)  # first, since a custom callback may refuse
-        self._manager.replace_subscriptions(changes.config.client_metrics)
-        self._subscription_properties = changes.config.client_metrics
+        config = changes.config
+        self._client_metrics.configure(config.client_metrics, config.client_metrics_resources_max)
+        self._configs.listeners = config.admin_listener_names()
+        self._brokers.config = config
         self._connection_limits.reconfigure(changes.config, changes.overrides)
         for listener in self._listeners:
             security = changes.securities.get(listener.name)
@@ -130,11 +140,12 @@ class FleetgaugeNode(NodeProcess):
             "quotas": self._quotas.status(),
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
-                "subscription_properties": self._subscription_properties,
+                "subscription_properties": self._client_metrics.effective(),
                 "unmatched_prefixes": self._manager.unmatched_prefixes(),
                 "client_guard": self._manager.guard_counters(),
                 "get_answers": dict(self._subscriptions.answers),
                 "push_answers": dict(self._pushes.answers),
+                "admin_answers": dict(self._configs.answers),
                 "refusals": self._manager.refusals(),
                 "counters": self._manager.counters(),
                 "plugin_timeouts": self._pushes.plugin_timeouts,
@@ -191,6 +202,17 @@ class FleetgaugeNode(NodeProcess):
             self._quotas.request,
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
+        self._client_metrics = ClientMetrics(
+            self._manager,
+            StateStore(self._node_data.state),
+            config.client_metrics,
+            max_resources=config.client_metrics_resources_max,
+            time=self._time,
+        )
+        self._brokers = BrokerConfigs(config)
+        self._configs = ConfigApis(
+            self._client_metrics, self._brokers, config.admin_listener_names(), self._quotas.request, self._time
+        )
         self._misdirected = MisdirectedClients(self._time)
         return Job.of_node(config)
 
@@ -200,7 +222,7 @@ class FleetgaugeNode(NodeProcess):
 
     def _make_manager(self) -> ClientMetricsManager:
         config = self._config
-        manager = ClientMetricsManager(
+        return ClientMetricsManager(
             ClientMetricsSettings(
                 telemetry_max_bytes=config.telemetry_max_bytes,
                 telemetry_max_decompressed_bytes=config.telemetry_max_decompressed_bytes,
@@ -224,14 +246,12 @@ class FleetgaugeNode(NodeProcess):
             guard_rules=guard_rules(config.client_guard),
             pace=self._quotas.pace,
         )
-        manager.replace_subscriptions(config.client_metrics)
-        self._subscription_properties = config.client_metrics
-        return manager
 
     async def _start_service(self) -> None:
         if self._before_listening is not None:
             await self._before_listening()
         await self._start_listeners()
+        self._client_metrics.start()
         self._housekeeping = asyncio.create_task(self._expire())
 
     async def _stop_service(self, deadline_ms: int) -> None:
@@ -242,6 +262,8 @@ class FleetgaugeNode(NodeProcess):
         self._quotas.wake_all()
         await asyncio.gather(*(listener.stop(self._left_ms(deadline_ms)) for listener in self._listeners))
         await self._pushes.close()
+        await self._configs.close()
+        await self._client_metrics.stop()
         await self._push_log.close()
         self._manager.close()
 
@@ -258,6 +280,7 @@ class FleetgaugeNode(NodeProcess):
             cluster,
             self._subscriptions,
             self._pushes,
+            self._configs,
             self._manager,
             self._misdirected,
             self._quotas.request,

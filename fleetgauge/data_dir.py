@@ -41,6 +41,16 @@ class DataDirectory:
         """The store of pushes that destinations rejected."""
         return self.root / "dead-letters.db"
 
+    @property
+    def state(self) -> Path:
+        """What admin tools changed; see `fleetgauge.state_store`. A node's workers share it."""
+        return self.root / "state.db"
+
+    @property
+    def node_of_worker(self) -> "DataDirectory":
+        """The directory of the node whose worker's directory this is."""
+        return DataDirectory(self.root.parent.parent)
+
     def worker(self, number: int) -> "DataDirectory":
         """The directory of listener process `number` of several, with the layout of a node's."""
         return DataDirectory(self.root / _WORKERS / str(number))

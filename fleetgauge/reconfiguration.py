@@ -17,7 +17,15 @@ log = structlog.get_logger(__name__)
 
 _EXAMINE_WITHIN_S: Final = 4.0
 CHANGEABLE: Final = {
-    *("client_metrics", "client_guard", "logging_level", "listener_name", "sasl_users"),
+    *(
+        "admin_listeners",
+        "client_metrics",
+        "client_metrics_resources_max",
+        "client_guard",
+        "logging_level",
+        "listener_name",
+        "sasl_users",
+    ),
     *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas", "referenced_secrets"),
     *ListenerKeys.model_fields,
 }

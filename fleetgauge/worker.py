@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from base.errors import FleetgaugeError
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
+from fleetgauge.data_dir import DataDirectory
 from fleetgauge.garbage import collect_seldom
 from fleetgauge.logs import configure_logging, flush_logs
 from fleetgauge.processes.parent_pipe import Reports, ignore_signals
@@ -67,7 +68,11 @@ async def _run(reports: Reports) -> int:
     configure_logging(job.config.logging_level, job.config.logging_format, job.config.secrets())
     structlog.contextvars.bind_contextvars(worker=job.number)
     early: list[bytes] = []
-    node = FleetgaugeNode(job.config, before_listening=lambda: _until_all_listen(commands, early, reports))
+    node = FleetgaugeNode(
+        job.config,
+        node_data=DataDirectory(job.config.log_dirs).node_of_worker,
+        before_listening=lambda: _until_all_listen(commands, early, reports),
+    )
     try:
         await node.start()
     except FleetgaugeError as error:

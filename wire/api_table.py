@@ -11,10 +11,14 @@ class ApiKey(enum.IntEnum):
     METADATA = 3
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
     SASL_AUTHENTICATE = 36
+    INCREMENTAL_ALTER_CONFIGS = 44
     DESCRIBE_CLUSTER = 60
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     PUSH_TELEMETRY = 72
+    LIST_CONFIG_RESOURCES = 74
 
 
 class Api(NamedTuple):
@@ -29,12 +33,26 @@ SERVED: Final = (
     Api(ApiKey.METADATA, 0, 13),
     Api(ApiKey.SASL_HANDSHAKE, 0, 1),
     Api(ApiKey.API_VERSIONS, 0, 4),
+    Api(ApiKey.DESCRIBE_CONFIGS, 1, 4),
+    Api(ApiKey.ALTER_CONFIGS, 0, 2),
     Api(ApiKey.SASL_AUTHENTICATE, 0, 2),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
     Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
     Api(ApiKey.PUSH_TELEMETRY, 0, 0),
+    Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
 )
 """APIs of the standalone listener."""
+
+CONFIG_KEYS: Final = frozenset(
+    {
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.LIST_CONFIG_RESOURCES,
+    }
+)
+"""APIs of admin tools. `wire.codec.parse_request` leaves their bodies unread: their nested arrays may take seconds."""
 
 TELEMETRY_KEYS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 

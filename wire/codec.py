@@ -11,12 +11,12 @@ from typing import Any, Final
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from wire.api_table import ApiKey, ApiTable
+from wire.api_table import CONFIG_KEYS, ApiKey, ApiTable
 from wire.errors import ApiNotServedError, ProtocolError
 from wire.push_telemetry import encode_push_telemetry_response, read_push_telemetry
 from wire.request_reader import UnreadableError, read_body, skip_tagged_fields
 
-__all__ = ("Request", "encode_push_telemetry_response", "encode_response", "parse_request")
+__all__ = ("Request", "encode_push_telemetry_response", "encode_response", "parse_request", "read_config_request")
 
 # request_api_key, request_api_version, correlation_id, length of client_id
 _HEADER: Final = struct.Struct(">hhih")
@@ -34,8 +34,9 @@ class Request:
         api_key, api_version, correlation_id: as sent; key and version are in the API table, except that the version of
             ApiVersions may be any.
         client_id: as sent; Kafka takes None for an empty one.
-        body: `PushTelemetry` for a push, `kio`'s request class for the other APIs; None for an ApiVersions request of
-            a version outside the table, since its layout is unknown.
+        body: `PushTelemetry` for a push, bytes for `CONFIG_KEYS` (`read_config_request` reads them), `kio`'s request
+            class for the other APIs; None for an ApiVersions request of a version outside the table, since its layout
+            is unknown.
         slot: index in the order of the connection's responses.
         started_ns: time at which handling of the frame began [ns, monotonic]; 0 if the handler has no `request_clock`.
         throttle_time_ms: throttle time in the response [ms].
@@ -114,7 +115,23 @@ def _layout(api_key: int, api_version: int) -> tuple[bool, ReadBody]:
     is_flexible = schema.__header_schema__.__flexible__
     if (api_key, api_version) == (ApiKey.PUSH_TELEMETRY, 0):
         return is_flexible, read_push_telemetry
+    if api_key in CONFIG_KEYS:
+        return is_flexible, _leave_unread
     return is_flexible, functools.partial(read_body, schema)
+
+
+def _leave_unread(frame: bytes, position: int) -> bytes:
+    return frame[position:]
+
+
+def read_config_request(request: Request) -> Any:
+    """Reads the body of a request of `CONFIG_KEYS`, as `kio`'s request class. May take seconds for a large one.
+
+    Raises:
+        ProtocolError: `malformed_body`.
+    """
+    schema = load_request_schema(request.api_key, request.api_version)
+    return read_body(schema, request.body, 0)
 
 
 def encode_response(correlation_id: int, response: Any) -> bytes:

@@ -94,6 +94,7 @@ class Listener:
     def __init__(self, directory: Path, encoded: bytes) -> None:
         from base.clock import SystemTime
         from fleetgauge.listener.apis.cluster import ClusterApis
+        from fleetgauge.listener.apis.configs import ConfigApis
         from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
         from fleetgauge.listener.dispatcher import RequestDispatcher
         from fleetgauge.listener.misdirected_clients import MisdirectedClients
@@ -133,7 +134,10 @@ class Listener:
         misdirected = MisdirectedClients(clock)
         cluster = ClusterApis(1, "c", lambda _: ("h", 1), misdirected)
         subscriptions = SubscriptionsHandler(self.manager, clock)
-        handler = RequestDispatcher(table, cluster, subscriptions, self.pushes, self.manager, misdirected, quota, clock)
+        configs = ConfigApis(cast(Any, None), cast(Any, None), (), quota, clock)
+        handler = RequestDispatcher(
+            table, cluster, subscriptions, self.pushes, configs, self.manager, misdirected, quota, clock
+        )
         context = ListenerContext(
             listener_name="PLAINTEXT",
             handler=handler,

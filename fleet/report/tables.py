@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from fleet.dialects import library_of, says_when_it_ends
+from fleet.dialects import says_when_it_ends
 from fleet.errors import OutputError
+from telemetry.catalogue.dialects import library_of
 from terminal.table import UnknownColumnError, chosen_columns
 
 Row: TypeAlias = Mapping[str, Any]

@@ -22,7 +22,6 @@ from fleet.decode.flat import Indices
 from fleet.decode.payloads import decode_and_count
 from fleet.decode.rows import batch_of, day_of_receipt, decoded_rows, encoded, reject_rows
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
-from fleet.dialects import library_of
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
 from fleet.schemas import COUNTED, DECODED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
 from fleet.silver.check import checked
@@ -34,6 +33,7 @@ from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.parquet_files import FileWriter, WriteFiles
 from fleet.tables.written_file import WrittenFile
+from telemetry.catalogue.dialects import library_of
 
 _QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
 

@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from fleet.decode.arrow import Array, Table, pa, pc
-from fleet.dialects import library_of, says_when_it_ends
+from fleet.dialects import says_when_it_ends
 from fleet.measures.rows import Groups, Numbers, codes, filled, numbered, one, time_column, times
 from fleet.measures.values import conformed
 from fleet.schemas import ACTIVITY, CLIENTS, INSTANCE, PUSHES, SENDER, TIME
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, SILENT_AT_LEAST_US, SILENT_INTERVALS
+from telemetry.catalogue.dialects import library_of
 from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 
 _COUNTS: Final = ("pushes", "heartbeats", "points")

@@ -43,6 +43,10 @@ class _Commands(LazyGroup):
             "Serve the console alone: a page that shows the clients of a push log or topic, their measures and "
             "verdicts.",
         ),
+        "subscriptions": LazyCommand(
+            "fleetgauge.cli.subscriptions:app",
+            "Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
+        ),
         "exporters": LazyCommand(
             "fleetgauge.cli.exporters:exporters",
             "Show the exporters of a running node, and of every fleetgauge export beside it.",

@@ -98,6 +98,16 @@ def clients(
         _write(source.rows(wanted), form)
 
 
+def all_rows(directory: DataDirectory | None, url: str | None) -> Iterator[Row]:
+    """Every client of the processes that use a data directory, or of the node at `url`, as JSON has it.
+
+    Raises:
+        NotRunningError: no process answers.
+    """
+    source = _Url(url) if url is not None else _Sockets(directory) if directory is not None else None
+    return iter(()) if source is None else source.rows({})
+
+
 class _Page(NamedTuple):
     """Rows of the table, the number of all matching clients, and the coverage of each process."""
 

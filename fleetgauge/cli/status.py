@@ -46,10 +46,17 @@ def status(
             _push_log(found),
             _exporters(found),
             *_group_offsets(found),
+            *_deadlines(found),
         ):
             console.print(table)
     for export in found.get("exports", ()):
-        for table in (_export(export), _push_log(export), _exporters(export), *_group_offsets(export)):
+        for table in (
+            _export(export),
+            _push_log(export),
+            _exporters(export),
+            *_group_offsets(export),
+            *_deadlines(export),
+        ):
             console.print(table)
 
 
@@ -246,6 +253,18 @@ def _group_offsets(found: Status) -> list[Table]:
         table.add_row("not sampled", f"{printable(error)}: {amount(count)}")
     if sampled["problem"] is not None:
         table.add_row("problem", printable(sampled["problem"]))
+    return [table]
+
+
+def _deadlines(found: Status) -> list[Table]:
+    looked = found["exporter_process"].get("subscription_deadlines")
+    if looked is None:
+        return []
+    table = facts("\nDeadlines of subscriptions")
+    table.add_row("looked", "-" if looked["looked_at"] is None else ago(looked["looked_at"]))
+    table.add_row("taken back", amount(looked["taken_back"]))
+    if looked["problem"] is not None:
+        table.add_row("problem", printable(looked["problem"]))
     return [table]
 
 

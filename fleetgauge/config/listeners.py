@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Annotated
 
 from pydantic import BeforeValidator
@@ -13,6 +14,8 @@ _ENDPOINT = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)"
 )
 HTTP = "http"
+LOOPBACK = "loopback"
+"""In `admin.listeners`: every listener that is bound to a loopback address."""
 _WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # recognised, not bound to
 
 
@@ -34,6 +37,16 @@ class Endpoint:
     def is_wildcard(self) -> bool:
         """True if `host` means every interface, so that clients cannot connect to it."""
         return self.host in _WILDCARDS
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only clients of this machine can connect to it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -12,7 +12,7 @@ from base.errors import InvalidConfigError
 from base.redaction import hide, is_secret, secrets_in, shown, without_credentials
 from exporters.options import ExporterConfigError
 from fleetgauge.config.model import TABLES, ServiceConfig
-from fleetgauge.config.offsets import offsets_settings
+from fleetgauge.config.offsets import deadline_settings, offsets_settings
 from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.config.quotas import QUOTAS_PREFIX, read_limits
 from fleetgauge.config.references import resolve
@@ -25,15 +25,13 @@ from push_log.kafka_topic.clients import check_clients
 from push_log.log import PushLogError
 from quotas import TELEMETRY_QUOTA_KEYS
 from telemetry.subscriptions.known_clients import guard_rules
+from telemetry.subscriptions.overrides import DEFAULT_NAME, DEFAULT_SUBSCRIPTION
 from telemetry.subscriptions.resources import check_subscription
 from wire.sasl.credentials import ScramMechanism
 
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
-DEFAULT_SUBSCRIPTION = {"metrics": "*", "interval.ms": "60000"}
-"""The subscription `default` of every client, when the file has no `[client-metrics.<name>]`."""
-
 _SUBSCRIPTION = "client-metrics."
-_DEFAULT_SUBSCRIPTION = f"{_SUBSCRIPTION}default."
+_DEFAULT_SUBSCRIPTION = f"{_SUBSCRIPTION}{DEFAULT_NAME}."
 
 
 def load_config(
@@ -97,6 +95,7 @@ def _check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     _check_topic(config)
     _check_security(config, sourced)
     offsets_settings(config)  # reads its file
+    deadline_settings(config)  # the same
     return config
 
 

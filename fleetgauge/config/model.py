@@ -16,7 +16,7 @@ from base.redaction import secrets_in
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.landing.retention import MIN_RETENTION_MS
 from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
-from fleetgauge.config.listeners import HTTP, Endpoint, Endpoints, HttpEndpoints
+from fleetgauge.config.listeners import HTTP, LOOPBACK, Endpoint, Endpoints, HttpEndpoints
 from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, checked, read_protocol_map
 from push_log.embedded.settings import PushLogSettings
 from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
@@ -112,6 +112,9 @@ class ServiceConfig(ListenerKeys):
     """Dotted path of a custom ClientQuotaCallback (KIP-257), which decides on shared quotas and limits."""
     client_quota_callback_config: dict[str, str] = Field(default_factory=dict)
     """client.quota.callback.config.<key>: additional configuration of that class."""
+    admin_listeners: Names = (LOOPBACK,)
+    """Listeners whose clients may change subscriptions by Kafka's admin APIs (kafka-client-metrics.sh); loopback: those
+    bound to a loopback address, without PROXY headers; empty: none."""
     inter_broker_listener_name: str = ""
     """A listener exempt from the node's max.connections and max.connection.creation.rate, as in Kafka."""
     telemetry_max_bytes: int = Field(default=_TELEMETRY.telemetry_max_bytes, ge=1, le=INT_MAX)
@@ -120,6 +123,8 @@ class ServiceConfig(ListenerKeys):
     """Largest push when decompressed [B]."""
     telemetry_compression_types: Names = tuple(codec.label for codec in _TELEMETRY.compression_types)
     """Compression types offered to clients, the preferred one first."""
+    client_metrics_resources_max: int = Field(default=200, ge=1, le=10_000, alias="client.metrics.resources.max")
+    """Client-metrics resources beyond which tools cannot create another: each is matched with every client."""
     client_instances_max: int = Field(
         default=_TELEMETRY.cache_max_size, ge=1, le=10_000_000, alias="telemetry.client.instances.max"
     )
@@ -216,6 +221,11 @@ class ServiceConfig(ListenerKeys):
     """Files of samples of hours that ended longer ago are deleted; 0 keeps all [ms]."""
     offsets_cluster_id: str = Field(default="", max_length=256)
     """Written to samples in place of the cluster's own id: that of the pushes, if it is another."""
+    subscriptions_bootstrap_servers: Names = ()
+    """host:port,... of the cluster whose subscriptions are taken back once fleetgauge subscriptions expire says so;
+    empty: off (extra: kafka)."""
+    subscriptions_command_config: Path | None = None
+    """File with client settings for it, as Kafka's own tools take with --command-config."""
     exporters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """[exporters.<name>]: a destination of pushes; its keys depend on its type."""
     client_metrics: dict[str, dict[str, str]] = Field(default_factory=dict, alias="client-metrics")
@@ -313,6 +323,16 @@ class ServiceConfig(ListenerKeys):
         referenced = (texts for key, texts in self.referenced_secrets.items() if key.startswith(tables))
         return frozenset((*values, *itertools.chain.from_iterable(referenced)))
 
+    def admin_listener_names(self) -> frozenset[str]:
+        """The listeners that serve Kafka's admin APIs."""
+        by_name, named = self.security_keys().by_listener, {name.upper() for name in self.admin_listeners}
+        on_loopback = {
+            each.listener_name
+            for each in self.listeners
+            if each.is_loopback and not by_name[each.listener_name].proxy_protocol_enable
+        }
+        return frozenset(named | (on_loopback if LOOPBACK.upper() in named else set()))
+
     def security_protocols(self) -> dict[str, SecurityProtocol]:
         """The security protocol of each listener."""
         known = read_protocol_map(self.listener_security_protocol_map)
@@ -325,6 +345,17 @@ class ServiceConfig(ListenerKeys):
             ConfigError: a key of a listener is unknown, or a required key is missing.
         """
         return SecurityKeys(self, self.listener_name, self.security_protocols(), self.sasl_users)
+
+    @model_validator(mode="after")
+    def _check_admin_listeners(self) -> "ServiceConfig":
+        names = {endpoint.listener_name for endpoint in self.listeners}
+        for name in self.admin_listeners:
+            if name.upper() not in {*names, LOOPBACK.upper()}:
+                raise ValueError(
+                    f"admin.listeners names {name}, and listeners has no such name: use {LOOPBACK}, or some of "
+                    f"{', '.join(sorted(names))}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _check_protocol_of_each_listener(self) -> "ServiceConfig":

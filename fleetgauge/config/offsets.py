@@ -1,9 +1,12 @@
-"""Settings of the sampler of consumer groups, `[offsets]`, from the configuration."""
+"""Settings of what uses a cluster's Admin API, `[offsets]` and `[subscriptions]`, from the configuration."""
+
+from pathlib import Path
 
 from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings, read_command_config, writer_name
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
+from fleetgauge.subscriptions.settings import ClusterSettings
 
 
 def offsets_settings(config: ServiceConfig, instance: str = "") -> OffsetsSettings | None:
@@ -19,11 +22,7 @@ def offsets_settings(config: ServiceConfig, instance: str = "") -> OffsetsSettin
     if not config.offsets_bootstrap_servers:
         return None
     servers = ",".join(config.offsets_bootstrap_servers)
-    file = config.offsets_command_config
-    try:
-        client = {} if file is None else read_command_config(file)
-    except OffsetsConfigError as error:
-        raise ConfigError("offsets.command.config", str(error)) from error
+    client = _client("offsets.command.config", config.offsets_command_config)
     return OffsetsSettings(
         bootstrap_servers=servers,
         path=config.offsets_path or _landing_path(config),
@@ -37,6 +36,27 @@ def offsets_settings(config: ServiceConfig, instance: str = "") -> OffsetsSettin
         linger_ms=config.offsets_linger_ms,
         retention_ms=config.offsets_retention_ms or None,
     )
+
+
+def deadline_settings(config: ServiceConfig) -> ClusterSettings | None:
+    """The cluster whose subscriptions are taken back in time; None without `subscriptions.bootstrap.servers`.
+
+    Raises:
+        ConfigError: the file `subscriptions.command.config` cannot be used.
+    """
+    if not config.subscriptions_bootstrap_servers:
+        return None
+    return ClusterSettings(
+        bootstrap_servers=",".join(config.subscriptions_bootstrap_servers),
+        client=_client("subscriptions.command.config", config.subscriptions_command_config),
+    )
+
+
+def _client(key: str, file: Path | None) -> dict[str, str]:
+    try:
+        return {} if file is None else read_command_config(file)
+    except OffsetsConfigError as error:
+        raise ConfigError(key, str(error)) from error
 
 
 def _landing_path(config: ServiceConfig) -> str:

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from base.clock import Time
 from fleetgauge.listener.apis.api_versions import handle_api_versions
 from fleetgauge.listener.apis.cluster import ClusterApis
+from fleetgauge.listener.apis.configs import ConfigApis
 from fleetgauge.listener.apis.sasl import handle_sasl
 from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.misdirected_clients import RECORD_APIS, MisdirectedClients
 from fleetgauge.listener.push import PushHandler
 from fleetgauge.listener.request_quota import RequestQuota
 from telemetry.manager import ClientMetricsManager
-from wire.api_table import ApiKey, ApiTable
+from wire.api_table import CONFIG_KEYS, ApiKey, ApiTable
 from wire.codec import Request
 from wire.listener import Channel
 
@@ -27,6 +28,7 @@ class RequestDispatcher:
         cluster: answers Metadata and DescribeCluster.
         subscriptions: answers GetTelemetrySubscriptions.
         pushes: answers PushTelemetry.
+        configs: answers admin tools.
         manager: notified of every ended connection.
         misdirected: records clients that request records.
         request_quota: records the time of requests.
@@ -39,6 +41,7 @@ class RequestDispatcher:
         cluster: ClusterApis,
         subscriptions: SubscriptionsHandler,
         pushes: PushHandler,
+        configs: ConfigApis,
         manager: ClientMetricsManager,
         misdirected: MisdirectedClients,
         request_quota: RequestQuota,
@@ -57,6 +60,7 @@ class RequestDispatcher:
             ApiKey.DESCRIBE_CLUSTER: cluster.handle_describe_cluster,
             ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: subscriptions.handle,
             ApiKey.PUSH_TELEMETRY: pushes.handle,
+            **dict.fromkeys(CONFIG_KEYS, configs.handle),
         }
 
     @property

@@ -13,6 +13,7 @@ from base.redaction import secrets_in
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.group_offsets.settings import OffsetsSettings
 from fleetgauge.data_dir import DataDirectory, LogPlace
+from fleetgauge.subscriptions.settings import ClusterSettings
 from push_log.embedded.settings import PushLogSettings
 from push_log.kafka_topic.settings import KafkaTopicSettings
 
@@ -48,9 +49,9 @@ class ClientsJob:
     max_size: int
 
 
-def _secrets_of(offsets: OffsetsSettings | None) -> frozenset[str]:
-    client = {} if offsets is None else offsets.client
-    return frozenset(text for key, value in client.items() for text in secrets_in(key, value))
+def _secrets_of(*settings: OffsetsSettings | ClusterSettings | None) -> frozenset[str]:
+    clients = [each.client for each in settings if each is not None]
+    return frozenset(text for client in clients for key, value in client.items() for text in secrets_in(key, value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,7 @@ class Job:
         node_socket: the parent's control socket, which `self_metrics` queries.
         clients: its inventory of clients; None where the listener knows them.
         offsets: settings of the sampler of consumer groups; None where there is none.
+        deadlines: the cluster whose subscriptions are taken back in time; None where there is none.
     """
 
     log_dirs: Path
@@ -80,14 +82,15 @@ class Job:
     node_socket: Path
     clients: ClientsJob | None = None
     offsets: OffsetsSettings | None = None
+    deadlines: ClusterSettings | None = None
 
     @classmethod
     def of(cls, config: "ServiceConfig", instance: str = "") -> "Job":
         """The job that a configuration describes."""
-        from fleetgauge.config.offsets import offsets_settings
+        from fleetgauge.config.offsets import deadline_settings, offsets_settings
         from fleetgauge.config.push_logs import dead_letter_settings, embedded_logs, embedded_settings, topic_settings
 
-        offsets = offsets_settings(config, instance)
+        offsets, deadlines = offsets_settings(config, instance), deadline_settings(config)
         logs = () if config.push_log == "kafka" else embedded_logs(config)
         return cls(
             log_dirs=config.log_dirs.absolute(),
@@ -99,9 +102,10 @@ class Job:
             logging=LoggingJob(
                 level=config.logging_level,
                 format=config.logging_format,
-                secrets=config.secrets(("exporters", "push.log.kafka.client")) | _secrets_of(offsets),
+                secrets=config.secrets(("exporters", "push.log.kafka.client")) | _secrets_of(offsets, deadlines),
             ),
             offsets=offsets,
+            deadlines=deadlines,
             node_socket=DataDirectory(config.log_dirs.absolute()).node_socket,
         )
 

@@ -36,6 +36,7 @@ from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
 from fleetgauge.processes.group_offsets import GroupOffsets
 from fleetgauge.processes.parent_pipe import Reports, ignore_signals
+from fleetgauge.processes.subscription_deadlines import SubscriptionDeadlines
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import PushLogError
 
@@ -74,7 +75,11 @@ class ExporterProcess:
         self._counted_letters: dict[str, DeadLetterStats] = {}
         self._limiter = LogLimiter()
         self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
-        self._offsets = GroupOffsets(job.offsets, time) if job.offsets is not None else None
+        self._beside: dict[str, GroupOffsets | SubscriptionDeadlines] = {}
+        if job.offsets is not None:
+            self._beside["group_offsets"] = GroupOffsets(job.offsets, time)
+        if job.deadlines is not None:
+            self._beside["subscription_deadlines"] = SubscriptionDeadlines(job.deadlines, time)
         self._fed = [self._pipeline(name, keys) for name, keys in fed.items()]
         self._pipelines: list[Pipeline | SelfMetricsExporter] = [
             *self._fed,
@@ -87,8 +92,8 @@ class ExporterProcess:
             list_clients(self._job.clients.socket, self._inventory, self._time)
         for pipeline in self._pipelines:
             pipeline.start()
-        if self._offsets is not None:
-            self._offsets.start()
+        for each in self._beside.values():
+            each.start()
         freeze_startup_objects()
         while True:
             self._report(reports)
@@ -122,8 +127,8 @@ class ExporterProcess:
                 **_letters_status(letters.get(pipeline.name, _NO_LETTERS), stats.letters_without_room),
             }
         clients = {} if self._inventory is None else {"clients": self._inventory.counters()}
-        offsets = {} if self._offsets is None else {"group_offsets": self._offsets.status()}
-        return {"push_log": push_log, "exporters": exporters, **clients, **offsets}
+        beside = {name: each.status() for name, each in self._beside.items()}
+        return {"push_log": push_log, "exporters": exporters, **clients, **beside}
 
     def _own_counts(self, name: str) -> dict[str, int]:
         """An exporter's own counters; none if it fails to return them, which must not affect other exporters."""
@@ -185,8 +190,8 @@ class ExporterProcess:
             reports.send(status)
 
     def _stop(self, deadline_ms: int, *, finish: bool) -> None:
-        if self._offsets is not None:
-            self._offsets.request_stop()
+        for each in self._beside.values():
+            each.request_stop()
         for pipeline in self._pipelines:
             pipeline.request_stop(_FINISH_MS if finish else deadline_ms)
         for pipeline in self._pipelines:
@@ -194,8 +199,8 @@ class ExporterProcess:
                 log.warning(
                     "exporters.export_interrupted", message="it is repeated at the next start", exporter=pipeline.name
                 )
-        if self._offsets is not None:
-            self._offsets.join()
+        for each in self._beside.values():
+            each.join()
 
 
 def _letters_status(stats: DeadLetterStats, without_room: int) -> dict[str, Any]:

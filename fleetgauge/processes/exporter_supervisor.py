@@ -30,7 +30,7 @@ class ExporterSupervisor(ChildProcess):
     def __init__(self, job: Job, time: Time) -> None:
         super().__init__("exporters", self.command, time)
         self._job_line = job.to_line().encode() + b"\n"
-        self._wanted = bool(job.exporters) or job.offsets is not None
+        self._wanted = bool(job.exporters) or job.offsets is not None or job.deadlines is not None
         self._reported_ms: int | None = None
         self.has_reported = False
         self.status: dict[str, Any] = {}
@@ -53,6 +53,7 @@ class ExporterSupervisor(ChildProcess):
             "status_age_ms": age_ms,
             "exporters": exporters,
             "group_offsets": self.status.get("group_offsets"),
+            "subscription_deadlines": self.status.get("subscription_deadlines"),
         }
 
     def lags(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 BOOTSTRAP_NODE_ID: Final = -1
 """Node id of connections to no known broker: bootstrap servers (Java's `node--1`, `node--2`, ...; franz-go's
@@ -25,7 +25,40 @@ _FIRST_COORDINATOR: Final = 2**30
 
 _NODE: Final = re.compile(r"(?:node-)?(?P<coordinator>\+)?(?P<number>-?[0-9]{1,10})")
 
+JAVA: Final = "java"
+LIBRDKAFKA: Final = "librdkafka"
+FRANZ_GO: Final = "franz-go"
+
+SOFTWARE_OF_JAVA: Final = "apache-kafka-java"
+SOFTWARE_OF_FRANZ_GO: Final = "kgo"
+"""Its software's name, and the name of its scope."""
+SOFTWARE_OF_LIBRDKAFKA: Final = r"rdkafka|^confluent-kafka-"
+"""Found in the name; `rdkafka` in the version tells it too."""
+SCOPE_OF_LIBRDKAFKA: Final = r"#(producer|consumer)-[0-9]+$"
+
 Attributes = Mapping[str, str | None]
+
+
+def library_of(
+    software_name: str | None, software_version: str | None, scope_name: str | None = None
+) -> Literal["java", "librdkafka", "franz-go"] | None:
+    """`java`, `librdkafka`, `franz-go`, or None for another.
+
+    The scope of a point tells it too, also where the name is not known: franz-go before 1.20 says none, and an
+    application may give librdkafka any name.
+
+    >>> library_of("confluent-kafka-python", "2.16.1-rdkafka-2.16.0"), library_of(None, None, "kgo")
+    ('librdkafka', 'franz-go')
+    """
+    name, scope = software_name or "", scope_name or ""
+    if scope == SOFTWARE_OF_FRANZ_GO:
+        return FRANZ_GO
+    if re.search(SCOPE_OF_LIBRDKAFKA, scope):
+        return LIBRDKAFKA
+    if name in (SOFTWARE_OF_JAVA, SOFTWARE_OF_FRANZ_GO):
+        return JAVA if name == SOFTWARE_OF_JAVA else FRANZ_GO
+    is_librdkafka = re.search(SOFTWARE_OF_LIBRDKAFKA, name) or "rdkafka" in (software_version or "")
+    return LIBRDKAFKA if is_librdkafka else None
 
 
 def parse_node(text: str) -> tuple[int, bool] | None:

@@ -1,6 +1,7 @@
 """The known metric prefix that an unknown one was probably meant to be."""
 
 import difflib
+import functools
 from typing import Final
 
 from telemetry.catalogue.standard_metrics import KAFKA_PREFIX, is_known_prefix, known_prefixes
@@ -9,8 +10,9 @@ MAX_COMPARED_CHARACTERS: Final = 200
 _SIMILARITY: Final = 0.6
 
 
+@functools.lru_cache(maxsize=1_024)
 def nearest_prefix(prefix: str) -> str:
-    """Returns the most similar known prefix; empty if none is similar.
+    """Returns the most similar known prefix; empty if none is similar. Cached: a search takes some 10 ms.
 
     >>> nearest_prefix("producer.node."), nearest_prefix("org.apache.kafka.consumer-fetch-manager")
     ('org.apache.kafka.producer.node.', 'org.apache.kafka.consumer.fetch.manager')

@@ -15,7 +15,7 @@ from telemetry.catalogue.standard_metrics import is_known_prefix
 
 log = structlog.get_logger(__name__)
 
-_MAX_ADVISED: Final = 32
+MAX_ADVISED: Final = 32
 """Maximum of unknown prefixes that are compared, over all subscriptions: each takes some 10 ms."""
 
 
@@ -35,7 +35,7 @@ class PrefixAdvice:
             (name, each) for name, prefixes in requested.items() for each in prefixes if not is_known_prefix(each)
         )
         found: dict[str, dict[str, str]] = {}
-        for name, prefix in islice(unknown, _MAX_ADVISED):
+        for name, prefix in islice(unknown, MAX_ADVISED):
             nearest = self.unmatched.get(name, {}).get(prefix)
             if nearest is None:
                 nearest = nearest_prefix(prefix)

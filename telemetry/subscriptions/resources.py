@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cachetools import LRUCache, cachedmethod
 
-from base.errors import InvalidConfigError
+from base.errors import InvalidConfigError, InvalidRequestError
 from telemetry.subscriptions.match import ClientAttributes, Selector, parse_match
 from telemetry.subscriptions.subscription_id import subscription_checksum
 
@@ -79,12 +79,12 @@ def parse_subscription(name: str, properties: Mapping[str, str]) -> Subscription
         InvalidConfigError: with Kafka's messages, which its tools print.
     """
     if not name:
-        raise InvalidConfigError("Subscription name can't be empty")
+        raise InvalidRequestError("Subscription name can't be empty")
     for key, value in properties.items():
         if not _is_unicode(value):
             raise InvalidConfigError(f"Invalid value {value!r} for configuration {key}: it is no UTF-8")
         if key not in (METRICS_CONFIG, INTERVAL_MS_CONFIG, MATCH_CONFIG):
-            raise InvalidConfigError(f"Unknown client metrics configuration: {key}")
+            raise InvalidRequestError(f"Unknown client metrics configuration: {key}")
     return Subscription(
         name=name,
         properties=MappingProxyType(dict(properties)),
@@ -126,7 +126,7 @@ def _parse_interval(text: str | None) -> int:
         )
     interval_ms = int(text.strip())  # `int` strips fewer kinds of white space than `strip`
     if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
-        raise InvalidConfigError(
+        raise InvalidRequestError(
             f"Invalid value {interval_ms} for {INTERVAL_MS_CONFIG}, interval must be between 100 and 3600000 (1 hour)"
         )
     return interval_ms
@@ -165,7 +165,12 @@ class Subscriptions:
         Raises:
             InvalidConfigError: one of them is invalid; nothing is changed.
         """
-        self._install({name: parse_subscription(name, given) for name, given in resources.items() if given})
+        self._install({name: self._parsed(name, given) for name, given in resources.items() if given})
+
+    def _parsed(self, name: str, properties: Mapping[str, str]) -> Subscription:
+        """Keeps an unchanged resource as it is: compiling the patterns of hundreds takes milliseconds."""
+        known = self._by_name.get(name)
+        return known if known and known.properties == properties else parse_subscription(name, properties)
 
     def reevaluate(self) -> None:
         """Causes every instance to be evaluated again, for example after a change of the client guard."""

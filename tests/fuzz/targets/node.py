@@ -21,6 +21,7 @@ from support.raw_client import framed, get_request, header, parse_get, parse_pus
 
 from base.clock import MockTime
 from fleetgauge.listener.apis.cluster import ClusterApis
+from fleetgauge.listener.apis.configs import ConfigApis
 from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.dispatcher import RequestDispatcher
 from fleetgauge.listener.misdirected_clients import MisdirectedClients
@@ -206,10 +207,12 @@ class _Node:
         pushes = PushHandler(self.manager, self.log, self.time, request_quota, plugin_export_timeout_ms=1_000)
         misdirected = MisdirectedClients(self.time)
         cluster = ClusterApis(1, "fuzz", lambda _: ("localhost", 9_092), misdirected)
+        # No listener serves admin APIs here: the requests are read, and every resource is refused.
+        configs = ConfigApis(None, None, (), request_quota, self.time)  # type: ignore[arg-type]
         self.context = ListenerContext(
             listener_name="PLAINTEXT",
             handler=RequestDispatcher(
-                table, cluster, subscriptions, pushes, self.manager, misdirected, request_quota, self.time
+                table, cluster, subscriptions, pushes, configs, self.manager, misdirected, request_quota, self.time
             ),
             api_table=table,
             settings=ListenerSettings(

@@ -168,7 +168,11 @@ def test_the_topic_of_a_broker_with_the_plugin_shows_its_clients_and_an_outage_m
             broker.start()
             deadline = time.monotonic() + 60
             while fleet.overview()["notices"] or fleet.overview()["read_up_to"] <= before:
-                assert time.monotonic() < deadline, (fleet.overview()["notices"], fleet.overview()["read_up_to"], before)
+                assert time.monotonic() < deadline, (
+                    fleet.overview()["notices"],
+                    fleet.overview()["read_up_to"],
+                    before,
+                )
                 time.sleep(0.2)
 
 

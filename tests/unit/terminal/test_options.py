@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from fleet.cli import app as fleet
 from fleetgauge.cli import app as fleetgauge
 
-MEANINGS_OF_ONE_SPELLING = {"-n": {"--limit", "--lines"}}
-"""Both are numbers of rows."""
+MEANINGS_OF_ONE_SPELLING = {"-n": {"--limit", "--lines"}, "-f": {"--format", "--file"}}
+"""Both are numbers of rows. `subscriptions plan -f FILE` is as kubectl has it; its --format has no short form."""
 
 
 def commands(app: typer.Typer) -> Iterator[tuple[tuple[str, ...], Any]]:

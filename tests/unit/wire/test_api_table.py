@@ -11,18 +11,22 @@ def test_every_served_api_is_advertised_in_the_order_of_its_key() -> None:
         (3, 0, 13),
         (17, 0, 1),
         (18, 0, 4),
+        (32, 1, 4),
+        (33, 0, 2),
         (36, 0, 2),
+        (44, 0, 1),
         (60, 0, 2),
         (71, 0, 0),
         (72, 0, 0),
+        (74, 0, 1),
     ]
 
 
 def test_telemetry_is_not_advertised_while_it_is_disabled() -> None:
     table = ApiTable(telemetry_enabled=False)
-    assert [api.key for api in table.advertised()] == [3, 17, 18, 36, 60]
+    assert [api.key for api in table.advertised()] == [3, 17, 18, 32, 33, 36, 44, 60, 74]
     table.telemetry_enabled = True
-    assert [api.key for api in table.advertised()] == [3, 17, 18, 36, 60, 71, 72]
+    assert [api.key for api in table.advertised()] == [3, 17, 18, 32, 33, 36, 44, 60, 71, 72, 74]
 
 
 def test_clients_that_learned_of_telemetry_before_are_still_answered() -> None:

@@ -1,0 +1,350 @@
+"""Subscriptions, plans and canaries as text and as JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from base.errors import InvalidConfigError
+from fleetgauge.cli.tables import facts
+from fleetgauge.cli.units import amount, duration
+from fleetgauge.subscriptions.canary import Fares, Sample, worse
+from fleetgauge.subscriptions.clients import Client, matching
+from fleetgauge.subscriptions.deadlines import deadlines
+from fleetgauge.subscriptions.planning import Action, Change, Load, Plan, base_name
+from fleetgauge.subscriptions.resources import DEADLINE_MARK, Resource, short
+from fleetgauge.subscriptions.supply import BASIS_TEXT
+from terminal.table import print_rows
+from terminal.text import printable as printable
+
+_MOST_NAMED: Final = 200
+"""Clients that are named per line of a plan; JSON names all."""
+_SIGNS: Final = {Action.ADD: "+", Action.CHANGE: "~", Action.DELETE: "-", Action.KEEP: " ", Action.LEAVE: " "}
+_STYLES: Final = {Action.ADD: "green", Action.CHANGE: "yellow", Action.DELETE: "red"}
+
+
+class Form(StrEnum):
+    """Values of --format."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def base(resource: Resource) -> str:
+    """The name of the subscription, printable."""
+    return printable(base_name(resource.name))
+
+
+def print_list(
+    console: Console, resources: Sequence[Resource], clients: Sequence[Client], problem: str, form: Form
+) -> None:
+    """Prints all subscriptions; a deadline is a column of its subscription."""
+    due = {each.name: each.at for each in reversed(deadlines(resources))}
+    shown = [each for each in resources if DEADLINE_MARK not in each.name]
+    counts = {each.name: None if problem else len(_matching(each, clients) or ()) for each in shown}
+    if form is Form.JSON:
+        _write([_resource(each) | {"clients": counts[each.name], "until": _time(due, each.name)} for each in shown])
+        return
+    rows = [
+        {
+            "name": each.name,
+            "metrics": ", ".join(each.metrics) or "none",
+            "interval": duration(each.interval_ms / 1000),
+            "match": each.match or "every client",
+            "clients": None if counts[each.name] is None else amount(counts[each.name] or 0),
+            "taken back at (UTC)": _time(due, each.name),
+        }
+        for each in shown
+    ]
+    if rows:
+        print_rows(console, tuple(rows[0]), rows, right={"clients"})
+    else:
+        console.print("there is no subscription: clients are asked for nothing")
+    if problem:
+        console.print(printable(problem))
+
+
+def print_one(
+    console: Console,
+    resource: Resource,
+    resources: Sequence[Resource],
+    clients: Sequence[Client],
+    problem: str,
+    form: Form,
+    *,
+    names: bool,
+) -> None:
+    """Prints one subscription, with its clients where they are to be named."""
+    found = _matching(resource, clients)
+    due = _time({each.name: each.at for each in reversed(deadlines(resources))}, resource.name)
+    if form is Form.JSON:
+        listed = {"matching": [_client(each) for each in found or ()]} if names else {}
+        count = None if problem or found is None else len(found)
+        _write({**_resource(resource), "clients": count, "live_clients": len(clients), "until": due, **listed})
+        return
+    table = facts()
+    table.add_row("name", resource.name)
+    table.add_row("metrics", "\n".join(map(printable, resource.metrics)) or "none")
+    table.add_row("interval", duration(resource.interval_ms / 1000))
+    table.add_row("match", resource.match or "every client")
+    if due is not None:
+        table.add_row("taken back at", f"{due} UTC")
+    if found is None:
+        table.add_row("clients", "not known: its match has a pattern that RE2 does not take")
+    elif not problem:
+        table.add_row("clients", f"{amount(len(found))} of {amount(len(clients))} live ones")
+    console.print(table)
+    if names:
+        _print_clients(console, found or (), indent=0)
+    if problem:
+        console.print(printable(problem))
+
+
+def print_plan(console: Console, plan: Plan, problem: str, form: Form, *, names: bool) -> None:
+    """Prints a plan."""
+    if form is Form.JSON:
+        _write(plan_as_json(plan, names=names))
+        return
+    for change in plan.changes:
+        _print_change(console, change, None if problem else plan.clients, names=names)
+    counts = Counter(change.action for change in plan.changes)
+    if not plan.has_changes:
+        console.print("No change.")
+    else:
+        console.print(
+            f"{counts[Action.ADD]} to add, {counts[Action.CHANGE]} to change, {counts[Action.DELETE]} to delete."
+        )
+    if problem:
+        console.print(printable(problem))
+    elif plan.has_changes:
+        _print_effect(console, plan)
+    _print_findings(console, plan, names=names)
+
+
+def _print_change(console: Console, change: Change, clients: int | None, *, names: bool) -> None:
+    style = _STYLES.get(change.action, "dim")
+    console.print(Text(f"{_SIGNS[change.action]} {printable(change.name)}", style=f"bold {style}"), end="")
+    if not change.is_change:
+        why = "is so already" if change.action is Action.KEEP else "left alone"
+        console.print(Text(f"  {why}", style="dim"))
+        return
+    console.print()
+    for line in _difference(change):
+        console.print(Text(f"    {printable(line)}"))
+    if clients is None:
+        return
+    matched = f"matches {amount(len(change.matching))} of {amount(clients)} live clients"
+    undecided = f", unknown of {amount(change.undecided)} (no port)" if change.undecided else ""
+    console.print(Text(f"    {matched}{undecided}; alone: {_load_text(change.added)}"))
+    if names:
+        _print_clients(console, change.matching, indent=6)
+
+
+def _difference(change: Change) -> list[str]:
+    before, after = change.before, change.after
+    shown = after or before
+    assert shown is not None
+    if before is None or after is None:
+        who = shown.match or "every client"
+        return [f"{', '.join(shown.metrics) or 'no metrics'}, each {duration(shown.interval_ms / 1000)}, of {who}"]
+    lines = []
+    added, removed = set(after.metrics) - set(before.metrics), set(before.metrics) - set(after.metrics)
+    if added or removed:
+        lines.append(
+            "metrics " + ", ".join([*(f"+{each}" for each in sorted(added)), *(f"-{each}" for each in sorted(removed))])
+        )
+    if before.interval_ms != after.interval_ms:
+        lines.append(f"interval {duration(before.interval_ms / 1000)} -> {duration(after.interval_ms / 1000)}")
+    if before.match != after.match:
+        lines.append(f"match {before.match or 'every client'} -> {after.match or 'every client'}")
+    return lines
+
+
+def _print_effect(console: Console, plan: Plan) -> None:
+    console.print(
+        f"{amount(len(plan.touched))} of {amount(plan.clients)} live clients are asked for something else: "
+        f"{_load_text(plan.added)}"
+    )
+    if plan.bases:
+        console.print(f"Bytes are estimated {'; '.join(BASIS_TEXT[each] for each in plan.bases)}.")
+
+
+def _print_findings(console: Console, plan: Plan, *, names: bool) -> None:
+    for title, lines in (
+        ("Cannot supply it:", [(each, f"{each.why}") for each in plan.shortfalls]),
+        (
+            "Known faults that it may meet:",
+            [(each, f"{each.reason} ({each.rule}: {each.source})") for each in plan.hazards],
+        ),
+    ):
+        if lines:
+            console.print(Text(title, style="bold"))
+        for each, why in lines:
+            console.print(Text(f"    {amount(len(each.clients))} of {printable(each.software)}: {printable(why)}"))
+            if names:
+                _print_clients(console, each.clients, indent=6)
+    if plan.findings:
+        console.print(Text("Open verdicts about these clients:", style="bold"))
+    for row in plan.findings[:_MOST_NAMED]:
+        subject = f"{row['verdict']} {row['subject_kind']} {row['subject']}"
+        console.print(Text(f"    {printable(subject)}: {printable(row['why'])}"))
+    for note in plan.notes:
+        console.print(Text(f"Note: {printable(note)}"))
+
+
+def _print_clients(console: Console, clients: Sequence[Client], *, indent: int) -> None:
+    for each in clients[:_MOST_NAMED]:
+        words = (each.instance_id, each.client_id or "-", each.software, each.principal, each.address)
+        console.print(Text(" " * indent + "  ".join(printable(short(word)) for word in words), style="dim"))
+    if len(clients) > _MOST_NAMED:
+        console.print(Text(f"{' ' * indent}{amount(len(clients) - _MOST_NAMED)} more: --format json names all"))
+
+
+def print_sample(console: Console, sample: Sample, share: float, problem: str | None) -> None:
+    """Prints the sample of a canary, with its true share."""
+    console.print(
+        f"Sample: instance ids that match {sample.pattern}, {sample.share:.3%} of all (asked for {share:.3%})"
+    )
+    if problem is not None:
+        console.print(f"Note: {printable(problem)}")
+
+
+def print_fares(console: Console, resource: Resource, mine: Fares, others: Fares, minutes: float, form: Form) -> None:
+    """Prints how the clients of a canary fare, beside the others."""
+    problems = worse(mine, others)
+    if form is Form.JSON:
+        _write(
+            {
+                "name": resource.name,
+                "minutes": minutes,
+                "canary": asdict(mine),
+                "others": asdict(others),
+                "worse": problems,
+            }
+        )
+        return
+    rows = [
+        {"of one client": what, "canary": _number(one, unit), "others": _number(other, unit)}
+        for what, one, other, unit in (
+            ("clients", mine.clients, others.clients, ""),
+            ("pushes/min", mine.pushes_per_minute, others.pushes_per_minute, ""),
+            ("payload/min", mine.bytes_per_minute, others.bytes_per_minute, "B"),
+            ("payload/push", mine.bytes_per_push, others.bytes_per_push, "B"),
+            ("refused requests (all)", mine.refused, others.refused, ""),
+            ("throttled, refused or late (all)", mine.troubled, others.troubled, ""),
+            ("gone since (all)", mine.gone, others.gone, ""),
+            ("request latency [ms]", mine.latency_ms, others.latency_ms, ""),
+            ("pushes with throttling", mine.throttled_share, others.throttled_share, "%"),
+        )
+    ]
+    print_rows(console, tuple(rows[0]), rows, right={"canary", "others"})
+    name = base(resource)
+    for each in problems:
+        console.print(Text(f"Worse: {each}", style="bold red"))
+    if not problems:
+        console.print(f"In {duration(minutes * 60)} the sample did not fare worse.")
+    console.print(f"Then: fleetgauge subscriptions canary {name} --promote, or --abort")
+
+
+def _number(value: float | None, unit: str) -> str | None:
+    if value is None:
+        return None
+    if unit == "%":
+        return f"{value:.1%}"
+    return f"{value:,.0f} {unit}".strip() if unit or isinstance(value, int) else f"{value:,.2f}"
+
+
+def _load_text(load: Load) -> str:
+    """A difference, with signs."""
+    size = load.bytes_per_minute
+    unit, factor = ("MiB", 1 << 20) if abs(size) >= 1 << 20 else ("KiB", 1 << 10) if abs(size) >= 1 << 10 else ("B", 1)
+    per_minute = f"{load.pushes_per_minute:+,.1f} pushes/min, {size / factor:+,.1f} {unit}/min"
+    return f"{per_minute}, at least {load.series:+,.0f} series"
+
+
+def plan_as_json(plan: Plan, *, names: bool = True) -> dict[str, Any]:
+    """A plan in plain values; with `names`, its clients too."""
+
+    def clients(found: Iterable[Client]) -> dict[str, Any]:
+        listed = list(found)
+        return {"clients": len(listed), **({"matching": [_client(each) for each in listed]} if names else {})}
+
+    return {
+        "changes": [
+            {
+                "name": each.name,
+                "action": each.action,
+                "before": None if each.before is None else _resource(each.before),
+                "after": None if each.after is None else _resource(each.after),
+                "undecided": each.undecided,
+                "added": asdict(each.added),
+                **clients(each.matching),
+            }
+            for each in plan.changes
+        ],
+        "has_changes": plan.has_changes,
+        "live_clients": plan.clients,
+        "touched": len(plan.touched),
+        "added": asdict(plan.added),
+        "bytes_estimated": [BASIS_TEXT[each] for each in plan.bases],
+        "cannot_supply": [
+            {"software": each.software, "why": each.why, **clients(each.clients)} for each in plan.shortfalls
+        ],
+        "known_faults": [
+            {
+                "rule": each.rule,
+                "software": each.software,
+                "reason": each.reason,
+                "source": each.source,
+                **clients(each.clients),
+            }
+            for each in plan.hazards
+        ],
+        "open_verdicts": [
+            {key: row[key] for key in ("verdict", "subject_kind", "subject", "severity", "why")}
+            for row in plan.findings
+        ],
+        "notes": list(plan.notes),
+    }
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    return {
+        "name": resource.name,
+        "metrics": list(resource.metrics),
+        "interval.ms": resource.interval_ms,
+        "match": resource.match,
+    }
+
+
+def _client(client: Client) -> dict[str, Any]:
+    return {
+        "client_instance_id": client.instance_id,
+        "client_id": client.client_id,
+        "client_software_name": client.software_name,
+        "client_software_version": client.software_version,
+        "principal": client.principal,
+        "client_source_address": client.address,
+    }
+
+
+def _matching(resource: Resource, clients: Sequence[Client]) -> list[Client] | None:
+    try:
+        subscription = resource.subscription()
+    except InvalidConfigError:
+        return None
+    marks = matching(subscription, [each.attributes() for each in clients])
+    return [client for client, is_matched in zip(clients, marks, strict=True) if is_matched]
+
+
+def _time(due: dict[str, Any], name: str) -> str | None:
+    return f"{due[name]:%Y-%m-%d %H:%M:%S}" if name in due else None
+
+
+def _write(value: object) -> None:
+    print(json.dumps(value, indent=2))  # noqa: T201

@@ -1,0 +1,94 @@
+"""A client instance as plans and canaries see it: from a running node or export, or from standing tables."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from telemetry.instances.client_state import ClientState
+from telemetry.instances.instance import MAX_MATCHED_CHARACTERS
+from telemetry.push_record import parse_instance_id
+from telemetry.subscriptions.match import ClientAttributes, ClientMatchingParam, instance_id_forms
+from telemetry.subscriptions.resources import Subscription
+
+_DEPARTED: Final = (ClientState.ENDED, ClientState.VANISHED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One live client instance; None where the source does not know.
+
+    Attributes:
+        instance_id: in Kafka's form, 22 characters.
+        client_id, software_name, software_version, principal, address, port: who it is.
+        state: of `ClientState`, or of the table `inventory`.
+        interval_ms: its push interval [ms].
+        metrics: prefixes that it was asked for.
+        pushes, push_bytes: since it is known; payloads as received [B].
+        refused: requests that were answered with an error.
+        role: producer, consumer, share-consumer, admin or streams.
+        points: data points of all `pushes`.
+    """
+
+    instance_id: str
+    client_id: str
+    software_name: str
+    software_version: str
+    principal: str = ""
+    address: str = ""
+    port: int | None = None
+    state: str = ClientState.LIVE
+    interval_ms: int | None = None
+    metrics: tuple[str, ...] | None = None
+    pushes: int = 0
+    push_bytes: int | None = None
+    refused: int | None = None
+    role: str | None = None
+    points: int | None = None
+
+    @property
+    def software(self) -> str:
+        """Name and version, as verdicts write them."""
+        return f"{self.software_name}/{self.software_version}"
+
+    def attributes(self) -> ClientAttributes:
+        """What selectors of a `match` are compared with."""
+        try:
+            forms = instance_id_forms(parse_instance_id(self.instance_id))
+        except ValueError:
+            forms = (self.instance_id,)
+        return {
+            ClientMatchingParam.CLIENT_INSTANCE_ID: forms,
+            ClientMatchingParam.CLIENT_ID: (self.client_id[:MAX_MATCHED_CHARACTERS],),
+            ClientMatchingParam.CLIENT_SOFTWARE_NAME: (self.software_name[:MAX_MATCHED_CHARACTERS],),
+            ClientMatchingParam.CLIENT_SOFTWARE_VERSION: (self.software_version[:MAX_MATCHED_CHARACTERS],),
+            ClientMatchingParam.CLIENT_SOURCE_ADDRESS: (self.address,),
+            ClientMatchingParam.CLIENT_SOURCE_PORT: () if self.port is None else (str(self.port),),
+        }
+
+
+def clients_of(rows: Iterable[Mapping[str, Any]]) -> list[Client]:
+    """Live clients out of rows of the inventory (`fleetgauge clients --format json`); departed ones are left out."""
+    return [_client_of(row) for row in rows if row["state"] not in _DEPARTED]
+
+
+def _client_of(row: Mapping[str, Any]) -> Client:
+    return Client(
+        instance_id=row["client_instance_id"],
+        client_id=row["client_id"],
+        software_name=row["client_software_name"],
+        software_version=row["client_software_version"],
+        principal=row["principal"],
+        address=row["client_source_address"],
+        port=row["client_source_port"],
+        state=row["state"],
+        interval_ms=row["push_interval_ms"],
+        metrics=None if row["metrics"] is None else tuple(row["metrics"]),
+        pushes=row["pushes"],
+        push_bytes=row["push_bytes"],
+        refused=row["refused"],
+    )
+
+
+def matching(subscription: Subscription, clients: Sequence[ClientAttributes]) -> list[bool]:
+    """Whether a subscription matches each client, by its attributes."""
+    return [subscription.matches(each) for each in clients]

@@ -1,0 +1,19 @@
+"""Where a cluster is, and how to connect to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """A cluster's Admin API.
+
+    Attributes:
+        bootstrap_servers: host:port,... of brokers, or of a node.
+        client: librdkafka settings, such as security, as `read_command_config` returns them.
+        timeout_ms: how long the cluster may take for one request [ms].
+    """
+
+    bootstrap_servers: str
+    client: Mapping[str, str] = field(default_factory=dict)
+    timeout_ms: int = 10_000

@@ -1,0 +1,329 @@
+"""`fleetgauge subscriptions` with a real broker and real clients: what is applied is what they push."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from support.broker_road import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic
+from support.certificates import Authority
+from support.export import Export
+from support.kafka_broker import MISSING, KafkaBroker, free_ports
+from support.kafka_jars import ROOT, bridge_jar, kafka_jars
+from support.node import run_cli
+
+from fleetgauge.cli.subscription_file import read_file
+from fleetgauge.subscriptions.canary import sample
+from fleetgauge.subscriptions.cluster import Cluster
+from fleetgauge.subscriptions.deadlines import deadlines
+from fleetgauge.subscriptions.resources import Resource
+from fleetgauge.subscriptions.service import Subscriptions
+from fleetgauge.subscriptions.settings import ClusterSettings
+from telemetry.subscriptions.match import parse_match
+
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+
+_VERSION = "4.3.1"
+_STANDING = """
+[client-metrics.standing]
+metrics = "org.apache.kafka.producer.node."
+interval.ms = 1000
+"""
+_MORE = '\n[client-metrics.more]\nmetrics = "org.apache.kafka.producer.connection."\ninterval.ms = 1000\n'
+_ASKED_FOR = b"org.apache.kafka.producer.connection.creation.total"
+_CLIENTS = 8
+
+
+@dataclass
+class Road:
+    """A broker with the plugin, some librdkafka producers, and an export."""
+
+    broker: KafkaBroker
+    directory: Path
+    authority: Authority
+    sasl_port: int
+    export: Export
+    producers: dict[str, Producer]
+    config: Path
+    cluster: Cluster
+
+    def run(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        command, *rest = arguments
+        return run_cli("subscriptions", command, "--bootstrap-server", self.broker.bootstrap, *rest, check=check)
+
+    def planned(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        """A command that looks at the live clients."""
+        return self.run(*arguments, "--log-dirs", str(self.export.data), check=check)
+
+    def file(self, text: str) -> str:
+        file = self.directory / "subscriptions.toml"
+        file.write_text(text)
+        return str(file)
+
+    def listed(self) -> dict[str, Resource]:
+        return {each.name: each for each in self.cluster.list()}
+
+    def who_pushes(self, name: bytes, wanted: Callable[[dict[str, bool]], bool]) -> dict[str, bool]:
+        """By instance id: whether the latest push names the metric, once that is as wanted."""
+        found: dict[str, bool] = {}
+        consumer = Consumer(
+            {"bootstrap.servers": self.broker.bootstrap, "group.id": "w", "enable.metrics.push": False, "log_level": 3}
+        )
+        partitions = consumer.list_topics(PUSH_TOPIC, timeout=30).topics[PUSH_TOPIC].partitions
+        ends = {
+            each: consumer.get_watermark_offsets(TopicPartition(PUSH_TOPIC, each), timeout=30)[1] for each in partitions
+        }
+        consumer.assign([TopicPartition(PUSH_TOPIC, each, end) for each, end in ends.items()])
+        deadline = time.monotonic() + 60
+        try:
+            while len(found) < _CLIENTS or not wanted(found):
+                assert time.monotonic() < deadline, found
+                for producer in self.producers.values():
+                    producer.poll(0)
+                message = consumer.poll(0.2)
+                if message is not None and message.error() is None and message.value():
+                    found[message.key().decode()] = name in message.value()
+        finally:
+            consumer.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
+    directory = tmp_path_factory.mktemp("subscriptions")
+    authority = Authority(directory / "ca")
+    (sasl_port,) = free_ports(1)
+    broker = KafkaBroker(directory / "kafka", _VERSION, jars=[bridge_jar()], properties={}, heap="384m")
+    config = directory / "kafka" / "server.properties"
+    lines = dict(line.split("=", 1) for line in config.read_text().splitlines())
+    lines |= {
+        "metric.reporters": f"org.apache.kafka.common.metrics.JmxReporter,{PACKAGE}.{REPORTERS[_VERSION]}",
+        "fleetgauge.topic.partitions": "3",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin;User:scram",
+        "listeners": f"{lines['listeners']},SASL_SSL://127.0.0.1:{sasl_port}",
+        "advertised.listeners": f"{lines['advertised.listeners']},SASL_SSL://127.0.0.1:{sasl_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("broker", "/CN=broker").keystore),
+        "listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+        'required user_admin="admin-secret" user_reader="reader-secret";',
+        "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram."
+        "ScramLoginModule required;",
+    }
+    config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    with ExitStack() as stack:
+        stack.enter_context(broker)
+        create_topic(broker.bootstrap)
+        cluster = stack.enter_context(Cluster(ClusterSettings(bootstrap_servers=broker.bootstrap)))
+        export_config = _export_config(broker, directory)
+        made = Road(broker, directory, authority, sasl_port, None, {}, export_config, cluster)  # type: ignore[arg-type]
+        made.run("apply", "-f", made.file(_STANDING), "--yes")
+        made.producers |= {
+            f"orders-{number}": Producer(
+                {"bootstrap.servers": broker.bootstrap, "client.id": f"orders-{number}", "log_level": 3}
+            )
+            for number in range(_CLIENTS)
+        }
+        made.export = stack.enter_context(Export(directory, made.config))
+        made.who_pushes(_ASKED_FOR, lambda found: not any(found.values()))
+        wait_for(lambda: f"{_CLIENTS} of {_CLIENTS} live" in made.planned("show", "standing", check=False).stdout)
+        yield made
+        made.producers.clear()
+
+
+def _export_config(broker: KafkaBroker, directory: Path) -> Path:
+    config = directory / "export.toml"
+    config.write_text(
+        f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
+        f'subscriptions.bootstrap.servers = "{broker.bootstrap}"\n'
+        f'[exporters.landing]\ntype = "landing"\npath = "{directory / "landing"}"\n'
+    )
+    return config
+
+
+@pytest.fixture(autouse=True)
+def _only_standing(road: Road) -> Iterator[None]:
+    yield
+    subscriptions = Subscriptions(road.cluster)
+    subscriptions.apply(subscriptions.plan(read_file(Path(road.file(_STANDING))), prune=True))
+
+
+def wait_for(condition: Callable[[], bool], *, within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_a_plan_changes_nothing_and_apply_makes_the_named_clients_push_it(road: Road) -> None:
+    file = road.file(_STANDING + _MORE + 'match = "client_id=orders-[0-3]"\n')
+    planned = road.planned("plan", "-f", file, "--format", "json", "--show", check=False)
+    assert planned.returncode == 2, planned.stderr
+    (change,) = [each for each in json.loads(planned.stdout)["changes"] if each["action"] != "keep"]
+    assert (change["name"], change["action"], change["clients"]) == ("more", "add", 4)
+    chosen = {each["client_instance_id"] for each in change["matching"]}
+    assert {each["client_id"] for each in change["matching"]} == {f"orders-{number}" for number in range(4)}
+    assert list(road.listed()) == ["standing"]
+    applied = road.planned("apply", "-f", file, "--yes")
+    assert "matches 4 of 8 live clients" in applied.stdout
+    assert applied.stdout.endswith("Applied.\n")
+    found = road.who_pushes(_ASKED_FOR, lambda found: {each for each, has in found.items() if has} == chosen)
+    assert len(found) == _CLIENTS
+    again = road.run("plan", "-f", file, check=False)
+    assert (again.returncode, "No change." in again.stdout) == (0, True)
+
+
+def test_apply_leaves_alone_what_it_does_not_own_and_asks_first(road: Road) -> None:
+    file = road.file('[client-metrics.own]\nmetrics = "*"\nmatch = "client_id=nobody"\n')
+    refused = road.run("apply", "-f", file, check=False)  # standard input ends, which is no yes
+    assert refused.returncode == 1
+    assert list(road.listed()) == ["standing"]
+    road.run("apply", "-f", file, "--yes")
+    assert list(road.listed()) == ["own", "standing"]
+    road.run("apply", "-f", file, "--yes", "--prune")
+    assert list(road.listed()) == ["own"]
+
+
+def test_a_canary_is_pushed_by_its_sample_alone_until_it_is_promoted(road: Road) -> None:
+    file = road.file(_MORE)
+    compared = road.planned("canary", "50%", "more", "-f", file, "--yes", "--intervals", "2")
+    assert "50.000% of all" in compared.stdout
+    assert "gone since (all)" in compared.stdout
+    (selector,) = parse_match(road.listed()["more.canary"].match)
+
+    def is_sampled(instance_id: str) -> bool:
+        return selector.pattern.fullmatch(instance_id) is not None
+
+    road.who_pushes(_ASKED_FOR, lambda found: all(has == is_sampled(each) for each, has in found.items()))
+    road.planned("canary", "more", "--promote", "--yes")
+    listed = road.listed()
+    assert (list(listed), listed["more"].match) == (["more", "standing"], "")
+    road.who_pushes(_ASKED_FOR, lambda found: all(found.values()))
+    assert "has no canary" in road.run("canary", "more", "--abort", check=False).stderr
+
+
+def test_an_aborted_canary_leaves_nothing(road: Road) -> None:
+    road.run("canary", "5%", "more", "-f", road.file(_MORE), "--yes", "--intervals", "0")
+    assert list(road.listed()) == ["more.canary", "standing"]
+    road.run("canary", "more", "--abort", "--yes")
+    assert list(road.listed()) == ["standing"]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.37])
+def test_a_sample_has_its_share_of_100_000_of_kafkas_ids_and_re2_agrees_with_java(share: float) -> None:
+    chosen = sample(share, "orders")
+    program = str(ROOT / "tests/kafka/SampledIds.java")
+    command = ["java", "-cp", f"{kafka_jars(_VERSION)}/*", program, chosen.pattern, "100000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    lines = [line.split(" ") for line in done.stdout.splitlines()]
+    (selector,) = parse_match(f"client_instance_id={chosen.pattern}")
+    assert all((selector.pattern.fullmatch(each) is not None) == (mark == "1") for mark, each in lines)
+    matched = sum(mark == "1" for mark, _ in lines)
+    deviation = (len(lines) * chosen.share * (1 - chosen.share)) ** 0.5
+    assert len(lines) == 100_000
+    assert abs(matched - len(lines) * chosen.share) <= 5 * deviation
+
+
+def test_a_deadline_is_kept_by_an_export_that_was_killed_meanwhile(road: Road) -> None:
+    road.run("expire", "2s", "more", "-f", road.file(_MORE))
+    assert [each.name for each in deadlines(road.cluster.list())] == ["more"]
+    road.export.kill()
+    time.sleep(2.5)
+    assert "more" in road.listed()
+    with Export(road.directory, road.config) as export:
+        road.export = export
+        wait_for(lambda: list(road.listed()) == ["standing"])
+        road.who_pushes(_ASKED_FOR, lambda found: not any(found.values()))
+        status = run_cli("status", "--log-dirs", str(export.data)).stdout
+        assert "Deadlines of subscriptions" in status
+    road.export = Export(road.directory, road.config)
+
+
+def test_a_deadline_is_kept_by_a_scheduler_or_cancelled(road: Road) -> None:
+    road.run("expire", "1h", "more", "-f", road.file(_MORE))
+    assert road.run("expire", "--due").stdout == ""
+    (row,) = [each for each in json.loads(road.run("list", "--format", "json").stdout) if each["name"] == "more"]
+    assert row["until"] is not None
+    road.run("expire", "--cancel", "more")
+    assert list(road.listed()) == ["more", "standing"]
+    assert "has no deadline" in road.run("expire", "--cancel", "more", check=False).stderr
+
+
+def secured(road: Road, **keys: str) -> list[str]:
+    """Options for the SASL_SSL listener, with a file in the form of Kafka's tools."""
+    file = road.directory / "admin.properties"
+    lines = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(road.authority.certificate),
+        "sasl.mechanism": "PLAIN",
+        **{key.replace("_", "."): value for key, value in keys.items()},
+    }
+    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return ["--bootstrap-server", f"127.0.0.1:{road.sasl_port}", "--command-config", str(file), "--timeout", "5000"]
+
+
+def jaas(user: str, password: str, module: str = "plain.Plain") -> str:
+    return f'org.apache.kafka.common.security.{module}LoginModule required username="{user}" password="{password}";'
+
+
+def test_tls_with_plain_and_scram_is_as_kafkas_tools_are_told(road: Road) -> None:
+    listed = run_cli("subscriptions", "list", *secured(road, sasl_jaas_config=jaas("admin", "admin-secret")))
+    assert "standing" in listed.stdout
+    admin = AdminClient({"bootstrap.servers": road.broker.bootstrap, "enable.metrics.push": False})
+    scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    for future in admin.alter_user_scram_credentials(
+        [UserScramCredentialUpsertion("scram", scram, b"scram-secret", b"salt")]
+    ).values():
+        future.result(30)
+    options = secured(
+        road, sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=jaas("scram", "scram-secret", "scram.Scram")
+    )
+    wait_for(lambda: run_cli("subscriptions", "list", *options, check=False).returncode == 0)
+
+
+def test_what_the_principal_may_not_do_names_the_acl(road: Road) -> None:
+    options = secured(road, sasl_jaas_config=jaas("reader", "reader-secret"))
+    file = road.file(_STANDING + _MORE)
+    refused = run_cli("subscriptions", "plan", "-f", file, *options, check=False)
+    assert refused.returncode == 1
+    assert "needs DESCRIBE_CONFIGS on the cluster" in refused.stderr
+    road.broker.tool(
+        "kafka.admin.AclCommand",
+        *("--bootstrap-server", road.broker.bootstrap, "--add", "--cluster", "--operation", "DescribeConfigs"),
+        *("--allow-principal", "User:reader"),
+    )
+    wait_for(lambda: run_cli("subscriptions", "list", *options, check=False).returncode == 0)
+    refused = run_cli("subscriptions", "apply", "-f", file, "--yes", *options, check=False)
+    assert refused.returncode == 1
+    assert "needs ALTER_CONFIGS on the cluster" in refused.stderr
+    assert list(road.listed()) == ["standing"]
+
+
+def test_what_is_wrong_with_the_connection_is_one_sentence_without_secrets(road: Road) -> None:
+    def refused(options: list[str]) -> str:
+        done = run_cli("subscriptions", "list", *options, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert "secret" not in done.stderr
+        return done.stderr
+
+    other = Authority(road.directory / "other")
+    assert "credentials" in refused(secured(road, sasl_jaas_config=jaas("admin", "wrong-secret")))
+    password = jaas("admin", "admin-secret")
+    assert "answered in time" in refused(
+        secured(road, sasl_jaas_config=password, ssl_truststore_location=str(other.certificate))
+    )
+    missing = refused(secured(road, sasl_jaas_config=password, ssl_truststore_location="/nosuch.pem"))
+    assert "command-config" in missing
+    assert "sasl.mechanism is OAUTHBEARER" in refused(secured(road, sasl_mechanism="OAUTHBEARER"))
+    assert "linger.ms is not understood" in refused(secured(road, linger_ms="5"))
+    assert "answered in time" in refused(["--bootstrap-server", "127.0.0.1:1", "--timeout", "1000"])

@@ -1,0 +1,113 @@
+"""The node's state in its data directory: durable, shared by processes, whole or not at all."""
+
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleetgauge.state_store import StateStore
+from push_log.log import PushLogError
+from telemetry.subscriptions.overrides import ToolChanges
+
+STRANGE = "</script>\n\x1b[31m\x1f\u202e\0é"
+
+
+def setting(name: str, **values: str) -> ToolChanges:
+    return ToolChanges(values={name: values})
+
+
+def test_what_was_written_is_read_by_another_process_of_the_node(tmp_path: Path) -> None:
+    first, second = StateStore(tmp_path / "state.db"), StateStore(tmp_path / "state.db")
+    assert first.read() == second.read() == ToolChanges()
+    written = ToolChanges(values={STRANGE: {"metrics": STRANGE}, "S": {"interval.ms": "1"}}, replaces_default=True)
+    assert first.change(lambda _: written) == written
+    assert second.read_if_changed() == written
+    assert second.read_if_changed() is None
+    assert StateStore(tmp_path / "state.db").read() == written
+
+
+def test_a_change_sees_those_of_others(tmp_path: Path) -> None:
+    first, second = StateStore(tmp_path / "state.db"), StateStore(tmp_path / "state.db")
+    first.change(lambda _: setting("A", metrics="a"))
+    second.change(lambda old: ToolChanges(values={**old.values, "B": {"metrics": "b"}}))
+    first.change(lambda old: ToolChanges(values={**old.values, "A": {"match": "client_id=x"}}))
+    assert second.read().values == {"A": {"match": "client_id=x"}, "B": {"metrics": "b"}}
+    assert first.change(lambda old: replace(old, values={})).values == {}
+    assert second.read_if_changed() == ToolChanges()
+
+
+def test_a_change_that_raises_changes_nothing_and_the_next_one_is_made(tmp_path: Path) -> None:
+    store = StateStore(tmp_path / "state.db")
+    store.change(lambda _: setting("A", metrics="a"))
+
+    def refuse(_: ToolChanges) -> ToolChanges:
+        raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        store.change(refuse)
+    assert store.read() == setting("A", metrics="a")
+    assert store.change(lambda _: setting("A", metrics="b")) == StateStore(tmp_path / "state.db").read()
+
+
+def test_a_change_whose_caller_is_gone_is_found_by_the_next_look(tmp_path: Path) -> None:
+    store = StateStore(tmp_path / "state.db")
+    store.read()
+    store.change(lambda _: setting("A", metrics="a"))  # the answer is lost, as after a timeout
+    assert store.read_if_changed() == setting("A", metrics="a")
+
+
+def test_a_damaged_file_is_set_aside_and_the_node_starts(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(b"no database, but long enough to be read as one" * 100)
+    assert StateStore(path).read() == ToolChanges()
+    assert path.with_name("state.db.corrupt").exists()
+
+
+def test_a_file_of_a_later_release_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    StateStore(path).read()
+    import apsw
+
+    apsw.Connection(str(path)).execute("PRAGMA user_version = 7")
+    with pytest.raises(PushLogError, match=r"state\.db"):
+        StateStore(path).read()
+
+
+def test_a_killed_process_loses_no_acknowledged_change_and_leaves_no_half_one(tmp_path: Path) -> None:
+    """Rounds of kill -9 at any moment; the long form is in the soak of tests/integration."""
+    program = (
+        "import sys; from fleetgauge.state_store import StateStore; from pathlib import Path\n"
+        "from telemetry.subscriptions.overrides import ToolChanges\n"
+        "store = StateStore(Path(sys.argv[1]))\n"
+        "n = int(store.read().values.get('A', {}).get('metrics', '0'))\n"
+        "while True:\n"
+        "    n += 1\n"
+        "    store.change(lambda old: ToolChanges(values={name: {'metrics': str(n)} for name in 'AB'}))\n"
+        "    print(n, flush=True)\n"
+    )
+    path, last = tmp_path / "state.db", 0
+    for lines in (1, 7, 20):
+        process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        with process.stdout:
+            for _ in range(lines):
+                last = int(process.stdout.readline())
+            process.kill()
+            last = int((process.stdout.read().split() or [str(last)])[-1])
+        process.wait()
+        found = StateStore(path).read().values
+        assert found["A"] == found["B"]
+        assert int(found["A"]["metrics"]) in (last, last + 1)  # the change under way may be made, too
+
+
+def test_the_file_is_for_its_owner_alone_in_an_older_directory(tmp_path: Path) -> None:
+    from fleetgauge.data_dir import DataDirectory
+
+    data = DataDirectory(tmp_path)
+    StateStore(data.state).read()
+    data.state.chmod(0o644)
+    data.create()
+    assert stat.S_IMODE(data.state.stat().st_mode) == 0o600
