@@ -20,6 +20,7 @@ from fleetgauge.admin.node_socket import NotRunningError
 
 if TYPE_CHECKING:
     from console.fleet import Fleet
+    from console.subscriptions import PageSubscriptions
 
 PREFIX: Final = "/api/"
 _FILTER: Final = {
@@ -40,6 +41,11 @@ _PAGE: Final = {
     "limit": "rows, 1 to 1000",
 }
 FACETS: Final = ("state", "principal", "application", "software", "version", "broker", "group", "role")
+_SUBSCRIPTION: Final = {
+    "metrics": "list of prefixes; * is all",
+    "interval_ms": "push interval [ms]",
+    "match": "list of selectors, name=pattern",
+}
 _IDS: Final = {"ids": "numbers of dead letters; all of the exporter without"}
 
 
@@ -94,9 +100,12 @@ class Api:
         state: where the fleet is.
         node: the process beside.
         sessions: who may change something.
+        subscriptions: the subscriptions; called when they are needed.
     """
 
-    def __init__(self, state: Fleetless, node: Node, sessions: Sessions) -> None:
+    def __init__(
+        self, state: Fleetless, node: Node, sessions: Sessions, subscriptions: "Callable[[], PageSubscriptions]"
+    ) -> None:
         self._state = state
         self._node = node
         self._sessions = sessions
@@ -145,7 +154,31 @@ class Api:
                 method="POST",
                 body=_IDS,
             ),
-            Call(path="/api/subscriptions", summary="Subscriptions", answer=lambda _: node.subscriptions()),
+            Call(
+                path="/api/subscriptions",
+                summary="Subscriptions, and how many live clients match each",
+                answer=lambda _: subscriptions().list(),
+            ),
+            Call(
+                path="/api/subscriptions/plan",
+                summary="What a change of a subscription would do; changes nothing",
+                answer=lambda given: subscriptions().plan(given),
+                method="POST",
+                body={"name": "of the subscription", "delete": "true: delete it", **_SUBSCRIPTION},
+            ),
+            Call(
+                path="/api/subscriptions/{name}",
+                summary="Make or change a subscription",
+                answer=lambda given: subscriptions().put(given["name"], given),
+                method="PUT",
+                body=_SUBSCRIPTION,
+            ),
+            Call(
+                path="/api/subscriptions/{name}",
+                summary="Delete a subscription",
+                answer=lambda given: subscriptions().delete(given["name"]),
+                method="DELETE",
+            ),
             Call(path="/api/quotas", summary="Quotas and their use", answer=lambda _: node.quotas()),
         )
 
@@ -255,7 +288,7 @@ def _operation(call: Call) -> dict[str, Any]:
     if call.body is not None:
         schema = {"type": "object", "properties": {name: {"description": text} for name, text in call.body.items()}}
         found["requestBody"] = {"content": {"application/json": {"schema": schema}}}
-    if call.method != "GET" and call.body is not None and "token" not in call.body:
+    if call.method != "GET" and "token" not in (call.body or {}):
         found["security"] = [{"operate": []}]
     return found
 

@@ -13,21 +13,15 @@ from base.clock import SystemTime
 from base.errors import FleetgaugeError
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.dead_letters.store import DeadLetters, existing
-from fleetgauge.admin.clients_page import FIELDS
+from exporters.http.loopback import is_loopback
+from fleetgauge.admin.clients_page import as_object
 from fleetgauge.admin.node_socket import NotRunningError, Status, ask, read_status
 from fleetgauge.data_dir import DataDirectory
-from telemetry.subscriptions.match import split_match
+from fleetgauge.subscriptions.clients import Client, clients_of
 
 _T = TypeVar("_T")
-_SUBSCRIPTIONS: Final = FIELDS.index("subscriptions")
 _RATE_OVER_S: Final = 5.0
 _NO_NODE: Final = "No fleetgauge serve or export answers here: the console runs alone."
-_NOT_EDITABLE: Final = (
-    "Subscriptions of a node are changed in its configuration, [client-metrics.NAME], and taken over by a SIGHUP."
-)
-_OF_BROKERS: Final = (
-    "The brokers have them: fleetgauge subscriptions --bootstrap-server HOST:PORT lists and changes them."
-)
 
 
 class NotThereError(FleetgaugeError):
@@ -103,42 +97,45 @@ class Node:
         rows.sort(key=lambda row: -(row["utilisation"] or 0.0))
         return {"quotas": rows, "left_out": status["quotas"]["usage_left_out"]}
 
-    def subscriptions(self) -> dict[str, Any]:
-        """The client-metrics resources of the node, and how many clients match each now.
+    def subscription_properties(self) -> dict[str, dict[str, str]] | None:
+        """Client-metrics resources in force, as Kafka's properties by name; None where the process has none.
 
         Raises:
             NotRunningError: the process does not answer.
         """
         status = {} if self._socket is None else self._status()
-        if "telemetry" not in status:
-            return {"source": "brokers", "editable": False, "why_not": _OF_BROKERS, "subscriptions": []}
-        matching = self._matching()
-        rows = [
-            {
-                "name": name,
-                "metrics": [part.strip() for part in properties.get("metrics", "").split(",") if part.strip()],
-                "interval_ms": int(properties.get("interval.ms", 300_000)),
-                "match": [part.strip() for part in split_match(properties.get("match", "")) if part.strip()],
-                "clients": matching.get(name, 0),
-            }
-            for name, properties in sorted(status["telemetry"]["subscription_properties"].items())
-        ]
-        return {"source": "node", "editable": False, "why_not": _NOT_EDITABLE, "subscriptions": rows}
+        found: dict[str, dict[str, str]] | None = status.get("telemetry", {}).get("subscription_properties")
+        return found
+
+    def admin_address(self) -> str | None:
+        """Address of a listener of the node that serves its Admin API to this machine without TLS or login.
+
+        Raises:
+            NotRunningError: the process does not answer.
+        """
+        status = {} if self._socket is None else self._status()
+        plain = {each["listener"] for each in status.get("connections", ()) if each["security_protocol"] == "PLAINTEXT"}
+        for listener in status.get("node", {}).get("listeners", ()):
+            name, _, address = listener.partition("://")
+            if name in plain and is_loopback(address.rpartition(":")[0].strip("[]")):
+                return str(address)
+        return None
+
+    def clients(self) -> list[Client] | None:
+        """The live clients that the process knows; None where it runs alone.
+
+        Raises:
+            NotRunningError: the process does not answer.
+        """
+        if self._socket is None:
+            return None
+        answers = ask(self._socket, {"ask": "clients", "filter": {}})
+        return clients_of(as_object(row) for answer in answers for row in answer["rows"])
 
     def _status(self) -> Status:
         if self._socket is None:
             raise NotRunningError(_NO_NODE)
         return read_status(self._socket)
-
-    def _matching(self) -> dict[str, int]:
-        """Clients by the subscriptions that they match."""
-        assert self._socket is not None
-        counts: dict[str, int] = {}
-        for answer in ask(self._socket, {"ask": "clients", "filter": {"state": "live,late,new,refused,throttled"}}):
-            for row in answer["rows"]:
-                for name in row[_SUBSCRIPTIONS] or ():
-                    counts[name] = counts.get(name, 0) + 1
-        return counts
 
     def _exporter(self, name: str, state: Mapping[str, Any], reasons: Mapping[str, int]) -> dict[str, Any]:
         error = state["last_error"]

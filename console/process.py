@@ -4,9 +4,10 @@ The fleet is loaded in a thread, with its libraries: /healthz answers meanwhile.
 """
 
 import dataclasses
+import functools
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -18,6 +19,10 @@ from console.web import SETTINGS, make_app
 from fleetgauge.admin.routes import ENDPOINTS, Routes
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.processes.http_process import Job, Site, main
+
+if TYPE_CHECKING:
+    from console.subscriptions import PageSubscriptions
+    from fleetgauge.subscriptions.clients import Client
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +44,8 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
     """
     state = Fleetless()
     node = Node(socket, DataDirectory(Path(console["log_dirs"])))
-    app = make_app(state, node, Sessions(console["token"]), endpoints, index)
+    subscriptions = functools.cache(lambda: _subscriptions(console, node, state))
+    app = make_app(state, node, Sessions(console["token"]), subscriptions, endpoints, index)
     threading.Thread(target=_load, args=(state, console, socket), name="console-load", daemon=True).start()
 
     def close() -> None:
@@ -67,6 +73,28 @@ def _load(state: Fleetless, console: dict[str, Any], socket: Path | None) -> Non
         log.exception("console.not_loaded")
     else:
         state.fleet = fleet
+
+
+def _subscriptions(console: dict[str, Any], node: Node, state: Fleetless) -> "PageSubscriptions":
+    from console.subscriptions import PageSubscriptions
+    from fleetgauge.subscriptions.settings import ClusterSettings
+
+    configured = None if console["cluster"] is None else ClusterSettings(**console["cluster"])
+    return PageSubscriptions(configured, node, lambda: _clients(node, state))
+
+
+def _clients(node: Node, state: Fleetless) -> "list[Client]":
+    """The live clients: those of the process beside, or of the fleet."""
+    found = node.clients()
+    if found is not None:
+        return found
+    from console.query import MAX_LIMIT, ClientQuery
+    from fleetgauge.subscriptions.clients import clients_of
+
+    rows: list[dict[str, Any]] = []
+    while len(page := state.get().clients(ClientQuery(limit=MAX_LIMIT, offset=len(rows)))["clients"]) == MAX_LIMIT:
+        rows += page
+    return clients_of([*rows, *page])
 
 
 def _source(console: dict[str, Any]) -> Any:

@@ -2,9 +2,9 @@
 
 import hashlib
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,6 +18,9 @@ from console.sessions import Sessions
 from exporters.http.connection import HttpSettings
 from exporters.http.errors import Json
 from fleetgauge.admin.routes import EXCEPTION_HANDLERS
+
+if TYPE_CHECKING:
+    from console.subscriptions import PageSubscriptions
 
 SETTINGS: Final = HttpSettings(body_prefix=PREFIX)
 _STATIC: Final = Path(__file__).with_name("static")
@@ -66,7 +69,12 @@ class _Files:
 
 
 def make_app(
-    state: Fleetless, node: Node, sessions: Sessions, endpoints: Sequence[Route], index: dict[str, Any]
+    state: Fleetless,
+    node: Node,
+    sessions: Sessions,
+    subscriptions: "Callable[[], PageSubscriptions]",
+    endpoints: Sequence[Route],
+    index: dict[str, Any],
 ) -> Starlette:
     """The site.
 
@@ -74,10 +82,11 @@ def make_app(
         state: where the fleet is.
         node: the process beside.
         sessions: who may change something.
+        subscriptions: the subscriptions; called when they are needed.
         endpoints: further paths, those of the node.
         index: the answer at `/` for all but browsers.
     """
-    api = Api(state, node, sessions)
+    api = Api(state, node, sessions, subscriptions)
     description = openapi(api.calls, importlib.metadata.version("fleetgauge"))
 
     files = _Files()

@@ -86,8 +86,8 @@ class ClientMetrics:
         self._apply(replace(self._resources, configured=configured, max_resources=max_resources))
         self._warn_of_overrides()
 
-    def effective(self) -> Properties:
-        """The resources in force: the configuration's, with what tools changed."""
+    def effective(self) -> dict[str, dict[str, str]]:
+        """The resources in force: their properties by name."""
         return self._resources.effective()
 
     async def run(self, work: Callable[["Transaction"], T]) -> T:

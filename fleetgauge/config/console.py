@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fleetgauge.config.model import ServiceConfig
+from fleetgauge.config.offsets import deadline_settings
 from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.errors import ConfigError
 
@@ -21,14 +22,16 @@ def console_job(config: ServiceConfig, form: str) -> dict[str, Any]:
         form: `serve`, `export` or `console`.
 
     Raises:
-        ConfigError: the token cannot be read, or is too short.
+        ConfigError: the token cannot be read or is too short, or a file of client settings cannot be used.
     """
+    cluster = deadline_settings(config)
     return {
         "form": form,
         "log_dirs": str(config.log_dirs.absolute()),
         "topic": dataclasses.asdict(topic_settings(config)) if config.push_log == "kafka" else None,
         "clients_max": config.console_clients_max,
         "tables": config.console_tables or None,
+        "cluster": None if cluster is None else dataclasses.asdict(cluster),
         "token": _token(config.console_operate_token_file),
     }
 

@@ -69,13 +69,11 @@ def parse_match(text: str) -> tuple[Selector, ...]:
         InvalidConfigError: with Kafka's text, for an unknown selector, a missing or second `=`, or a pattern that
             RE2 does not accept.
     """
-    return tuple(_parse_selector(part) for part in split_match(text))
+    return tuple(_parse_selector(part) for part in split_match(text)) if text.strip() else ()
 
 
 def split_match(text: str) -> Iterator[str]:
-    """Splits a `match` at the commas outside quoted values. A quote starts one only directly after the `=`."""
-    if not text.strip():
-        return
+    """Splits at the commas outside quoted values. A quote starts a quoted value only directly after the `=`."""
     position = 0
     while position <= len(text):
         part = _QUOTED_PART.match(text, position) or _PLAIN_PART.match(text, position)

@@ -11,6 +11,7 @@ from console.api import Fleetless
 from console.node import Node
 from console.query import ClientQuery
 from console.sessions import Sessions
+from console.subscriptions import PageSubscriptions
 from console.web import make_app
 from fleetgauge.data_dir import DataDirectory
 
@@ -84,7 +85,10 @@ class ConsoleSite:
         self.fleet = HandMadeFleet()
         self.state = Fleetless()
         self.state.fleet = self.fleet  # type: ignore[assignment]
-        self.app = make_app(self.state, Node(socket, DataDirectory(data)), Sessions(token), [], {"endpoints": {}})
+        node = Node(socket, DataDirectory(data))
+        self.subscriptions = PageSubscriptions(None, node, list)
+        index: dict[str, Any] = {"endpoints": {}}
+        self.app = make_app(self.state, node, Sessions(token), lambda: self.subscriptions, [], index)
 
     def ask(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> Answer:
         """One request; underscores in the names of headers stand for hyphens."""

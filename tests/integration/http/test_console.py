@@ -88,15 +88,75 @@ def test_a_page_elsewhere_cannot_have_a_browser_read_or_change_anything(node: No
 
 
 def test_the_bearer_of_the_token_has_a_session_of_this_browser(node: Node) -> None:
-    status, _, cookie = change(node, "POST", "/api/session", {"token": TOKEN})
-    assert status == 200
-    cookie = cookie.partition(";")[0]
-    session = get(node, "/api/session", headers={"Cookie": cookie}).json()
-    assert session["role"] == "operate"
+    session = operating(node)
     path = "/api/exporters/landing/dead-letters/drop"
-    assert change(node, "POST", path, {}, Cookie=cookie)[0] == 403
-    assert change(node, "POST", path, {}, Cookie=cookie, X_CSRF_Token=session["csrf"])[0] in (404, 409), "none there"
+    assert change(node, "POST", path, {}, Cookie=session["Cookie"])[0] == 403
+    assert change(node, "POST", path, {}, **session)[0] in (404, 409), "there are no letters"
     assert TOKEN not in node.output()
+
+
+def test_a_subscription_is_planned_made_and_deleted_from_the_page(node: Node) -> None:
+    """On the node itself, over its Admin API; the next Get of a client has it."""
+    session = operating(node)
+    wanted = {"metrics": ["org.apache.kafka.producer."], "interval_ms": 10_000, "match": ["client_id=planned"]}
+    with RawClient(node.port, client_id="planned") as client:
+        before = client.get()
+        listed = get(node, "/api/subscriptions").json()
+        assert (listed["source"], listed["editable"]) == ("node", True)
+        plan = change(node, "POST", "/api/subscriptions/plan", {"name": "mine", **wanted}, **session)[1]
+        assert plan["changes"] == [{"name": "mine", "action": "add"}]
+        assert (plan["touched"], plan["added"]["pushes_per_minute"] > 0) == (1, True)
+        assert interval_ms(node) == before.push_interval_ms == 60_000, "a plan changes nothing"
+        assert change(node, "PUT", "/api/subscriptions/mine", wanted, **session)[:2] == (
+            200,
+            {"name": "mine", "deleted": False},
+        )
+        assert interval_ms(node) == 10_000
+        mine = next(each for each in get(node, "/api/subscriptions").json()["subscriptions"] if each["name"] == "mine")
+        assert mine == {"name": "mine", **wanted, "clients": 1}
+        plan = change(node, "POST", "/api/subscriptions/plan", {"name": "mine", "delete": True}, **session)[1]
+        assert plan["changes"] == [{"name": "mine", "action": "delete"}]
+        assert change(node, "DELETE", "/api/subscriptions/mine", **session)[0] == 200
+        assert change(node, "DELETE", "/api/subscriptions/mine", **session)[0] == 404
+        assert interval_ms(node) == 60_000
+
+
+def interval_ms(node: Node) -> int:
+    """What a client that has just started is asked for: one that is known may not ask again so soon."""
+    with RawClient(node.port, client_id="planned") as client:
+        return client.get().push_interval_ms
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "says"),
+    [
+        ("mine", {"metrics": "x", "interval_ms": 1000, "match": []}, "lists of texts"),
+        ("mine", {"metrics": [1], "interval_ms": 1000, "match": []}, "lists of texts"),
+        ("mine", {"metrics": ["a."], "interval_ms": "1000", "match": []}, "interval_ms is a number"),
+        ("mine", {"metrics": ["a."], "interval_ms": True, "match": []}, "interval_ms is a number"),
+        ("mine", {"metrics": ["a."], "interval_ms": 1, "match": []}, "interval.ms"),
+        ("mine", {"metrics": ["a."], "interval_ms": 1000, "match": ["nobody=x"]}, "matching pattern"),
+        ("mine", {"metrics": ["a."], "interval_ms": 1000, "match": ["client_id=("]}, "matching pattern"),
+        ("mine", {"metrics": [], "interval_ms": 300_000, "match": []}, "sets nothing"),
+        ("mine", {"metrics": ["a."], "interval_ms": 1000, "match": [], "owner": "x"}, "an object with metrics"),
+        ("x" * 300, {"metrics": ["a."], "interval_ms": 1000, "match": []}, ""),
+    ],
+)
+def test_a_subscription_that_kafka_would_refuse_is_refused_in_a_sentence(
+    node: Node, name: str, body: Any, says: str
+) -> None:
+    before = get(node, "/api/subscriptions").json()["subscriptions"]
+    status, answer, _ = change(node, "PUT", f"/api/subscriptions/{name}", body, **operating(node))
+    assert status in (400, 409)
+    assert says in answer["error"]
+    assert get(node, "/api/subscriptions").json()["subscriptions"] == before
+
+
+def operating(node: Node) -> dict[str, str]:
+    """Headers of a session that may change something."""
+    cookie = change(node, "POST", "/api/session", {"token": TOKEN})[2].partition(";")[0]
+    csrf = get(node, "/api/session", headers={"Cookie": cookie}).json()["csrf"]
+    return {"Cookie": cookie, "X_CSRF_Token": csrf}
 
 
 def test_an_open_page_hears_of_a_client_that_pushes(node: Node) -> None:

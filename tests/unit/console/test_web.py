@@ -141,7 +141,7 @@ def test_until_the_fleet_is_there_each_question_about_it_says_why(site: ConsoleS
 
 def test_every_operation_is_described(site: ConsoleSite, tmp_path: Path) -> None:
     described = site.ask("/openapi.json").json()
-    api = Api(site.state, Node(None, DataDirectory(tmp_path)), Sessions(None))
+    api = Api(site.state, Node(None, DataDirectory(tmp_path)), Sessions(None), lambda: site.subscriptions)
     served = {
         (route.path.replace(":path", ""), method.lower())
         for route in api.routes()
