@@ -69,6 +69,11 @@ class Road:
     def listed(self) -> dict[str, Resource]:
         return {each.name: each for each in self.cluster.list()}
 
+    def known(self) -> list[str]:
+        """Clients that the export knows."""
+        listed = run_cli("clients", "--log-dirs", str(self.export.data), "--format", "json", check=False)
+        return [json.loads(line)["client_id"] for line in listed.stdout.splitlines()]
+
     def who_pushes(self, name: bytes, wanted: Callable[[dict[str, bool]], bool]) -> dict[str, bool]:
         """By instance id: whether the latest push names the metric, once that is as wanted."""
         found: dict[str, bool] = {}
@@ -134,7 +139,7 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
         }
         made.export = stack.enter_context(Export(directory, made.config))
         made.who_pushes(_ASKED_FOR, lambda found: not any(found.values()))
-        wait_for(lambda: f"{_CLIENTS} of {_CLIENTS} live" in made.planned("show", "standing", check=False).stdout)
+        wait_for(lambda: len(made.known()) == _CLIENTS)
         yield made
         made.producers.clear()
 
@@ -143,8 +148,9 @@ def _export_config(broker: KafkaBroker, directory: Path) -> Path:
     config = directory / "export.toml"
     config.write_text(
         f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
+        'http.listeners = "http://127.0.0.1:0"\n'
         f'subscriptions.bootstrap.servers = "{broker.bootstrap}"\n'
-        f'[exporters.landing]\ntype = "landing"\npath = "{directory / "landing"}"\n'
+        f'[exporters.landing]\ntype = "landing"\npath = "{directory / "landing"}"\nlinger.ms = 500\n'
     )
     return config
 
