@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from support.broker_road import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic
 from support.certificates import Authority
 from support.export import Export
@@ -305,11 +315,11 @@ def test_what_the_principal_may_not_do_names_the_acl(road: Road) -> None:
     refused = run_cli("subscriptions", "plan", "-f", file, *options, check=False)
     assert refused.returncode == 1
     assert "needs DESCRIBE_CONFIGS on the cluster" in refused.stderr
-    road.broker.tool(
-        "kafka.admin.AclCommand",
-        *("--bootstrap-server", road.broker.bootstrap, "--add", "--cluster", "--operation", "DescribeConfigs"),
-        *("--allow-principal", "User:reader"),
-    )
+    admin = AdminClient({"bootstrap.servers": road.broker.bootstrap, "enable.metrics.push": False})
+    cluster = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)
+    allowed = AclBinding(*cluster, "User:reader", "*", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.ALLOW)
+    for future in admin.create_acls([allowed]).values():
+        future.result(30)
     wait_for(lambda: run_cli("subscriptions", "list", *options, check=False).returncode == 0)
     refused = run_cli("subscriptions", "apply", "-f", file, "--yes", *options, check=False)
     assert refused.returncode == 1
