@@ -82,6 +82,11 @@ class Analysis:
                 f"Payloads of {self._live.budget.share:.0%} of the clients are read: those of all take more CPU than "
                 "the console may use."
             )
+        if self._live.restarts:
+            found.append(
+                "Live verdicts have begun again: more client instances came and went than the console remembers "
+                "(console.clients.max)."
+            )
         if self._live.malformed:
             found.append(f"{self._live.malformed:,} payloads could not be read.")
         return found
