@@ -185,16 +185,23 @@ class Clients:
                 break
             listed[sender_key(row)] = row
         for key, entry in list(self._entries.items()):
-            entry.listed = listed.pop(key, None)
-            entry.listed_us = at_us
-            if entry.seen is None and entry.listed is None:
-                del self._entries[key]
+            found = listed.pop(key, None)
+            if entry.seen is None and found is None:
+                del self._entries[key]  # as it is, since a caller may be reading it
+            else:
+                entry.listed, entry.listed_us = found, at_us
         for key, row in listed.items():
             entry = self._entries[key] = Entry()
-            entry.listed, entry.listed_us = row, at_us
+            entry.listed, entry.listed_us, entry.state = row, at_us, row.state
+
+    def judge(self) -> None:
+        """Judges every client's state anew; changes nothing else."""
+        read_up_to = self._seen.read_up_to()
+        for entry in self._entries.values():
+            entry.judge(read_up_to)
 
     def refresh(self) -> tuple[list[Entry], list[Instance]]:
-        """Judges every client anew, and drops those that departed long ago.
+        """Takes in clients that are new, and drops those that departed long ago.
 
         Returns:
             The clients, and the instances that none of them is of any more.
@@ -213,18 +220,20 @@ class Clients:
                 latest = client.latest
                 entry.seen = client
                 entry.instance = self._instances.get((latest.cluster_id, latest.principal, latest.client_instance_id))
+                entry.judge(read_up_to)
         if len(self._entries) > len(present):
             self._drop_all_but({client.key for client in present})
-        for entry in self._entries.values():
-            entry.judge(read_up_to)
         return list(self._entries.values()), self._unused()
 
     def _drop_all_but(self, keys: set[Hashable]) -> None:
         for key, entry in list(self._entries.items()):
-            if key not in keys:
+            if key in keys:
+                continue
+            if entry.listed is None:
+                del self._entries[key]
+            else:
                 entry.seen = entry.instance = None
-                if entry.listed is None:
-                    del self._entries[key]
+                entry.state = entry.listed.state
 
     def _unused(self) -> list[Instance]:
         used = {id(entry.instance) for entry in self._entries.values()}

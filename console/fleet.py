@@ -186,7 +186,10 @@ class Fleet:
             self._entries, unused = self._clients.refresh()
             if self._analysis is not None:
                 self._analysis.drop(unused)
-            overview = self._make_overview(now_us)
+        # States and figures are made by this thread alone: nobody waits for them.
+        self._clients.judge()
+        overview = self._make_overview(now_us)
+        with self._lock:
             if self._has_changed or _lasting(overview) != _lasting(self._overview):
                 self._version += 1
             self._overview = overview
@@ -459,8 +462,8 @@ def names_of(instance_id: str) -> dict[str, str]:
     """How clients' own logs name an instance id (docs/client-logs.md).
 
     >>> names_of("Tm-1TLjmRReIm-FbmcCcIA")["librdkafka"]
-    'Tm+1TLjmRReIm+FbmcCcIA=='
+    'Tm+1TLjmRReIm+FbmcCcIA'
     """
     parsed = parse_instance_id(instance_id)
-    standard = base64.b64encode(parsed.bytes).decode()
+    standard = base64.b64encode(parsed.bytes).decode().rstrip("=")
     return {"java": instance_id, "librdkafka": standard, "hex": parsed.hex, "uuid": str(parsed)}

@@ -14,7 +14,7 @@ from console.measures import COLUMNS as SHOWN
 from console.measures import LATENCY
 from console.rings import Numbers, Rings
 from console.source import StoredPush
-from console.windows import WINDOW_US, OpenWindows, by_window_start
+from console.windows import WINDOW_S, WINDOW_US, OpenWindows, by_window_start
 from fleet.decode.arrow import RecordBatch, Table, pa, pc
 from fleet.measures.catalogue import BY_COLUMN, LAG, LAG_OF_CLIENT, LAG_RECORDS
 from fleet.measures.values import Wide
@@ -134,7 +134,7 @@ class LiveMeasures:
         self.malformed = 0
         self.budget = Budget(cores)
         own = rules.metric_names if rules is not None else frozenset[str]()
-        self._pushes = LivePushes(WINDOW_US // 1_000_000, metric_names() | own, clients_max, own)
+        self._pushes = LivePushes(WINDOW_S, metric_names() | own, clients_max, own)
         self._payloads = PayloadDecoder()
         self._windows = OpenWindows()
         self._points: list[Table] = []
@@ -159,31 +159,40 @@ class LiveMeasures:
 
     def take(self, now_us: int) -> Measured | None:
         """Decodes a chunk of those that wait; None if there are none."""
-        records: list[PushRecord] = []
+        chunk = self._next_chunk()
+        if not chunk:
+            return None
+        self.budget.begin()
+        try:
+            return self._decode([push for push in chunk if push.record.received_at <= now_us + _FAR_US])
+        except Exception:  # what a decoder makes of hostile bytes must not end the console
+            log.exception("console.payloads_failed", payloads=len(chunk))
+            self.malformed += len(chunk)
+            return None
+        finally:
+            self.budget.end()
+
+    def _next_chunk(self) -> list[StoredPush]:
         size = count = 0
         for push in self._waiting:
             if count and (size + push.size_bytes > _CHUNK_BYTES or count >= _CHUNK_PUSHES):
                 break
             count += 1
             size += push.size_bytes
-            if push.record.received_at > now_us + _FAR_US:
-                self.malformed += 1
-            elif (record := self._plain(push)) is not None:
-                records.append(record)
-        del self._waiting[:count]
+        found, self._waiting = self._waiting[:count], self._waiting[count:]
         self._waiting_bytes -= size
+        return found
+
+    def _decode(self, chunk: Sequence[StoredPush]) -> Measured | None:
+        records = [record for push in chunk if (record := self._plain(push)) is not None]
         if not records:
             return None
-        self.budget.begin()
-        try:
-            taken = self._pushes.take(records)
-            self.malformed += taken.rejects
-            self._windows.add(taken.rows)
-            if taken.points.num_rows:
-                self._points.append(taken.points.select(POINT_COLUMNS))
-            return Measured(_senders(taken.pushes), *_values(taken.rows))
-        finally:
-            self.budget.end()
+        taken = self._pushes.take(records)
+        self.malformed += taken.rejects
+        self._windows.add(taken.rows)
+        if taken.points.num_rows:
+            self._points.append(taken.points.select(POINT_COLUMNS))
+        return Measured(_senders(taken.pushes), *_values(taken.rows))
 
     def _plain(self, push: StoredPush) -> PushRecord | None:
         try:

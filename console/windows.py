@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from fleet.decode.arrow import Table, pa, pc
-from fleet.measures.rows import KEY, ROWS, codes, numbered
+from fleet.measures.rows import KEY, codes, numbered
 from fleet.pipeline.by_window import SOURCES, judged_of
 from fleet.schemas import INSTANCE
 
@@ -76,12 +76,7 @@ def _merged(parts: list[Table]) -> Iterator[Table]:
     ends = np.cumsum(np.bincount(instance_of, minlength=count))
     begin = 0
     while begin < len(order):
-        at = int(np.searchsorted(ends, begin + _ROWS_AT_ONCE, side="right"))
-        end = max(int(ends[min(at, count - 1)]) if at == 0 else int(ends[at - 1]), begin + 1)
-        if end <= begin + 1 and end < len(order):  # one instance with more rows than that
-            end = int(ends[np.searchsorted(ends, begin, side="right")])
+        first, most = np.searchsorted(ends, [begin, begin + _ROWS_AT_ONCE], side="right").tolist()
+        end = int(ends[max(first, most - 1)])  # whole instances, at least one
         yield judged_of(rows.take(pa.array(order[begin:end])))
         begin = end
-
-
-assert set(SOURCES) <= set(ROWS.names)

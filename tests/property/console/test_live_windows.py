@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.console_fleet import GivenPushes
 
+import console.windows
 from base.clock import MockTime
 from console.fleet import Fleet, FleetSettings
 from console.live import metric_names
@@ -60,9 +61,17 @@ def ordered(tables: Sequence[Table]) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=8, deadline=None)
-@given(sizes=st.lists(st.integers(1, 120), min_size=1, max_size=20))
-def test_in_whatever_pieces_pushes_come_their_judged_rows_are_those_of_all_at_once(sizes: list[int]) -> None:
+@given(sizes=st.lists(st.integers(1, 120), min_size=1, max_size=20), at_once=st.sampled_from([1, 5, 20_000]))
+def test_in_whatever_pieces_pushes_come_their_judged_rows_are_those_of_all_at_once(
+    sizes: list[int], at_once: int
+) -> None:
     records, _ = simulated(12, 0.1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(console.windows, "_ROWS_AT_ONCE", at_once)
+        assert ordered(judged_in_pieces(records, sizes)) == of_all_at_once()
+
+
+def judged_in_pieces(records: Sequence[PushRecord], sizes: list[int]) -> list[Table]:
     live, windows = LivePushes(WINDOW_S, metric_names(), 1_000), OpenWindows()
     found, at, turn = [], 0, 0
     while at < len(records):
@@ -71,7 +80,7 @@ def test_in_whatever_pieces_pushes_come_their_judged_rows_are_those_of_all_at_on
         windows.add(live.take(piece).rows)
         found += [rows for _, rows in windows.close(piece[-1].received_at - 5_000_000)]
     found += [rows for _, rows in windows.close(2**62)]
-    assert ordered(found) == of_all_at_once()
+    return found
 
 
 @pytest.mark.parametrize("verdict", ["throttled", "rebalance-storm"])

@@ -228,3 +228,19 @@ def test_a_backlog_of_large_payloads_is_decoded_as_it_is_read(of: FleetOfTest) -
         of.fleet.step()
     waiting = of.fleet._analysis._live._waiting  # type: ignore[union-attr]
     assert sum(push.size_bytes for push in waiting) < 4 << 20
+
+
+def test_payloads_that_a_decoder_fails_at_are_counted_and_the_next_are_read(
+    of: FleetOfTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise OverflowError("hostile")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("console.live.LivePushes.take", fails)
+        of.push("orders", metrics_data(2), number=1, terminating=False)
+        of.pass_time(10)
+    assert "1 payloads could not be read." in of.fleet.overview()["notices"]
+    of.push("orders", metrics_data(2), number=1, terminating=False)
+    of.pass_time(10)
+    assert of.rows()[0]["measures"][LATENCY] == 1.0

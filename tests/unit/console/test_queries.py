@@ -106,7 +106,7 @@ def test_a_client_is_named_as_its_own_log_names_it(of: FleetOfTest) -> None:
         assert found is not None
         assert found["client"]["client_id"] == "orders-1"
         assert found["names"]["hex"] == parse_instance_id(wanted).hex
-        assert found["names"]["librdkafka"].endswith("==")
+        assert len(found["names"]["librdkafka"]) == 22  # as its log has it: without padding
     assert of.fleet.client(instance_id(99)) is None
 
 

@@ -3,7 +3,10 @@
 import json
 
 import pytest
-from support.console_fleet import FleetOfTest
+from support.console_fleet import FleetOfTest, instance_id
+
+from console.fleet import ClientQuery
+from telemetry.instances.inventory import ClientRow
 
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
@@ -69,17 +72,11 @@ def test_hostile_client_ids_come_back_as_they_came_and_break_nothing(of: FleetOf
     of.pass_time(5)
     assert sorted(of.names()) == sorted(HOSTILE)
     for by in ("application", "principal", "software", "version", "state", "role", "group", "broker"):
-        json.dumps(of.fleet.facets(by, _query()))
+        json.dumps(of.fleet.facets(by, ClientQuery()))
     json.dumps(of.fleet.overview())
     for client_id in HOSTILE:
         if client_id:
             assert client_id in of.names(q=client_id)
-
-
-def _query():  # type: ignore[no-untyped-def]
-    from console.fleet import ClientQuery
-
-    return ClientQuery()
 
 
 def test_two_clients_that_share_an_instance_id_are_two_rows(of: FleetOfTest) -> None:
@@ -135,3 +132,66 @@ def test_rates_and_history_count_pushes_by_minute_of_receipt(of: FleetOfTest) ->
     assert overview["bytes_per_s"] == pytest.approx(100.0, rel=0.05)
     assert overview["history"]["pushes"] == [120, 0]
     assert overview["history"]["live"][-1] == 120
+
+
+def listed(of: FleetOfTest, client_id: str, number: int, state: str, **fields: object) -> ClientRow:
+    """A row of a node's listing, of the sender that `FleetOfTest.push` makes."""
+    now = of.time.microseconds()
+    row = ClientRow(
+        client_instance_id=instance_id(number), client_id=client_id, client_software_name="librdkafka",
+        client_software_version="2.10.1", principal="User:ANONYMOUS", client_source_address="127.0.0.1",
+        client_source_port=1, listener="PLAINTEXT", connections=1, state=state, subscriptions=("all",), metrics=("*",),
+        push_interval_ms=60_000, subscription_id=7, pushes=0, push_bytes=0, last_push_at=None, last_seen_at=now,
+        refused=0, last_error=None, last_error_reason=None, last_error_at=None,
+    )  # fmt: skip
+    return row._replace(**fields)  # type: ignore[arg-type]
+
+
+def take_listing(of: FleetOfTest, *rows: ClientRow) -> None:
+    of.fleet._clients.list_of_node(rows, of.time.microseconds())
+
+
+def test_a_node_adds_what_no_log_has(of: FleetOfTest) -> None:
+    of.push("orders", number=1, terminating=False)
+    of.pass_time(5)
+    refused = {"refused": 3, "last_error": "INVALID_RECORD", "last_error_reason": "not_otlp"}
+    take_listing(of, listed(of, "orders", 1, "refused", **refused), listed(of, "fresh", 2, "new"))
+    of.pass_time(5)
+    assert of.states() == {"orders": "refused", "fresh": "new"}
+    row = of.rows(q="orders")[0]
+    assert (row["refused"], row["last_error"], row["subscriptions"], row["pushes"]) == (
+        3,
+        "INVALID_RECORD",
+        ("all",),
+        1,
+    )
+    of.time.sleep(1_000)
+    of.push("orders", number=1, terminating=False)
+    of.pass_time(5)
+    assert of.states()["orders"] == "live"
+
+
+def test_a_client_whose_connection_was_lost_has_vanished_at_once(of: FleetOfTest) -> None:
+    of.push("orders", number=1, terminating=False)
+    of.pass_time(5)
+    take_listing(of, listed(of, "orders", 1, "vanished", connections=0))
+    of.pass_time(5)
+    assert of.states() == {"orders": "vanished"}
+
+
+def test_a_client_that_leaves_a_listing_can_be_read_until_the_next_snapshot(of: FleetOfTest) -> None:
+    take_listing(of, listed(of, "fresh", 2, "new"))
+    of.pass_time(5)
+    take_listing(of)
+    assert of.states() == {"fresh": "new"}
+    of.pass_time(5)
+    assert of.states() == {}
+
+
+def test_a_day_after_its_last_push_a_listed_client_is_as_the_node_has_it(of: FleetOfTest) -> None:
+    of.push("orders", number=1, terminating=False)
+    of.pass_time(5)
+    take_listing(of, listed(of, "orders", 1, "unsubscribed"))
+    of.pass_time(90_000, 10_000)
+    assert of.states() == {"orders": "unsubscribed"}
+    assert of.rows()[0]["measures"]["lag_records"] is None
