@@ -184,7 +184,11 @@ def _as_json(plan: Plan) -> dict[str, Any]:
     ]
     added = plan.added
     return {
-        "changes": [{"name": each.name, "action": str(each.action)} for each in plan.changes if each.is_change],
+        "changes": [
+            {"name": each.name, "action": str(each.action), "clients": len(each.matching)}
+            for each in plan.changes
+            if each.is_change
+        ],
         "clients": plan.clients,
         "touched": len(plan.touched),
         "added": {

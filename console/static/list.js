@@ -59,8 +59,8 @@ export class VirtualList {
   range() {
     const top = this.body.getBoundingClientRect().top;
     const first = Math.max(0, Math.floor(-top / this.height()) - AROUND);
-    const last = Math.min(this.shownTotal(), Math.ceil((innerHeight - top) / this.height()) + AROUND);
-    return [Math.min(first, Math.max(0, this.shownTotal() - 1)), Math.max(last, 0)];
+    const last = Math.max(first, Math.ceil((innerHeight - top) / this.height())) + AROUND;
+    return [Math.min(first, Math.max(0, this.shownTotal() - 1)), Math.min(last, this.shownTotal())];
   }
 
   shownTotal() {

@@ -51,10 +51,10 @@ const compare = (one, other) => {
 
 const MOST_ROWS = 500;
 
-// A table that is sorted by its headings and narrowed by a filter box. A column: head, value(row) to sort by,
+// A table that is sorted by its headings and, with textOf, narrowed by a filter box. A column: head, value(row) to sort by,
 // cell(row) to show, isNumber, isHeading, wide (left out on a narrow screen).
 export class Table {
-  constructor({ label, columns, keyOf, textOf, empty }) {
+  constructor({ label, columns, keyOf, textOf = null, empty }) {
     Object.assign(this, { columns, keyOf, textOf, empty });
     this.rows = [];
     this.sorted = null;
@@ -73,7 +73,7 @@ export class Table {
     this.element = el(
       "div",
       null,
-      el("p", { class: "tools" }, el("label", null, "Filter ", this.filter), this.status),
+      textOf ? el("p", { class: "tools" }, el("label", null, "Filter ", this.filter), this.status) : null,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, this.table),
       this.left,
     );

@@ -24,7 +24,7 @@ class Opened:
         self.page = page
         self._own = own
         self.faults: list[str] = []
-        page.on("console", lambda message: self.faults.append(f"console: {message.text}"))
+        page.on("console", lambda message: self.faults.append(f"console: {message.text} {message.location['url']}"))
         page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (self.faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.on("request", self._note)

@@ -107,11 +107,7 @@ const traffic = (client) =>
         : "none known",
     ),
     client.asked_for_records
-      ? el(
-          "p",
-          { class: "warn" },
-          "It asked this node for records, which it does not carry: its bootstrap.servers should name your Kafka brokers.",
-        )
+      ? fact("Records", "It asked this node for records, which it does not carry: its bootstrap.servers should name your Kafka brokers.")
       : null,
   );
 

@@ -17,8 +17,8 @@ const lastError = (error) => {
 
 const letters = (exporter, again) => {
   const dead = exporter.dead_letters;
-  if (!dead) return fact("Dead letters", "unknown");
-  if (!dead.count) return fact("Dead letters", "none");
+  if (!dead) return "unknown";
+  if (!dead.count) return "none";
   const reasons = Object.entries(dead.reasons || {}).map(([reason, number]) => el("li", null, `${integer(number)} `, name(reason, 160)));
   const pushes = count(dead.count, "rejected push", "rejected pushes");
   const path = `api/exporters/${encoded(exporter.name)}/dead-letters`;
@@ -46,12 +46,9 @@ const letters = (exporter, again) => {
       act: () => change("POST", `${path}/drop`, {}).then(() => done("The dead letters are dropped.")),
     });
   return [
-    fact(
-      "Dead letters",
-      el("b", null, pushes),
-      dead.oldest_at ? [", the oldest from ", ago(dead.oldest_at)] : null,
-      reasons.length ? el("ul", null, reasons) : null,
-    ),
+    el("b", null, pushes),
+    dead.oldest_at ? [", the oldest from ", ago(dead.oldest_at)] : null,
+    reasons.length ? el("ul", null, reasons) : null,
     mayOperate()
       ? el(
           "p",
@@ -80,7 +77,7 @@ const card = (exporter, again) =>
       ),
       fact("Rate", typeof exporter.rate === "number" ? amount(exporter.rate, "pushes/s") : "unknown"),
       fact("Last error", lastError(exporter.last_error)),
-      letters(exporter, again),
+      fact("Dead letters", letters(exporter, again)),
     ),
   );
 

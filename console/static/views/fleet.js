@@ -326,7 +326,6 @@ class FleetView {
     this.table = new Table({
       label: `Clients by ${GROUPINGS[by]}`,
       keyOf: (row) => JSON.stringify(row.value),
-      textOf: (row) => `${row.value}`,
       empty: this.isFiltered() ? "No client fits the filter." : "No client is known yet.",
       columns: [
         { head: GROUPINGS[by], isHeading: true, value: (row) => row.value, cell: linked },

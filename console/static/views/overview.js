@@ -5,7 +5,7 @@ import { keyed } from "../table.js";
 import { STATES, bytes, count, integer, severity } from "../words.js";
 import { linkOf, titleOf } from "./verdict.js";
 
-const MOST_SOFTWARE = 5;
+const MOST_SOFTWARE = 4;
 const MOST_URGENT = 3;
 
 // What stands first: open verdicts; else what else is amiss, and whether anything is judged at all.
@@ -16,9 +16,11 @@ const lead = ({ verdicts, clients, measures }) => {
     return [critical ? "critical" : "warning", `${parts.join(" and ")} ${critical + warning === 1 ? "verdict is" : "verdicts are"} open`];
   }
   if (!clients.total) return ["", "No client is known yet"];
-  const away = ["vanished", "refused"]
-    .filter((each) => clients.states?.[each])
-    .map((each) => `${count(clients.states[each], "client is", "clients are")} ${each}`);
+  const { vanished = 0, refused = 0 } = clients.states || {};
+  const away = [
+    vanished ? `${count(vanished, "client has", "clients have")} vanished` : null,
+    refused ? `${count(refused, "client is", "clients are")} refused` : null,
+  ].filter(Boolean);
   const first =
     typeof measures === "string"
       ? "Verdicts are not given here"
@@ -144,7 +146,7 @@ export const drawOverview = (parent, overview, isFolded) => {
   const { clients, verdicts, history: hour = {}, measures, skipped_payloads } = overview;
   const { times = [], pushes = [], live = [] } = hour;
   const whole = times.length && times[times.length - 1] + 60e6 > overview.now ? -1 : times.length; // the last minute lasts yet
-  const top = (verdicts.top || []).slice(0, MOST_URGENT);
+  const top = (verdicts.top || []).filter((row) => !row.caused_by).slice(0, MOST_URGENT);
   const open = (verdicts.critical || 0) + (verdicts.warning || 0) + (verdicts.info || 0);
   const draw = (box, parts) =>
     keyed(

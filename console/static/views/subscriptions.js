@@ -28,41 +28,25 @@ const MOST_LINES = 12;
 
 // What a plan says, in sentences: whom it touches, what it adds, and what speaks against it.
 const planned = (plan) => {
-  const { added = {} } = plan;
-  const own = plan.changes?.find((each) => each.action !== "keep" && each.action !== "leave");
-  const warnings = [
-    ...(plan.cannot_supply || []).map((each) => `${count(each.clients, "client")} of ${each.software} cannot supply it: ${each.why}`),
-    ...(plan.known_faults || []).map(
-      (each) => `${count(each.clients, "client")} of ${each.software} have a known fault that this may meet: ${each.reason}`,
-    ),
-    ...(plan.open_verdicts || []).map((each) => `Open already: ${each.verdict} of ${each.subject_kind} ${each.subject}: ${each.why}`),
-    ...(plan.notes || []),
-  ];
-  const left = warnings.length - MOST_LINES;
+  const { added } = plan;
+  const [change] = plan.changes; // of one subscription, or none
+  const matching = change ? `${count(change.clients, "live client matches", "live clients match")} it. ` : "";
+  const remarks = [...plan.sentences, ...plan.notes];
+  const left = remarks.length - MOST_LINES;
   return el(
     "div",
     { class: "plan", role: "status" },
     el("h3", null, "What this does"),
-    plan.has_changes === false ? el("p", null, "Nothing: it is so already.") : null,
-    own
-      ? el(
-          "p",
-          null,
-          `It matches ${count(own.clients, "live client")} of ${integer(plan.live_clients)}; ${integer(plan.touched)} of them get another subscription than now.`,
-          own.undecided ? ` Of ${count(own.undecided, "client")} it is not known whether they match.` : "",
-        )
-      : null,
     el(
       "p",
       null,
-      `${signed(added.pushes_per_minute ?? 0, "")} pushes and ${signed(added.bytes_per_minute ?? 0, "B")} a minute, at least ${signed(added.series ?? 0, "times")} series. `,
-      el("span", { class: "soft" }, shown((plan.bytes_estimated || []).join("; "))),
+      `${matching}${integer(plan.touched)} of ${count(plan.clients, "live client")} ${plan.touched === 1 ? "gets" : "get"} another subscription than now. They push about ${signed(added.pushes_per_minute, "")} times and ${signed(added.bytes_per_minute, "B")} a minute, with at least ${signed(added.series, "times")} series, estimated from what such clients send.`,
     ),
-    warnings.length
+    remarks.length
       ? el(
           "ul",
           null,
-          warnings.slice(0, MOST_LINES).map((each) => el("li", null, shown(each))),
+          remarks.slice(0, MOST_LINES).map((each) => el("li", null, shown(each))),
         )
       : null,
     left > 0 ? el("p", { class: "left" }, `${integer(left)} more: fleetgauge subscriptions plan lists all.`) : null,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from support.http import get, url_of, wait_until
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.webhook import Webhook
 
 from terminal.text import printable
 
@@ -36,6 +38,7 @@ HOSTILE = (
 VIEWS = ("fleet", "fleet?by=application", "groups", "brokers", "verdicts", "exporters", "subscriptions", "quotas")
 MANY = 2_500
 PATIENCE_MS = 60_000
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 class LibrdkafkaClients:
@@ -92,6 +95,14 @@ def hostile(node: Node) -> Iterator[list[RawClient]]:
     yield clients
     for each in clients:
         each.__exit__()
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
+    """A destination that may refuse pushes."""
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    with Webhook() as served:
+        yield served
 
 
 def rows(page: Page) -> Any:
@@ -158,11 +169,11 @@ def test_filters_sorting_and_grouping_are_in_the_address(
 
 
 def test_names_that_clients_chose_are_text_alone(node: Node, browser: Any, hostile: list[RawClient]) -> None:
-    listed = get(node, "/api/clients", q="raw/", sort="client_id").json()["clients"]
     with chromium.visited(browser, url_of(node), "/#/fleet?software=raw") as found:
         page = found.page
         expect(rows(page)).to_have_count(len(HOSTILE), timeout=PATIENCE_MS)
         shown = rows(page).all_text_contents()
+        listed = get(node, "/api/clients", q="raw/", sort="client_id").json()["clients"]
         for name in HOSTILE[:-1]:
             assert printable(name) in shown
         assert max(map(len, shown)) <= 80
@@ -259,9 +270,102 @@ def test_who_may_not_change_anything_is_told_how_and_the_token_opens_it(node: No
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Log out").click(timeout=PATIENCE_MS)
         page.get_by_role("button", name="Log in").wait_for()
-        assert found.faults == [
-            "console: Failed to load resource: the server responded with a status of 403 (Forbidden)"
-        ]
+        (refusal,) = found.faults
+        assert "403" in refusal
+        assert refusal.endswith("/api/session")
+
+
+def test_dead_letters_are_replayed_and_dropped_after_a_question(tmp_path: Path, browser: Any, hook: Webhook) -> None:
+    def push(count: int) -> None:
+        for _ in range(count):
+            with RawClient(node.port) as client:
+                assert client.push(client.get(), metrics_data()).error_code == 0
+
+    hook.refuses = lambda found: True
+    (tmp_path / "token").write_text(TOKEN)
+    config = (
+        f'"console.operate.token.file" = "{tmp_path / "token"}"\n'
+        f'[exporters.hook]\ntype = "webhook_exporter:webhook_exporter"\nurl = "{hook.url}"\n"linger.ms" = 50\n'
+    )
+    with Node(tmp_path, "http.listeners=http://127.0.0.1:0", config=config) as node:
+        wait_until(lambda: get(node, "/api/overview").status == 200, what="the console")
+        push(3)
+        with chromium.visited(browser, url_of(node), "/#/exporters") as found:
+            page = found.page
+            page.get_by_text("3 rejected pushes").wait_for(timeout=PATIENCE_MS)
+            assert page.get_by_role("button", name="Drop").count() == 0
+            page.get_by_text("To replay or drop dead letters, log in").wait_for()
+            page.get_by_role("button", name="Log in").click()
+            page.get_by_label("Token").fill(TOKEN)
+            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Drop").click(timeout=PATIENCE_MS)
+            page.get_by_text("this cannot be undone").wait_for()
+            page.get_by_role("button", name="Cancel").click()
+            hook.refuses = lambda found: False
+            page.get_by_role("button", name="Replay").click()
+            page.get_by_role("button", name="Replay 3").click()
+            page.get_by_text("none", exact=True).wait_for(timeout=PATIENCE_MS)
+            assert len(hook.pushes) == 3
+            hook.refuses = lambda found: True
+            push(1)
+            page.get_by_text("1 rejected push").wait_for(timeout=PATIENCE_MS)
+            page.get_by_role("button", name="Drop").click()
+            page.get_by_role("button", name="Drop 1").click()
+            page.get_by_text("none", exact=True).wait_for(timeout=PATIENCE_MS)
+            assert len(hook.pushes) == 3
+            assert found.faults == []
+
+
+def test_a_subscription_made_on_the_page_has_a_client_push_more(tmp_path: Path, browser: Any) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    config = (
+        f'"console.operate.token.file" = "{tmp_path / "token"}"\n'
+        '[client-metrics.few]\nmetrics = "org.apache.kafka.producer.connection.creation.total"\ninterval.ms = 1000\n'
+    )
+    with Node(tmp_path, "http.listeners=http://127.0.0.1:0", config=config) as node:
+        wait_until(lambda: get(node, "/api/overview").status == 200, what="the console")
+
+        def producer() -> Any:
+            return next(iter(get(node, "/api/clients", q="stock-producer").json()["clients"]), {"pushes": 0})
+
+        def bytes_of_next_pushes() -> float:
+            before = producer()
+            after = wait_until(lambda: (row := producer())["pushes"] > before["pushes"] + 1 and row, what="two pushes")
+            return float(after["push_bytes"] - before["push_bytes"]) / (after["pushes"] - before["pushes"])
+
+        clients = LibrdkafkaClients(node.port, "stock")
+        try:
+            with chromium.visited(browser, url_of(node), "/#/subscriptions") as found:
+                page = found.page
+                page.get_by_role("heading", name="few").wait_for(timeout=PATIENCE_MS)
+                wait_until(lambda: producer()["pushes"] > 1, what="pushes")
+                few = bytes_of_next_pushes()
+                assert page.get_by_role("button", name="New subscription").count() == 0
+                page.get_by_role("button", name="Log in").click()
+                page.get_by_label("Token").fill(TOKEN)
+                page.keyboard.press("Enter")
+                page.get_by_role("button", name="New subscription").click(timeout=PATIENCE_MS)
+                page.get_by_label("Name").fill("more")
+                page.get_by_label("Metrics").fill("org.apache.kafka.producer.\norg.apache.kafka.consumer.")
+                page.get_by_label("Interval").fill("1000")
+                page.get_by_label("Match").fill("client_id=stock-.*")
+                assert page.get_by_role("button", name="Apply").is_disabled()
+                page.get_by_role("button", name="Show what it does").click()
+                page.get_by_text("2 live clients match it. 2 of 2 live clients get another subscription").wait_for(
+                    timeout=PATIENCE_MS
+                )
+                page.get_by_role("button", name="Apply").click()
+                page.get_by_role("heading", name="more").wait_for(timeout=PATIENCE_MS)
+                wait_until(lambda: "more" in (producer()["subscriptions"] or ()), what="the subscription at the client")
+                assert bytes_of_next_pushes() > few * 1.5
+                page.get_by_role("button", name="Delete more").click()
+                page.get_by_role("dialog").get_by_text("What this does").wait_for(timeout=PATIENCE_MS)
+                page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+                expect(page.get_by_role("heading", name="more")).to_have_count(0, timeout=PATIENCE_MS)
+                wait_until(lambda: producer()["subscriptions"] == ["few"], what="the first subscription")
+                assert found.faults == []
+        finally:
+            clients.kill()
 
 
 def test_a_lost_connection_is_said_and_comes_back(node: Node, browser: Any) -> None:
