@@ -40,7 +40,7 @@ _CREDIT_S: Final = 30.0
 """CPU that may be spent at once after a quiet time [s]: an hour of some hundred clients is read back so."""
 _LEAST_SHARE: Final = 1 / 64
 _MOST_REMEMBERED: Final = 2
-"""Instances that the judge may remember, for each client that is kept: it forgets by time alone, and ids come and go."""
+"""Instances that the judge may remember, for each client that is kept: it forgets by time alone, while ids come."""
 _FAR_US: Final = 60_000_000
 """Pushes of a broker whose clock is farther ahead have no measures [us]."""
 _TOPIC_GROUPS: Final = ("producer-topic-metrics",)
