@@ -204,7 +204,7 @@ class Clients:
         """Takes in clients that are new, and drops those that departed long ago.
 
         Returns:
-            The clients, and the instances that none of them is of any more.
+            The clients by client id, and the instances that none of them is of any more.
         """
         now_ms = self._time.hi_res_clock_ms()
         if now_ms >= self._tidy_due_ms:
@@ -223,7 +223,8 @@ class Clients:
                 entry.judge(read_up_to)
         if len(self._entries) > len(present):
             self._drop_all_but({client.key for client in present})
-        return list(self._entries.values()), self._unused()
+        by_name = sorted(self._entries.values(), key=lambda each: (each.of.client_id, each.of.client_instance_id))
+        return by_name, self._unused()
 
     def _drop_all_but(self, keys: set[Hashable]) -> None:
         for key, entry in list(self._entries.items()):

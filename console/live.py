@@ -39,6 +39,8 @@ _CHUNK_BYTES: Final = 4 << 20
 _CREDIT_S: Final = 30.0
 """CPU that may be spent at once after a quiet time [s]: an hour of some hundred clients is read back so."""
 _LEAST_SHARE: Final = 1 / 64
+_MOST_REMEMBERED: Final = 2
+"""Instances that the judge may remember, for each client that is kept: it forgets by time alone, while ids come."""
 _FAR_US: Final = 60_000_000
 """Pushes of a broker whose clock is farther ahead have no measures [us]."""
 _TOPIC_GROUPS: Final = ("producer-topic-metrics",)
@@ -124,6 +126,7 @@ class LiveMeasures:
         memory: the judge's.
         skipped: payloads that were not read for want of CPU.
         malformed: payloads that cannot be read.
+        restarts: how often the judge began again, since it remembered too many instances.
         budget: of CPU.
     """
 
@@ -132,7 +135,9 @@ class LiveMeasures:
         self.memory = Memory()
         self.skipped = 0
         self.malformed = 0
+        self.restarts = 0
         self.budget = Budget(cores)
+        self._most_remembered = _MOST_REMEMBERED * clients_max
         own = rules.metric_names if rules is not None else frozenset[str]()
         self._pushes = LivePushes(WINDOW_S, metric_names() | own, clients_max, own)
         self._payloads = PayloadDecoder()
@@ -215,10 +220,16 @@ class LiveMeasures:
             try:
                 found.append(Measured([], *_judged_values(start, rows)))
                 if self.rules is not None and start + WINDOW_US > self.memory.judged_to_us:
-                    judge(rows, clients(), self.memory, self.rules, self._own_points(start))
+                    self._judge(start, rows, clients(), self.rules)
             finally:
                 self.budget.end()
         return found
+
+    def _judge(self, start: int, rows: Table, clients: Table, rules: Rules) -> None:
+        if len(self.memory.registry.instances) > self._most_remembered:
+            self.memory = Memory()
+            self.restarts += 1
+        judge(rows, clients, self.memory, rules, self._own_points(start))
 
     def _own_points(self, start: int) -> Table | None:
         """Points that own rules read, of this window and those before it; None where there are no such rules."""

@@ -23,6 +23,8 @@ LOOKBACK_US: Final = 3_600_000_000
 _MAX_ROWS: Final = 500
 """Rows that are read in one query; an open query holds a snapshot of the segment being written."""
 _MAX_READ_BYTES: Final = 8 << 20
+_MOST_COUNTED: Final = 1_000
+"""Segments that were deleted at once and are looked for; each has thousands of pushes."""
 _LOGS_EVERY_MS: Final = 5_000
 
 
@@ -174,6 +176,7 @@ class _Log:
             self._is_placed = True
         found: list[StoredPush] = []
         live = self.directory.live()
+        self._pass_deleted(live)
         for number in live:
             if number < self._at.segment:
                 continue
@@ -210,6 +213,18 @@ class _Log:
                     break
         self._at = Position(number, until)
         return until >= last
+
+    def _pass_deleted(self, live: list[int]) -> None:
+        """Counts what retention deleted before it was read, as far as the segments that are left say."""
+        at = self._at
+        if not live or not at.segment or live[0] <= at.segment:
+            return
+        for number in range(max(at.segment, live[0] - _MOST_COUNTED), live[0]):
+            read = at.row if number == at.segment else 0
+            is_open = self._reader is not None and self._reader[0] == number
+            rows = self._open(number).tail().row if is_open else self.directory.written(number)
+            self.skipped += max(0, rows - read)
+        self._at = Position(live[0], 0)
 
     def _take(self, number: int, row: StoredRow, found: list[StoredPush]) -> None:
         try:

@@ -1,6 +1,6 @@
 // The JSON API: requests, their errors as one sentence, and the session that may change something.
 
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(message, status) {
     super(message);
     this.status = status; // 0: no answer came

@@ -12,6 +12,7 @@ let lostAt = null;
 let reason = "";
 let heardAt = Date.now();
 let overview = null;
+let isGaining = false; // the log is read faster than time passes
 let listeners = [];
 let changed = () => {};
 
@@ -23,6 +24,7 @@ const take = (found) => {
   lostAt = null;
   setServerTime(found.now);
   if (!paused) {
+    isGaining = overview !== null && found.read_up_to - overview.read_up_to > 2 * (found.now - overview.now);
     overview = found;
     for (const each of listeners) each(found);
   }
@@ -103,7 +105,7 @@ export const standing = () => {
     return {
       kind: "stale",
       short: `Data of ${clock(overview.read_up_to)} UTC`,
-      warning: `The data is old: the push log was read up to ${clock(overview.read_up_to)} UTC, ${span(old_s)} ago. States and verdicts are as of then.`,
+      warning: `The data is old: the push log was read up to ${clock(overview.read_up_to)} UTC, ${span(old_s)} ago. States and verdicts are as of then.${isGaining ? " It is being read on." : ""}`,
     };
   }
   return { kind: "live", short: `Live, ${clock(overview.now)} UTC`, warning: null };

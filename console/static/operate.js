@@ -57,7 +57,7 @@ export const confirm = ({ heading, text, verb, act, isDanger = true }) => {
   return shownBox.closed;
 };
 
-export const openLogIn = (onChange) => {
+const openLogIn = (onChange) => {
   const user = el("input", { class: "unseen", autocomplete: "username", value: "operator", tabindex: "-1", "aria-hidden": "true" });
   const token = el("input", { type: "password", name: "token", autocomplete: "current-password", required: true });
   const problem = el("p", { class: "warn", role: "alert", hidden: true });

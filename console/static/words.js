@@ -79,7 +79,7 @@ export const amount = (value, unit) => {
   return `${text} ${unit.replace("per s", "/s")}`;
 };
 
-export const SEVERITIES = { critical: ["▲", "Critical"], warning: ["◆", "Warning"], info: ["●", "For information"] };
+const SEVERITIES = { critical: ["▲", "Critical"], warning: ["◆", "Warning"], info: ["●", "For information"] };
 
 // A severity by shape, word and colour; `null` is nothing.
 export const severity = (of, state) => {
@@ -113,5 +113,5 @@ export const SIDES = {
   unknown: "Not certain: begin with the application team",
 };
 
-export const KINDS = { client: "client", instance: "instance", group: "group", node: "broker", path: "path", version: "version" };
+const KINDS = { client: "client", instance: "instance", group: "group", node: "broker", path: "path", version: "version" };
 export const subject = (row) => `${KINDS[row.subject_kind] || row.subject_kind} ${shown(row.subject, 80)}`;

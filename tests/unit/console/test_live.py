@@ -244,3 +244,16 @@ def test_payloads_that_a_decoder_fails_at_are_counted_and_the_next_are_read(
     of.push("orders", metrics_data(2), number=1, terminating=False)
     of.pass_time(10)
     assert of.rows()[0]["measures"][LATENCY] == 1.0
+
+
+def test_ids_without_end_are_forgotten_by_the_judge_too() -> None:
+    of = FleetOfTest(clients_max=20, decode_cores=1_000.0)
+    for number in range(200):
+        of.push(f"id-{number}", metrics_data(1), number=number, terminating=False)
+        of.pass_time(6, 3)
+    analysis = of.fleet._analysis
+    assert analysis is not None
+    assert len(analysis._live.memory.registry.instances) <= 60
+    assert len(of.fleet._clients._instances) <= 21
+    assert analysis._numbers <= 60
+    assert any(each.startswith("Live verdicts have begun again") for each in of.fleet.overview()["notices"])
