@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, Final
@@ -16,6 +16,7 @@ from fleetgauge.cli.units import amount, duration
 from fleetgauge.subscriptions.canary import Fares, Sample, worse
 from fleetgauge.subscriptions.clients import Client, matching
 from fleetgauge.subscriptions.deadlines import deadlines
+from fleetgauge.subscriptions.plain import client_as_json, plan_as_json, resource_as_json
 from fleetgauge.subscriptions.planning import Action, Change, Load, Plan, base_name
 from fleetgauge.subscriptions.resources import DEADLINE_MARK, Resource, short
 from fleetgauge.subscriptions.supply import BASIS_TEXT
@@ -46,9 +47,12 @@ def print_list(
     """Prints all subscriptions; a deadline is a column of its subscription."""
     due = {each.name: each.at for each in reversed(deadlines(resources))}
     shown = [each for each in resources if DEADLINE_MARK not in each.name]
-    counts = {each.name: None if problem else len(_matching(each, clients) or ()) for each in shown}
+    matched = {each.name: None if problem else _matching(each, clients) for each in shown}
+    counts = {name: None if found is None else len(found) for name, found in matched.items()}
     if form is Form.JSON:
-        _write([_resource(each) | {"clients": counts[each.name], "until": _time(due, each.name)} for each in shown])
+        _write(
+            [resource_as_json(each) | {"clients": counts[each.name], "until": _time(due, each.name)} for each in shown]
+        )
         return
     rows = [
         {
@@ -56,7 +60,7 @@ def print_list(
             "metrics": ", ".join(each.metrics) or "none",
             "interval": duration(each.interval_ms / 1000),
             "match": each.match or "every client",
-            "clients": None if counts[each.name] is None else amount(counts[each.name] or 0),
+            "clients": _count(counts[each.name]),
             "taken back at (UTC)": _time(due, each.name),
         }
         for each in shown
@@ -83,9 +87,9 @@ def print_one(
     found = _matching(resource, clients)
     due = _time({each.name: each.at for each in reversed(deadlines(resources))}, resource.name)
     if form is Form.JSON:
-        listed = {"matching": [_client(each) for each in found or ()]} if names else {}
+        listed = {"matching": [client_as_json(each) for each in found or ()]} if names else {}
         count = None if problem or found is None else len(found)
-        _write({**_resource(resource), "clients": count, "live_clients": len(clients), "until": due, **listed})
+        _write({**resource_as_json(resource), "clients": count, "live_clients": len(clients), "until": due, **listed})
         return
     table = facts()
     table.add_row("name", resource.name)
@@ -267,72 +271,6 @@ def _load_text(load: Load) -> str:
     return f"{per_minute}, at least {load.series:+,.0f} series"
 
 
-def plan_as_json(plan: Plan, *, names: bool = True) -> dict[str, Any]:
-    """A plan in plain values; with `names`, its clients too."""
-
-    def clients(found: Iterable[Client]) -> dict[str, Any]:
-        listed = list(found)
-        return {"clients": len(listed), **({"matching": [_client(each) for each in listed]} if names else {})}
-
-    return {
-        "changes": [
-            {
-                "name": each.name,
-                "action": each.action,
-                "before": None if each.before is None else _resource(each.before),
-                "after": None if each.after is None else _resource(each.after),
-                "undecided": each.undecided,
-                "added": asdict(each.added),
-                **clients(each.matching),
-            }
-            for each in plan.changes
-        ],
-        "has_changes": plan.has_changes,
-        "live_clients": plan.clients,
-        "touched": len(plan.touched),
-        "added": asdict(plan.added),
-        "bytes_estimated": [BASIS_TEXT[each] for each in plan.bases],
-        "cannot_supply": [
-            {"software": each.software, "why": each.why, **clients(each.clients)} for each in plan.shortfalls
-        ],
-        "known_faults": [
-            {
-                "rule": each.rule,
-                "software": each.software,
-                "reason": each.reason,
-                "source": each.source,
-                **clients(each.clients),
-            }
-            for each in plan.hazards
-        ],
-        "open_verdicts": [
-            {key: row[key] for key in ("verdict", "subject_kind", "subject", "severity", "why")}
-            for row in plan.findings
-        ],
-        "notes": list(plan.notes),
-    }
-
-
-def _resource(resource: Resource) -> dict[str, Any]:
-    return {
-        "name": resource.name,
-        "metrics": list(resource.metrics),
-        "interval.ms": resource.interval_ms,
-        "match": resource.match,
-    }
-
-
-def _client(client: Client) -> dict[str, Any]:
-    return {
-        "client_instance_id": client.instance_id,
-        "client_id": client.client_id,
-        "client_software_name": client.software_name,
-        "client_software_version": client.software_version,
-        "principal": client.principal,
-        "client_source_address": client.address,
-    }
-
-
 def _matching(resource: Resource, clients: Sequence[Client]) -> list[Client] | None:
     try:
         subscription = resource.subscription()
@@ -340,6 +278,10 @@ def _matching(resource: Resource, clients: Sequence[Client]) -> list[Client] | N
         return None
     marks = matching(subscription, [each.attributes() for each in clients])
     return [client for client, is_matched in zip(clients, marks, strict=True) if is_matched]
+
+
+def _count(count: int | None) -> str | None:
+    return None if count is None else amount(count)
 
 
 def _time(due: dict[str, Any], name: str) -> str | None:

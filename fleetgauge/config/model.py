@@ -331,7 +331,8 @@ class ServiceConfig(ListenerKeys):
             for each in self.listeners
             if each.is_loopback and not by_name[each.listener_name].proxy_protocol_enable
         }
-        return frozenset(named | (on_loopback if LOOPBACK.upper() in named else set()))
+        # A listener that is called LOOPBACK, wherever it is bound, is not named by the default.
+        return frozenset(named - {LOOPBACK.upper()} | (on_loopback if LOOPBACK.upper() in named else set()))
 
     def security_protocols(self) -> dict[str, SecurityProtocol]:
         """The security protocol of each listener."""

@@ -38,6 +38,29 @@ _OPTIONS: Final = {
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
+class _Cause(logging.Handler):
+    """Why no connection is made, which kafka-python logs until its time is up, and then raises that it is up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Exception | None = None
+        self._logger = logging.getLogger("kafka.net.manager")
+        self._logger.setLevel(logging.WARNING)
+        self._logger.propagate = False
+        self._logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the exception of a log line, but that the time is up."""
+        for value in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(value, Exception) and type(value).__name__ != "KafkaTimeoutError":
+                self.found = value
+
+    def close(self) -> None:
+        """Listens no more."""
+        self._logger.removeHandler(self)
+        super().close()
+
+
 class Cluster:
     """A connection to a cluster's Admin API; the `Store` of `service.Subscriptions`. Use it in `with`.
 
@@ -57,18 +80,23 @@ class Cluster:
                 "the Admin API needs kafka-python, which is not installed: pip install 'fleetgauge[kafka]'"
             ) from error
         logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs what it raises
+        cause = _Cause()
         self._servers = settings.bootstrap_servers
         self._secrets = tuple(secrets_in("client", settings.client))
         options = _options(settings.client)
         try:
             self._admin = KafkaAdminClient(
                 **{"client_id": "fleetgauge-subscriptions", **options},
-                bootstrap_servers=[each.strip() for each in self._servers.split(",") if each.strip()],
+                bootstrap_servers=_addresses(self._servers),
                 bootstrap_timeout_ms=settings.timeout_ms,
                 request_timeout_ms=settings.timeout_ms,
             )
+        except SubscriptionError:
+            raise
         except Exception as error:  # OSError, ValueError, ssl.SSLError and those of kafka.errors
-            raise self._failure(error) from error
+            raise self._failure(cause.found if cause.found is not None else error) from error
+        finally:
+            cause.close()
 
     def __enter__(self) -> Self:
         return self
@@ -128,10 +156,10 @@ class Cluster:
         problem = hide(" ".join(str(error).split()), self._secrets)
         if kind in _NOT_AUTHORIZED:
             return NotAuthorizedError(_missing_acl(operation))
-        if kind == "KafkaTimeoutError":
+        if kind in ("KafkaTimeoutError", "KafkaConnectionError", "NodeNotReadyError"):
             return ClusterError(
-                f"no broker at {self._servers} answered in time: look at the address and at the security settings of "
-                "--command-config"
+                f"no broker at {self._servers} answers: look at the address and at the security settings of "
+                f"--command-config ({problem})"
             )
         if kind == "IncompatibleBrokerVersion":
             return ClusterError(f"{self._servers} has no client metrics (KIP-714 came with Kafka 3.7): {problem}")
@@ -140,6 +168,14 @@ class Cluster:
         if isinstance(error, ssl.SSLError | OSError) and not kind.startswith("Kafka"):
             return SubscriptionError(f"the files of --command-config cannot be used: {problem}")
         return ClusterError(f"{self._servers}: {problem}")
+
+
+def _addresses(servers: str) -> list[str]:
+    found = [each.strip() for each in servers.split(",") if each.strip()]
+    wrong = next((each for each in found if not each.rpartition(":")[0] or not each.rpartition(":")[2].isdigit()), None)
+    if not found or wrong is not None:
+        raise SubscriptionError(f"--bootstrap-server is {servers!r}: give host:port,... of brokers or of a node")
+    return found
 
 
 def _operation(item: tuple[str, str | None]) -> tuple[str, tuple[str, str | None]]:

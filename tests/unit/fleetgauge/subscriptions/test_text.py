@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fleetgauge.cli.subscriptions_text import Form, plan_as_json, print_list, print_one, print_plan
+from fleetgauge.cli.subscriptions_text import Form, print_list, print_one, print_plan
 from fleetgauge.subscriptions.clients import Client
+from fleetgauge.subscriptions.plain import plan_as_json
 from fleetgauge.subscriptions.planning import plan
 from fleetgauge.subscriptions.resources import Resource
 from terminal.table import wide_console

@@ -1,0 +1,71 @@
+"""Kafka's own command line tools of any version, run in one JVM (`tests/kafka/AdminTools.java`)."""
+
+import re
+import subprocess
+import threading
+from dataclasses import dataclass
+from typing import Self
+
+from support.java_clients import compile_java, java_command
+from support.kafka_jars import SETUP, alone, kafka_jars
+
+_CLASSES = {"cm": "org.apache.kafka.tools.ClientMetricsCommand", "cc": "kafka.admin.ConfigCommand"}
+"""kafka-client-metrics.sh and kafka-configs.sh."""
+_LOGGED = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \S+ (?=[A-Z]+ )|^\s+at |^\s*\.\.\. \d+ more|^log4j:")
+"""Times and stack traces in what a tool logs."""
+_WITHIN_S = 120.0
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a command printed, without stack traces and log lines, and its exit code."""
+
+    exit_code: int
+    lines: tuple[str, ...]
+
+
+class AdminTools:
+    """One JVM with the tools of a version; to be entered."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def __enter__(self) -> Self:
+        jars, classes = kafka_jars(self._version), SETUP / f"kafka-{self._version}-classes"
+        with alone(classes.name):
+            compile_java("AdminTools", classes, jars)
+        self._process = subprocess.Popen(
+            java_command("AdminTools", classes, jars),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def run(self, port: int, command: str, *arguments: str) -> Printed:
+        """Runs `cm` or `cc` against a broker or node on this machine."""
+        bootstrap = f"127.0.0.1:{port}"
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        words = [_CLASSES[command], "--bootstrap-server", bootstrap, *arguments]
+        self._process.stdin.write("\t".join(words) + "\n")
+        self._process.stdin.flush()
+        watchdog = threading.Timer(_WITHIN_S, self._process.kill)
+        watchdog.start()
+        lines = []
+        for line in iter(self._process.stdout.readline, ""):
+            if line.startswith("exit "):
+                watchdog.cancel()
+                return Printed(int(line.split()[1]), tuple(lines))
+            if not _LOGGED.search(line[2:]):
+                lines.append(line[2:].rstrip("\n").replace(bootstrap, "BOOTSTRAP"))
+        raise AssertionError(f"the tool's JVM ended at {words}: {lines}")
