@@ -33,8 +33,8 @@ _GRACE_US: Final = 5_000_000
 """After a minute has ended, how long pushes of other logs may still come [us]."""
 _STANDING_EVERY_MS: Final = 30_000
 _LEAST_PEERS: Final = 8
-_MOST_PEERS: Final = 1_000
-"""Of more, every so-manieth is taken: a median does not get better."""
+_MOST_SAMPLED: Final = 1_000
+"""Of more clients, every n-th is taken: a median, mean or quantile does not get better."""
 _DEPARTED: Final = frozenset({ClientState.VANISHED.value, ClientState.ENDED.value})
 
 Lock = Any
@@ -257,7 +257,7 @@ class Analysis:
 
     def _broker(self, cluster: str, node: int, entries: list[Entry]) -> dict[str, Any]:
         entries = [entry for entry in entries if entry.state not in _DEPARTED] or entries
-        links = self.rings.link_rows((number, node) for number in _numbers(entries).tolist())
+        links = self.rings.link_rows((number, node) for number in _numbers(_sample(entries)).tolist())
         by_minute = [values[~np.isnan(values)] for values in links.T] if len(links) else []
         last = _last_of_rows(links)
         return {
@@ -318,7 +318,7 @@ _FITS: Final[tuple[Callable[[Entry, str, str], bool], ...]] = (
 
 
 def _sample(entries: Sequence[Entry]) -> Sequence[Entry]:
-    return entries[:: -(-len(entries) // _MOST_PEERS)] if len(entries) > _MOST_PEERS else entries
+    return entries[:: -(-len(entries) // _MOST_SAMPLED)] if len(entries) > _MOST_SAMPLED else entries
 
 
 def _numbers(entries: Iterable[Entry]) -> Numbers:

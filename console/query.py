@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from console.clients import Entry, application_of
@@ -214,11 +215,10 @@ def _text(entry: Entry) -> str:
 
 
 def ordered(entries: Sequence[Entry], values: Sequence[Any], *, descending: bool) -> list[Entry]:
-    """The entries by these values, one each, equal ones by instance id; those of None come last."""
+    """The entries by these values, one each; equal ones stay in their order, and those of None come last."""
     known = [(value, entry) for value, entry in zip(values, entries, strict=True) if value is not None]
     unknown = [entry for value, entry in zip(values, entries, strict=True) if value is None]
-    known.sort(key=lambda pair: pair[1].of.client_instance_id)
-    known.sort(key=lambda pair: pair[0], reverse=descending)
+    known.sort(key=itemgetter(0), reverse=descending)
     return [entry for _, entry in known] + unknown
 
 
