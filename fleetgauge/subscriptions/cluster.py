@@ -80,19 +80,17 @@ class Cluster:
                 "the Admin API needs kafka-python, which is not installed: pip install 'fleetgauge[kafka]'"
             ) from error
         logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs what it raises
-        cause = _Cause()
         self._servers = settings.bootstrap_servers
         self._secrets = tuple(secrets_in("client", settings.client))
-        options = _options(settings.client)
+        options, addresses = _options(settings.client), _addresses(self._servers)
+        cause = _Cause()
         try:
             self._admin = KafkaAdminClient(
                 **{"client_id": "fleetgauge-subscriptions", **options},
-                bootstrap_servers=_addresses(self._servers),
+                bootstrap_servers=addresses,
                 bootstrap_timeout_ms=settings.timeout_ms,
                 request_timeout_ms=settings.timeout_ms,
             )
-        except SubscriptionError:
-            raise
         except Exception as error:  # OSError, ValueError, ssl.SSLError and those of kafka.errors
             raise self._failure(cause.found if cause.found is not None else error) from error
         finally:
@@ -174,7 +172,7 @@ def _addresses(servers: str) -> list[str]:
     found = [each.strip() for each in servers.split(",") if each.strip()]
     wrong = next((each for each in found if not each.rpartition(":")[0] or not each.rpartition(":")[2].isdigit()), None)
     if not found or wrong is not None:
-        raise SubscriptionError(f"--bootstrap-server is {servers!r}: give host:port,... of brokers or of a node")
+        raise SubscriptionError(f"{servers!r} are no bootstrap servers: give host:port,... of brokers or of a node")
     return found
 
 
