@@ -75,6 +75,7 @@ class Cluster:
     def __init__(self, settings: ClusterSettings) -> None:
         try:
             from kafka.admin import KafkaAdminClient
+            from kafka.net.compat import KafkaNetClient
         except ModuleNotFoundError as error:
             raise SubscriptionError(
                 "the Admin API needs kafka-python, which is not installed: pip install 'fleetgauge[kafka]'"
@@ -83,15 +84,24 @@ class Cluster:
         self._servers = settings.bootstrap_servers
         self._secrets = tuple(secrets_in("client", settings.client))
         options, addresses = _options(settings.client), _addresses(self._servers)
-        cause = _Cause()
+        cause, made = _Cause(), []
+
+        def make(**config: Any) -> Any:
+            made.append(KafkaNetClient(**config))
+            return made[-1]
+
         try:
             self._admin = KafkaAdminClient(
                 **{"client_id": "fleetgauge-subscriptions", **options},
                 bootstrap_servers=addresses,
+                kafka_client=make,
                 bootstrap_timeout_ms=settings.timeout_ms,
                 request_timeout_ms=settings.timeout_ms,
             )
         except Exception as error:  # OSError, ValueError, ssl.SSLError and those of kafka.errors
+            for each in made:  # which the constructor leaves running when it fails
+                each.close()
+                each._manager._net.stop()
             raise self._failure(cause.found if cause.found is not None else error) from error
         finally:
             cause.close()
