@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from base.redaction import hide, secrets_in
 from fleetgauge.subscriptions.resources import (
+    KEYS,
     ClusterError,
     NotAuthorizedError,
     Resource,
@@ -157,7 +158,8 @@ class Cluster:
     def _resource(self, name: str, described: Mapping[str, Mapping[str, Any]]) -> Resource:
         if not described:
             raise ClusterError(f"{self._servers} lists the subscription {name}, but does not describe it")
-        return resource_of(name, {key: str(each["value"]) for key, each in described.items() if each["value"]})
+        known = {key: described[key]["value"] for key in KEYS if key in described}  # a later release may have others
+        return resource_of(name, {key: str(value) for key, value in known.items() if value})
 
     def _failure(self, error: Exception, operation: str = "") -> SubscriptionError:
         kind = type(error).__name__
