@@ -262,7 +262,7 @@ class FleetgaugeNode(NodeProcess):
         self._quotas.wake_all()
         await asyncio.gather(*(listener.stop(self._left_ms(deadline_ms)) for listener in self._listeners))
         await self._pushes.close()
-        await self._configs.close()
+        await self._configs.close(self._left_ms(deadline_ms))
         await self._client_metrics.stop()
         await self._push_log.close()
         self._manager.close()

@@ -75,7 +75,7 @@ class ClientMetrics:
         self._review = asyncio.create_task(self._keep_reviewing())
 
     async def stop(self) -> None:
-        """Ends what `start` began, and closes the state."""
+        """Ends what `start` began."""
         if self._review is not None:
             self._review.cancel()
             with suppress(asyncio.CancelledError):

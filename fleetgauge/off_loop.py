@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from base.errors import FleetgaugeError
 
@@ -22,7 +22,7 @@ class OffLoop:
     def __init__(self, what: str, within_s: float) -> None:
         self._what = what
         self._within_s = within_s
-        self._thread: threading.Thread | None = None
+        self._latest: Future[Any] | None = None
 
     async def run(self, call: Callable[[], T]) -> T:
         """Returns the result of `call`.
@@ -30,7 +30,8 @@ class OffLoop:
         Raises:
             FleetgaugeError: it does not end in time, or an earlier one has not ended yet; also whatever `call` raises.
         """
-        if self._thread is not None and self._thread.is_alive():
+        # Not whether its thread is alive: that ends a moment after the outcome is there.
+        if self._latest is not None and not self._latest.done():
             raise FleetgaugeError(f"{self._what} has been started before and has not ended yet")
         outcome: Future[T] = Future()
         outcome.set_running_or_notify_cancel()  # it cannot be cancelled now, and accepts a late result
@@ -41,8 +42,8 @@ class OffLoop:
             except Exception as error:  # noqa: BLE001  the caller's to handle
                 outcome.set_exception(error)
 
-        self._thread = threading.Thread(target=work, name=self._what, daemon=True)
-        self._thread.start()
+        self._latest = outcome
+        threading.Thread(target=work, name=self._what, daemon=True).start()
         waiting = asyncio.wrap_future(outcome)
         # Not `wait_for`: what `call` raises may be a TimeoutError of its own.
         await asyncio.wait([waiting], timeout=self._within_s)

@@ -25,7 +25,10 @@ from fleetgauge.off_loop import OffLoop
 from fleetgauge.private_files import keep_files_private
 from fleetgauge.processes.node_process import NodeProcess
 from fleetgauge.processes.workers.node import WorkersNode
+from fleetgauge.state_store import StateStore
 from push_log.log import PushLogError
+from telemetry.subscriptions.overrides import ClientMetricsResources
+from terminal.text import printable
 
 log = structlog.get_logger(__name__)
 
@@ -170,13 +173,23 @@ def _summary(node: FleetgaugeNode | WorkersNode, config: ServiceConfig) -> str:
     if config.workers > 1:
         lines.append(f"  workers       {config.workers} processes share the listeners")
     lines.append(f"  http          {node.http}")
-    for name, keys in config.client_metrics.items():
+    for name, keys in _subscriptions(config).items():
         shown = ", ".join(f"{key}={value}" for key, value in keys.items())
-        lines.append(f"  subscription  {name}: {shown}")
+        lines.append(printable(f"  subscription  {name}: {shown}"))
+    served = ", ".join(sorted(config.admin_listener_names())) or "no listener (admin.listeners)"
+    lines.append(f"  admin tools   kafka-client-metrics.sh and kafka-configs.sh may change subscriptions on {served}")
     lines.append(f"  push log      {_push_log(config)}")
     lines.extend(exporter_lines(config))
     lines.append(f"  look at it    fleetgauge status --log-dirs {config.log_dirs}")
     return "\n".join(lines)
+
+
+def _subscriptions(config: ServiceConfig) -> dict[str, dict[str, str]]:
+    """What is in force: the configuration's, and tools' changes over them."""
+    changes = StateStore(DataDirectory(config.log_dirs).state).read()
+    return ClientMetricsResources(
+        configured=config.client_metrics, changes=changes, max_resources=config.client_metrics_resources_max
+    ).effective()
 
 
 def exporter_lines(config: ServiceConfig) -> list[str]:

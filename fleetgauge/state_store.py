@@ -78,12 +78,6 @@ class StateStore:
                 _write(connection, old, new)
         return new
 
-    def close(self) -> None:
-        """Closes the file."""
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
-
     def _version(self) -> int:
         """A number that differs after a commit of another connection."""
         return int(self._connection().execute("PRAGMA data_version").get)

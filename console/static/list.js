@@ -2,6 +2,7 @@
 import { el } from "./dom.js";
 
 const PAGE = 100;
+const MOST_PAGES = 50; // that are kept
 const AROUND = 8; // rows above and below what is in sight
 const SETTLE_MS = 80; // how long scrolling has to rest before pages are asked for
 const TALLEST_PX = 15_000_000; // browsers lay out little more
@@ -18,7 +19,7 @@ export class VirtualList {
     this.active = -1;
     this.pages = new Map(); // number -> { rows, isStale }
     this.asked = new Map(); // number -> AbortController
-    this.elements = new Map(); // index -> { element, text }
+    this.elements = new Map(); // index -> { element, row }
     this.draw = () => {
       this.frame ??= requestAnimationFrame(() => {
         this.frame = null;
@@ -80,16 +81,15 @@ export class VirtualList {
     let before = null;
     for (let index = first; index < last; index += 1) {
       const row = this.row(index);
-      const text = row ? JSON.stringify(row) : "";
       let known = this.elements.get(index);
-      if (!known || known.text !== text) {
+      if (!known || (known.row !== row && JSON.stringify(known.row) !== JSON.stringify(row))) {
         const element = el(
           "div",
           { class: row ? "row" : "row waiting", role: "row", id: `row-${index}`, "aria-rowindex": index + 2, "data-index": index },
           row ? this.build(row) : this.placeholder(),
         );
         if (known) known.element.replaceWith(element);
-        known = { element, text };
+        known = { element, row };
         this.elements.set(index, known);
       }
       known.element.classList.toggle("active", index === this.active);
@@ -97,7 +97,7 @@ export class VirtualList {
       if (follows !== known.element) this.window.insertBefore(known.element, follows);
       before = known.element;
     }
-    if (this.wantedPages().some((page) => !this.pages.get(page) && !this.asked.has(page))) this.fetchSoon();
+    if (this.wantedPages().some((page) => this.isDue(page))) this.fetchSoon();
   }
 
   wantedPages() {
@@ -120,10 +120,17 @@ export class VirtualList {
         this.asked.delete(page);
       }
     }
-    for (const page of wanted) {
-      const known = this.pages.get(page);
-      if (!this.asked.has(page) && (!known || known.isStale)) this.fetchPage(page);
+    for (const page of [...this.pages.keys()]) {
+      if (this.pages.size > MOST_PAGES && !wanted.includes(page)) this.pages.delete(page);
     }
+    for (const page of wanted) {
+      if (this.isDue(page)) this.fetchPage(page);
+    }
+  }
+
+  isDue(page) {
+    const known = this.pages.get(page);
+    return !this.asked.has(page) && (!known || known.isStale);
   }
 
   async fetchPage(page) {

@@ -204,10 +204,12 @@ class Connection(H11Protocol):
             self._wait(self._settings.request_within_s)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The peer sends no more; what it has requested is answered first."""
+        """The peer sends no more; what it has requested is answered first, unless that has no end."""
         self._has_ended = True
         if self._lingers:
             self.close_now()
+        elif self.is_stream:
+            self.abort()
         elif not self._is_answering() or self.cycle.more_body:
             self._end_of_input()
         return True
@@ -312,6 +314,8 @@ class Connection(H11Protocol):
     # One request; an ASGI application.
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.cycle.disconnected:  # it gave way, or was reset, before this began
+            return
         self._task = asyncio.current_task()
         self._stop_waiting()
         reply = _Reply(self, send, self._server.answering)

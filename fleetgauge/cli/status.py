@@ -260,8 +260,8 @@ def _deadlines(found: Status) -> list[Table]:
     looked = found["exporter_process"].get("subscription_deadlines")
     if looked is None:
         return []
-    table = facts("\nDeadlines of subscriptions")
-    table.add_row("looked", "-" if looked["looked_at"] is None else ago(looked["looked_at"]))
+    table = facts("\nSubscriptions")
+    table.add_row("deadlines looked at", "-" if looked["looked_at"] is None else ago(looked["looked_at"]))
     table.add_row("taken back", amount(looked["taken_back"]))
     if looked["problem"] is not None:
         table.add_row("problem", printable(looked["problem"]))

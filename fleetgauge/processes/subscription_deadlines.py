@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _EVERY_S: Final = 15.0
+_AGAIN_S: Final = 60.0
 _JOIN_S: Final = 2.0
 
 
 class SubscriptionDeadlines:
-    """Looks every 15 s. What fails is tried again at the next look; several processes may do it at once.
+    """Looks every 15 s, after a failure in a minute; several processes may do it at once.
 
     Args:
         settings: the cluster.
@@ -69,7 +70,7 @@ class SubscriptionDeadlines:
             except Exception as error:  # delivery must go on, whatever a client library raises
                 log.exception("subscriptions.deadlines_failed")
                 self._problem = f"{type(error).__name__}: {error}"
-            self._stopped.wait(_EVERY_S)
+            self._stopped.wait(_AGAIN_S)
 
     def _look(self, cluster: "Cluster") -> None:
         from fleetgauge.subscriptions.deadlines import take_back

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from base.redaction import hide, secrets_in
 from fleetgauge.subscriptions.resources import (
+    KEYS,
     ClusterError,
     NotAuthorizedError,
     Resource,
@@ -75,25 +76,33 @@ class Cluster:
     def __init__(self, settings: ClusterSettings) -> None:
         try:
             from kafka.admin import KafkaAdminClient
+            from kafka.net.compat import KafkaNetClient
         except ModuleNotFoundError as error:
             raise SubscriptionError(
                 "the Admin API needs kafka-python, which is not installed: pip install 'fleetgauge[kafka]'"
             ) from error
         logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs what it raises
-        cause = _Cause()
         self._servers = settings.bootstrap_servers
         self._secrets = tuple(secrets_in("client", settings.client))
-        options = _options(settings.client)
+        options, addresses = _options(settings.client), _addresses(self._servers)
+        cause, made = _Cause(), []
+
+        def make(**config: Any) -> Any:
+            made.append(KafkaNetClient(**config))
+            return made[-1]
+
         try:
             self._admin = KafkaAdminClient(
                 **{"client_id": "fleetgauge-subscriptions", **options},
-                bootstrap_servers=_addresses(self._servers),
+                bootstrap_servers=addresses,
+                kafka_client=make,
                 bootstrap_timeout_ms=settings.timeout_ms,
                 request_timeout_ms=settings.timeout_ms,
             )
-        except SubscriptionError:
-            raise
         except Exception as error:  # OSError, ValueError, ssl.SSLError and those of kafka.errors
+            for each in made:  # which the constructor leaves running when it fails
+                each.close()
+                each._manager._net.stop()
             raise self._failure(cause.found if cause.found is not None else error) from error
         finally:
             cause.close()
@@ -149,7 +158,8 @@ class Cluster:
     def _resource(self, name: str, described: Mapping[str, Mapping[str, Any]]) -> Resource:
         if not described:
             raise ClusterError(f"{self._servers} lists the subscription {name}, but does not describe it")
-        return resource_of(name, {key: str(each["value"]) for key, each in described.items() if each["value"]})
+        known = {key: described[key]["value"] for key in KEYS if key in described}  # a later release may have others
+        return resource_of(name, {key: str(value) for key, value in known.items() if value})
 
     def _failure(self, error: Exception, operation: str = "") -> SubscriptionError:
         kind = type(error).__name__
@@ -174,7 +184,7 @@ def _addresses(servers: str) -> list[str]:
     found = [each.strip() for each in servers.split(",") if each.strip()]
     wrong = next((each for each in found if not each.rpartition(":")[0] or not each.rpartition(":")[2].isdigit()), None)
     if not found or wrong is not None:
-        raise SubscriptionError(f"--bootstrap-server is {servers!r}: give host:port,... of brokers or of a node")
+        raise SubscriptionError(f"{servers!r} are no bootstrap servers: give host:port,... of brokers or of a node")
     return found
 
 

@@ -47,6 +47,8 @@ MAX_WAITING_BYTES: Final = 8 << 20
 _REQUEST_OVERHEAD_BYTES: Final = 1_024
 _NO_TIME: Final = datetime.timedelta(0)
 _LOGGED_CHARACTERS: Final = 500
+_LINES_PER_MINUTE: Final = 60
+"""Bounds the lines about refused and malformed requests of all addresses together."""
 
 NOT_SERVED_HERE: Final = (
     "this listener does not serve Kafka's admin APIs: use one that does, or name it in admin.listeners of the node's "
@@ -110,7 +112,7 @@ class ConfigApis:
         self._brokers = brokers
         self._request_quota = request_quota
         self._time = time
-        self._log = LogLimiter()
+        self._log = LogLimiter(max_lines=_LINES_PER_MINUTE)
         self._waiting_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.listeners = listeners
@@ -138,10 +140,10 @@ class ConfigApis:
         task.add_done_callback(lambda done: self._finish(done, held))
         return None
 
-    async def close(self) -> None:
-        """Waits for the requests under way."""
+    async def close(self, within_ms: int) -> None:
+        """Waits for the requests under way, at most `within_ms` [ms]."""
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks, timeout=within_ms / 1000)
 
     def _finish(self, task: asyncio.Task[None], held: int) -> None:
         self._tasks.discard(task)
@@ -169,6 +171,14 @@ class ConfigApis:
         try:
             response = await self._client_metrics.run(work)
         except ProtocolError as error:
+            if self._log.admit((error.reason, channel.client_address), self._time.hi_res_clock_ms()):
+                log.warning(
+                    "admin.request_malformed",
+                    api=api,
+                    detail=error.detail,
+                    principal=str(channel.principal),
+                    client_address=channel.client_address,
+                )
             channel.close(error.reason)
             return
         except FleetgaugeError as error:

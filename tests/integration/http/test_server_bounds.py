@@ -121,7 +121,8 @@ def asked(address: Address, *requests: bytes) -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as stack:
         found = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in requests]
         for connection, each in zip(found, requests, strict=True):
-            connection.sendall(each)
+            with contextlib.suppress(ConnectionError):  # it had to give way
+                connection.sendall(each)
         yield found
 
 
@@ -142,6 +143,24 @@ def test_a_peer_that_leaves_frees_its_turn() -> None:
             reset(address, request("endless"))
         assert get_at(*address, "/small").body == b"small"
         wait_until(lambda: app.making == 0, what="the end of answers to nobody")
+
+
+def test_peers_that_are_reset_as_their_requests_come_leave_nothing_running() -> None:
+    app = App()
+    with serving(app, max_connections=2, max_answers=100, answer_within_s=600) as address:
+        for _ in range(200):
+            with contextlib.suppress(ConnectionError):
+                reset(address, request("endless"))
+        wait_until(lambda: is_answered(address), what="an answer")
+        wait_until(lambda: app.making == 0, what="the end of answers to nobody")
+
+
+def test_a_stream_ends_with_the_page_that_was_closed() -> None:
+    app = App()
+    with serving(app, read_within_s=600) as address, asked(address, request("flood")) as [page]:
+        wait_until(lambda: app.making == 1, what="the stream")
+        page.shutdown(socket.SHUT_WR)
+        wait_until(lambda: app.making == 0, what="the end of the stream")
 
 
 def test_an_answer_that_takes_too_long_is_a_503_and_the_connection_goes_on() -> None:

@@ -81,7 +81,8 @@ def test_a_state_that_hangs_fails_the_request_not_the_loop_and_its_change_is_tak
             await found.run(lambda transaction: transaction.refresh())
         assert manager.resources == FILE
         goes_on.set()
-        found._off_loop._thread.join()  # type: ignore[union-attr]
+        while not found._off_loop._latest.done():  # type: ignore[union-attr]
+            await asyncio.sleep(0.01)
         await found.run(lambda transaction: transaction.refresh())
         assert manager.resources == {**FILE, "S2": {"metrics": "b."}}
 

@@ -5,7 +5,9 @@ import json
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
+from fleetgauge.cli import app
 from fleetgauge.cli.subscriptions_text import Form, print_list, print_one, print_plan
 from fleetgauge.subscriptions.clients import Client
 from fleetgauge.subscriptions.plain import plan_as_json
@@ -75,3 +77,10 @@ def test_a_difference_is_shown_by_what_differs() -> None:
     print_plan(wide_console(out), plan([before], [after], []), "", Form.TABLE, names=False)
     lines = [line.strip() for line in out.getvalue().splitlines()]
     assert lines[:4] == ["~ a", "metrics +z., -y.", "interval 1.0 min -> 30.0 s", "match client_id=b -> every client"]
+
+
+def test_wrong_options_of_a_plan_do_not_exit_as_a_change_does() -> None:
+    runner = CliRunner()
+    assert runner.invoke(app, ["subscriptions", "plan", "--bogus"]).exit_code == 1
+    assert runner.invoke(app, ["subscriptions", "plan"]).exit_code == 1
+    assert runner.invoke(app, ["subscriptions", "list", "--bogus"]).exit_code == 2

@@ -1,0 +1,49 @@
+"""Settings of a cluster that cannot be used, and its refusals. With real brokers: tests/integration/telemetry."""
+
+import gc
+import threading
+
+import pytest
+from support.kafka_broker import free_ports
+
+from fleetgauge.subscriptions.cluster import Cluster, _refusal
+from fleetgauge.subscriptions.resources import NotAuthorizedError, SubscriptionError
+from fleetgauge.subscriptions.settings import ClusterSettings
+
+
+@pytest.mark.parametrize(
+    ("servers", "client", "words"),
+    [
+        ("", {}, "'' are no bootstrap servers: give host:port"),
+        ("broker-1", {}, "'broker-1' are no bootstrap servers"),
+        ("broker-1:9092,:1", {}, "are no bootstrap servers"),
+        ("b:1", {"linger.ms": "5"}, "linger.ms is not understood here; known are client.id, sasl.mechanism"),
+        ("b:1", {"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism is OAUTHBEARER; known are PLAIN, SCRAM"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(servers: str, client: dict[str, str], words: str) -> None:
+    with pytest.raises(SubscriptionError) as raised:
+        Cluster(ClusterSettings(bootstrap_servers=servers, client=client, timeout_ms=100))
+    assert words in str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_address_that_no_broker_answers_at_is_named_with_the_reason() -> None:
+    (port,) = free_ports(1)
+    threads = threading.active_count()
+    with pytest.raises(SubscriptionError) as raised:
+        Cluster(ClusterSettings(bootstrap_servers=f"127.0.0.1:{port}", timeout_ms=2_000))
+    assert f"no broker at 127.0.0.1:{port} answers" in str(raised.value)
+    assert "ECONNREFUSED" in str(raised.value)
+    assert threading.active_count() == threads
+    del raised
+    gc.collect()  # kafka-python leaves the sockets of refused connections to it
+
+
+def test_a_refusal_has_kafkas_words_and_what_was_changed() -> None:
+    error = _refusal("a", "[Error 42] InvalidRequestError: Invalid value 5 for interval.ms", ["b", "c"])
+    assert str(error) == "the cluster refuses a: Invalid value 5 for interval.ms; changed were b, c"
+    denied = _refusal("a", "[Error 31] ClusterAuthorizationFailedError: None", [])
+    assert isinstance(denied, NotAuthorizedError)
+    assert "needs ALTER_CONFIGS on the cluster" in str(denied)
+    assert "--operation AlterConfigs" in str(denied)

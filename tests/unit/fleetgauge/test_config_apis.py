@@ -1,0 +1,162 @@
+"""Handlers of admin requests: what they answer when the state cannot be written, and what they do not take."""
+
+import asyncio
+import struct
+import sys
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from base.clock import MockTime
+from base.principal import KafkaPrincipal
+from fleetgauge.client_metrics import ClientMetrics
+from fleetgauge.config import ServiceConfig
+from fleetgauge.listener.apis import configs
+from fleetgauge.listener.apis.broker_configs import BrokerConfigs
+from fleetgauge.listener.apis.configs import ConfigApis
+from fleetgauge.state_store import StateStore
+from push_log.log import PushLogFullError
+from telemetry.subscriptions.overrides import ToolChanges
+from wire.codec import Request
+from wire.errors import ProtocolError
+
+LIST, INCREMENTAL = 74, 44
+CLIENT_METRICS = 16
+
+
+class FullStore(StateStore):
+    """A disk without room."""
+
+    def change(self, alter: Callable[[ToolChanges], ToolChanges]) -> ToolChanges:
+        alter(self.read())
+        raise PushLogFullError("no room left on the disk")
+
+
+class Manager:
+    def replace_subscriptions(self, resources: Any) -> None:
+        self.resources = resources
+
+
+class Channel:
+    listener_name = "PLAINTEXT"
+    principal = KafkaPrincipal("User", "alice")
+    client_address = "10.1.2.3"
+
+    def __init__(self) -> None:
+        self.responses: list[bytes] = []
+        self.closed: list[str] = []
+
+    def respond(self, slot: int, response: bytes) -> None:
+        self.responses.append(response)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self, reason: str) -> None:
+        self.closed.append(reason)
+
+
+class Node:
+    """The handlers over a store; run by `requested`."""
+
+    def __init__(self, store: StateStore, listeners: set[str]) -> None:
+        self.manager, time, unused = Manager(), MockTime(), None
+        client_metrics = ClientMetrics(self.manager, store, {}, max_resources=10, time=time)  # type: ignore[arg-type]
+        brokers = BrokerConfigs(ServiceConfig())
+        self.apis = ConfigApis(client_metrics, brokers, listeners, unused, time)  # type: ignore[arg-type]
+
+
+def encoded(message: Any) -> bytes:
+    buffer = BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+def alteration(*names: str, validate_only: bool = False) -> bytes:
+    schema: Any = load_request_schema(INCREMENTAL, 1)
+    module = sys.modules[schema.__module__]
+    config = module.AlterableConfig(name="metrics", config_operation=0, value="org.apache.kafka.producer.")
+    resources = tuple(
+        module.AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=(config,))
+        for name in names
+    )
+    return encoded(schema(resources=resources, validate_only=validate_only))
+
+
+def requested(store: StateStore, *bodies: bytes, api_key: int = INCREMENTAL) -> tuple[Channel, Manager]:
+    """The connection after these requests, all sent at once."""
+
+    async def run() -> tuple[Channel, Manager]:
+        node, channel = Node(store, {"PLAINTEXT"}), Channel()
+        for body in bodies:
+            assert node.apis.handle(channel, Request(api_key, 1, 5, "test", body)) is None  # type: ignore[arg-type]
+        await node.apis.close(10_000)
+        return channel, node.manager
+
+    return asyncio.run(run())
+
+
+def errors_of(response: bytes) -> list[tuple[int, str | None]]:
+    message, _ = entity_reader(load_response_schema(INCREMENTAL, 1))(response, 9)
+    return [(each.error_code.value, each.error_message) for each in message.responses]
+
+
+def test_a_change_that_cannot_be_written_is_answered_so_and_not_in_force(tmp_path: Path) -> None:
+    channel, manager = requested(FullStore(tmp_path / "state.db"), alteration("A", "B"))
+    text = "the node cannot write its state: no room left on the disk"
+    assert errors_of(channel.responses[0]) == [(-1, text), (-1, text)]
+    assert manager.resources == {}
+
+
+def test_a_validation_writes_nothing_and_needs_no_room(tmp_path: Path) -> None:
+    channel, manager = requested(FullStore(tmp_path / "state.db"), alteration("A", "", validate_only=True))
+    assert errors_of(channel.responses[0]) == [(0, None), (42, "Subscription name can't be empty")]
+    assert manager.resources == {}
+
+
+def test_a_refused_resource_does_not_keep_the_others_from_their_change(tmp_path: Path) -> None:
+    channel, manager = requested(StateStore(tmp_path / "state.db"), alteration("A", "", "B"))
+    assert [code for code, _ in errors_of(channel.responses[0])] == [0, 42, 0]
+    assert sorted(manager.resources) == ["A", "B"]
+
+
+def test_requests_are_answered_in_their_order(tmp_path: Path) -> None:
+    channel, manager = requested(StateStore(tmp_path / "state.db"), *(alteration(f"r{n}") for n in range(12)))
+    codes = [errors_of(response)[0][0] for response in channel.responses]
+    assert codes == [0] * 10 + [44] * 2  # one is refused beyond the bound, after those before it
+    assert len(manager.resources) == 10
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\xff\xff\xff\xff\xff", b"\x05\x10"])
+def test_a_malformed_request_closes_its_connection(tmp_path: Path, body: bytes) -> None:
+    channel, _ = requested(StateStore(tmp_path / "state.db"), body)
+    assert (channel.responses, channel.closed) == ([], ["malformed_body"])
+
+
+def test_what_is_too_large_or_too_much_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = StateStore(tmp_path / "state.db")
+    with pytest.raises(ProtocolError, match="admin_request_too_large"):
+        requested(store, bytes(configs.MAX_REQUEST_BYTES + 1))
+    monkeypatch.setattr(configs, "MAX_WAITING_BYTES", 4_000)
+    with pytest.raises(ProtocolError, match="too_many_admin_requests"):
+        requested(store, *[alteration("A")] * 5)
+    assert requested(store, *[alteration("A")] * 3)[0].closed == []
+
+
+def test_elsewhere_a_request_is_refused_at_once_and_one_that_is_large_is_not_read(tmp_path: Path) -> None:
+    node, channel = Node(StateStore(tmp_path / "state.db"), {"ADMIN"}), Channel()
+    response = node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", alteration("A")))  # type: ignore[arg-type]
+    assert response is not None
+    assert errors_of(response) == [(31, configs.NOT_SERVED_HERE)]
+    listed = node.apis.handle(channel, Request(LIST, 1, 5, "test", b"\x01\x00"))  # type: ignore[arg-type]
+    assert listed is not None
+    assert struct.unpack_from(">h", listed, 13) == (31,)
+    large = bytes(configs.MAX_REFUSED_BYTES + 1)
+    with pytest.raises(ProtocolError, match="admin_request_refused"):
+        node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", large))  # type: ignore[arg-type]
+    assert node.manager.resources == {}
