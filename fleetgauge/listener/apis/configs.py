@@ -44,6 +44,8 @@ MAX_REFUSED_SEVERAL_BYTES: Final = 1_024
 ask for one resource a request, whose answer takes constant time."""
 MAX_REQUEST_BYTES: Final = 1 << 20
 """Largest request of a tool; a larger one closes its connection [B]."""
+MAX_RESOURCES: Final = 1_000
+"""Resources of one request; one with more closes its connection: each may need an answer of 10 kB."""
 MAX_WAITING_BYTES: Final = 8 << 20
 """Requests that may wait for the thread, on all connections; one more closes its connection [B]."""
 _REQUEST_OVERHEAD_BYTES: Final = 1_024
@@ -227,6 +229,8 @@ class _Work:
         request, body = self._request, read_config_request(self._request)
         if request.api_key == ApiKey.LIST_CONFIG_RESOURCES:
             return self._list(transaction, body)
+        if len(body.resources) > MAX_RESOURCES:
+            raise ProtocolError("too_many_admin_resources", f"{len(body.resources)}, at most {MAX_RESOURCES} are taken")
         if request.api_key == ApiKey.DESCRIBE_CONFIGS:
             return self._describe(transaction, body)
         return self._alter(transaction, body)

@@ -142,6 +142,8 @@ def test_what_is_too_large_or_too_much_is_not_read(tmp_path: Path, monkeypatch: 
     store = StateStore(tmp_path / "state.db")
     with pytest.raises(ProtocolError, match="admin_request_too_large"):
         requested(store, bytes(configs.MAX_REQUEST_BYTES + 1))
+    many = requested(store, alteration(*(f"r{number}" for number in range(configs.MAX_RESOURCES + 1))))
+    assert (many[0].closed, many[1].resources) == (["too_many_admin_resources"], {})
     monkeypatch.setattr(configs, "MAX_WAITING_BYTES", 4_000)
     with pytest.raises(ProtocolError, match="too_many_admin_requests"):
         requested(store, *[alteration("A")] * 5)
