@@ -94,12 +94,16 @@ def _written(output: str, text: str) -> str:
         sys.stdout.buffer.write(data)
         return f"{len(data) / 1000:,.0f} kB written."
     path = Path(output)
+    temporary = None
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}", delete=False) as file:
+            temporary = Path(file.name)
             file.write(data)
-        Path(file.name).chmod(0o666 & ~_umask())
-        Path(file.name).replace(path)
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
     except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         raise OutputError(f"cannot write {output}: {error.strerror}") from error
     return f"Written to {output}, {len(data) / 1000:,.0f} kB."
 

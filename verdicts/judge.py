@@ -85,6 +85,8 @@ def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, r
         if finding is not None and len(finding.subjects):
             _Round(verdict, finding, window, memory, figures).take()
     for case in memory.present_cases():
+        if not len(window) and SOURCES[0] not in case.judged_by:  # no telemetry came: unknown is not over
+            case.judged_us += window.length_s * 1_000_000
         allowed_s = _UNJUDGED_S if case.is_open else _INTERRUPTED_S
         if window.end_us - case.judged_us > allowed_s * 1_000_000:
             _clear(case, case.good_us or case.judged_us, memory)

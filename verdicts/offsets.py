@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-from verdicts.arrow import Numbers, Table, pa
+from verdicts.arrow import Numbers, Table, pa, pc
 from verdicts.memory import NAMES_KEPT_US, Memory
 from verdicts.window import Registry, Window
 
@@ -215,15 +215,16 @@ class Samples:
     def __init__(self, table: Table, window_s: int, begin_us: int) -> None:
         self.window_s = window_s
         self._begin_us = begin_us
-        table = table.combine_chunks()
+        # Texts are encoded chunk by chunk: as a whole they take many times the room of their numbers.
+        texts = {
+            name: pc.fill_null(table[name], "").dictionary_encode().unify_dictionaries().combine_chunks()
+            for name in ("cluster_id", "group_id", "state", "member_id", "client_id", "topic", "error")
+        }
         times = table["sampled_at"].cast(pa.int64()).to_numpy()
         order = np.argsort(times, kind="stable")
         self._times = times[order]
         at = pa.array(order)
-        self._texts = {
-            name: table[name].take(at).combine_chunks().fill_null("").dictionary_encode()
-            for name in ("cluster_id", "group_id", "state", "member_id", "client_id", "topic", "error")
-        }
+        self._texts = {name: each.take(at) for name, each in texts.items()}
         self._numbers = {
             name: table[name].take(at).cast(pa.float64()).to_numpy(zero_copy_only=False)
             for name in ("partition", "committed_offset", "end_offset")
@@ -274,11 +275,10 @@ class _Rows:
         codes = np.unique(group[is_own])
         place = np.minimum(np.searchsorted(codes, group), len(codes) - 1)
         place = np.where(codes[place] == group, place, -1)
-        latest = np.zeros(len(codes), np.int64)
-        np.maximum.at(latest, place[place >= 0], self.times[place >= 0])
-        is_last = (place >= 0) & (self.times == latest[place])
+        is_last = self._is_of_last_round(place, len(codes))
         at, matrix = self._partitions(place, window.begin_us)
-        is_assigned = self._has_member(at)
+        held = self._held(at, is_last, place)
+        is_assigned = self._has_member(held)
         partitions = lags(matrix["times"], matrix["committed_offset"], matrix["end_offset"], is_assigned)
         group_of = place[at]
         whole = self._whole(group_of, matrix, len(codes), is_assigned)
@@ -289,9 +289,30 @@ class _Rows:
             group=group_of,
             is_assigned=is_assigned,
             state=self._latest_text("state", is_last, place, len(codes)),
-            members=self._members(is_last, place, at, partitions, registry, window.end_us),
+            members=self._members(is_last, place, held, partitions, registry, window.end_us),
             error=self._latest_text("error", is_own & (place >= 0), place, len(codes)),
         )
+
+    def _is_of_last_round(self, place: Numbers, count: int) -> Numbers:
+        """True for samples of a group's latest round: the latest in which it could be described, if there is one."""
+        has_state = np.array([bool(each) for each in self.texts["state"].dictionary.to_pylist()], np.bool_)
+        latest = np.zeros((2, count), np.int64)
+        for of_round, chosen in zip(latest, (place >= 0, (place >= 0) & has_state[self.text["state"]]), strict=True):
+            np.maximum.at(of_round, place[chosen], self.times[chosen])
+        is_last: Numbers = (place >= 0) & (self.times == np.where(latest[1], latest[1], latest[0])[place])
+        return is_last
+
+    def _held(self, at: Numbers, is_last: Numbers, place: Numbers) -> Numbers:
+        """For the rows `at` those of the same partitions in the latest round, which know their member; else `at`."""
+        topics = max(len(self.texts["topic"].dictionary), 1)
+        key = place * topics + self.text["topic"]
+        key = key << 24 | np.nan_to_num(self.number["partition"]).astype(np.int64) & 0xFFFFFF
+        rows = np.flatnonzero(is_last & ~np.isnan(self.number["partition"]))
+        if not len(rows):
+            return at
+        rows = rows[np.argsort(key[rows], kind="stable")]
+        found = rows[np.minimum(np.searchsorted(key[rows], key[at]), len(rows) - 1)]
+        return np.where(key[found] == key[at], found, at)
 
     def _codes(self, names: Any, columns: tuple[str, ...], at_us: int) -> Numbers:
         """Numbers in the registry; only distinct texts are looked up."""
@@ -333,11 +354,14 @@ class _Rows:
         return found
 
     def _whole(self, group: Numbers, matrix: dict[str, Numbers], count: int, is_assigned: Numbers) -> Lags:
-        """Sums over the partitions of each group that are known in all samples that any of them has."""
+        """Sums over the partitions of each group that are known in most samples that any of them has.
+
+        A sample that one of these lacks is left out of the sums, so that they are always of the same partitions.
+        """
         known = ~np.isnan(matrix["committed_offset"] + matrix["end_offset"])
         depth = np.zeros(count, np.int64)
         np.maximum.at(depth, group, known.sum(axis=1))
-        full = known.sum(axis=1) == depth[group]
+        full = 2 * known.sum(axis=1) > depth[group]
         sums = {}
         for name in ("committed_offset", "end_offset"):
             found = np.zeros((count, _SAMPLES))

@@ -146,7 +146,11 @@ class Sampler:
         return names[at:] + names[:at], [row for each in found.errors for row in self._of_cluster(_listed(each))]
 
     def _sampled(self, names: list[str], deadline_ms: int) -> list[_Group]:
-        """Members and committed offsets of the groups."""
+        """Members and committed offsets of the groups; first of those whose coordinators have answered before.
+
+        The others may all be of a broker that hangs, and would take all places of requests for their timeouts.
+        """
+        names = sorted(names, key=lambda name: name not in self._coordinators)
         timeouts: Counter[int] = Counter()
         groups = []
         for name in names:

@@ -88,7 +88,23 @@ def _properties(text: str) -> dict[str, str]:
     joined = re.sub(r"\\\r?\n[ \t]*", "", text)
     lines = (line.strip() for line in joined.splitlines())
     matches = (_LINE.match(line) for line in lines if line and line[0] not in "#!")
-    return {match[1]: match[2].strip() for match in matches if match}
+    return {match[1]: _unescaped(match[2].strip()) for match in matches if match}
+
+
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescaped(value: str) -> str:
+    r"""A value of Java properties, in which a backslash escapes the character behind it.
+
+    >>> print(_unescaped(r'password="a\\"b;c" caf\u00e9'))
+    password="a\"b;c" café
+    """
+
+    def plain(match: re.Match[str]) -> str:
+        return chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", plain, value)
 
 
 def _translated(key: str, value: str, path: Path) -> dict[str, str]:
@@ -100,7 +116,10 @@ def _translated(key: str, value: str, path: Path) -> dict[str, str]:
                     f"{path}: sasl.jaas.config is understood of PlainLoginModule and ScramLoginModule; for others set "
                     "librdkafka's own keys, such as sasl.oauthbearer.config or sasl.kerberos.keytab"
                 )
-            options = {each[0]: each[1] or each[2] or each[3] for each in _JAAS_OPTION.findall(module[1])}
+            options = {
+                name: re.sub(r"\\(.)", r"\1", quoted) or single or bare
+                for name, quoted, single, bare in _JAAS_OPTION.findall(module[1])
+            }
             return {f"sasl.{name}": options[name] for name in ("username", "password") if name in options}
         case "ssl.truststore.location":
             return {"ssl.ca.location": _pem(key, value, path)}

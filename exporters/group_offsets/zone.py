@@ -68,6 +68,8 @@ class OffsetsZone:
         self._time = time
         self._storage: LandingStorage | None = None
         self._waiting: list[tuple[str, pa.RecordBatch]] = []
+        self._begun: tuple[str, int] | None = None
+        """The name of a file that could not be written, and how many batches it is of."""
         self._since_ms = 0
         self._retention = None if retention_ms is None else LandingRetention(retention_ms, time, prefix=_PREFIX)
         self.rows = self.files = self.lost_rows = 0
@@ -105,10 +107,14 @@ class OffsetsZone:
     def _write_hour(self, partition: str) -> None:
         own = [rows for each, rows in self._waiting if each == partition]
         first_us = own[0].column(0)[0].cast(pa.int64()).as_py()
-        name = f"{_PREFIX}-{first_us:020d}-{uuid.uuid4().hex[:16]}.parquet"
+        # A file that was published although that failed is written again under its name, with what it held.
+        name, count = self._begun or (f"{_PREFIX}-{first_us:020d}-{uuid.uuid4().hex[:16]}.parquet", len(own))
+        self._begun, own = (name, count), own[:count]
         table = pa.Table.from_batches(own)
         self._opened().publish(partition, name, encode(table))
-        self._waiting = [each for each in self._waiting if each[0] != partition]
+        written = {id(rows) for rows in own}
+        self._waiting = [each for each in self._waiting if id(each[1]) not in written]
+        self._begun = None
         self.rows += table.num_rows
         self.files += 1
 
@@ -124,5 +130,7 @@ class OffsetsZone:
         lost = 0
         while self._count() > _MOST_WAITING:
             lost += self._waiting.pop(0)[1].num_rows
+        if lost:
+            self._begun = None
         self.lost_rows += lost
         return lost

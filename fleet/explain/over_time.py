@@ -266,7 +266,10 @@ def _trends(store: Store, asked: Asked, windows: Any) -> Table:
         return catalog.GROUP_TRENDS.schema.empty_table().select(names)
     where = (pc.field("group_id") == asked.subject.name) & (pc.field("cluster_id") == asked.subject.cluster_id)
     where &= pc.field("window_start") >= asked.begin
-    where &= pc.field("window_start").isin(windows) if len(windows) else pc.scalar(True)
+    if len(windows):  # groups may be sampled for longer than anybody pushes
+        where &= pc.field("window_start").isin(windows) | (pc.field("window_start") > pc.max(windows))
+    if asked.end is not None:
+        where &= pc.field("window_start") < asked.end
     return store.snapshot(catalog.GROUP_TRENDS).table(names, where).sort_by("window_start")
 
 

@@ -23,6 +23,7 @@ from fleet.html.sections import (
     counts,
     coverage_of,
     groups,
+    instances_by_kind,
     throttled,
     versions,
 )
@@ -159,7 +160,7 @@ _SEVERITIES: Final = (
 
 
 def _verdict(found: Sequence[Problem], size: Counts) -> str:
-    if not size.instances:
+    if not size.instances and not found:
         return "No client is known yet: there is nothing to report on."
     if not found:
         return "No problem is open: nothing is wrong with what can be judged."
@@ -174,7 +175,7 @@ def _verdict(found: Sequence[Problem], size: Counts) -> str:
 
 def _concerned(is_open: Sequence[Row], size: Counts) -> str:
     """How much of the fleet that is; rows name a hundred instances each at most."""
-    if not is_open:
+    if not is_open or not size.instances:
         return ""
     named = {name for row in is_open for name in row["instances"]}
     most = max(row["instance_count"] for row in is_open)
@@ -199,9 +200,8 @@ def _sides(found: Sequence[Problem]) -> list[tuple[str, int, str]]:
 
 def _unjudged(covered: Sequence[Row]) -> str:
     """One sentence: of how many instances something cannot be judged."""
-    kinds = {(row["library"], row["role"]): row["instances"] for row in covered}
-    lacking = {(row["library"], row["role"]) for row in covered if not row["judged"]}
-    number, total = (sum(kinds[kind] for kind in of) for of in (lacking, kinds))
+    lacking, kinds = (instances_by_kind(rows) for rows in ([row for row in covered if not row["judged"]], covered))
+    number, total = sum(lacking.values()), sum(kinds.values())
     if not total:
         return ""
     if not number:

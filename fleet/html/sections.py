@@ -14,6 +14,7 @@ from fleet.html.chart import spark
 from fleet.pipeline.coverage_list import cell, reasons
 from fleet.tables import catalog
 from fleet.tables.store import Store
+from verdicts.coverage import NO_TELEMETRY
 
 Row = dict[str, Any]
 
@@ -112,6 +113,7 @@ def groups(store: Store, begin: datetime, end: datetime, open_rows: Sequence[Row
         if row["group_id"]:
             verdicts.setdefault((row["cluster_id"], row["group_id"]), []).append(row["verdict"])
     snapshot = store.snapshot(catalog.GROUPS)
+    sampled = _sampled(store, begin)
     names = ("window_start", "cluster_id", "group_id", "members", "lag_records", "assigned_partitions", "rebalances")
     latest: dict[tuple[str, str], Row] = {}
     for row in snapshot.table(names, pc.field("window_start") >= max(begin, end - _HOUR)).to_pylist():
@@ -122,6 +124,9 @@ def groups(store: Store, begin: datetime, end: datetime, open_rows: Sequence[Row
         if known is None or row["window_start"] >= known["window_start"]:
             latest[key] = known = row
         known["rebalances"] = before if mean is None else mean + (before or 0.0)
+    for key, rows in sampled.items():  # what brokers say of members and lag counts, for every library
+        if rows[-1]["window_start"] >= end - _HOUR:
+            latest[key] = {"assigned_partitions": None, "rebalances": None} | latest.get(key, {}) | rows[-1]
     order = sorted(
         latest.items(),
         key=lambda each: (
@@ -136,8 +141,10 @@ def groups(store: Store, begin: datetime, end: datetime, open_rows: Sequence[Row
         pa.array([group for _, group in chosen], pa.string())
     )
     lags: dict[tuple[str, str], list[tuple[datetime, float | None]]] = {key: [] for key in chosen}
-    for row in snapshot.table(("window_start", "cluster_id", "group_id", "lag_records"), where).to_pylist():
-        if (key := (row["cluster_id"], row["group_id"])) in lags:
+    of_telemetry = snapshot.table(("window_start", "cluster_id", "group_id", "lag_records"), where).to_pylist()
+    for row in (*of_telemetry, *(row for rows in sampled.values() for row in rows)):
+        key = row["cluster_id"], row["group_id"]
+        if key in lags and (key not in sampled or "members" in row):
             lags[key].append((row["window_start"], row["lag_records"]))
     lines = [
         {
@@ -155,6 +162,17 @@ def groups(store: Store, begin: datetime, end: datetime, open_rows: Sequence[Row
     )
 
 
+def _sampled(store: Store, begin: datetime) -> dict[tuple[str, str], list[Row]]:
+    """Members and lag of groups that were sampled since then, by cluster and group, in the order of the windows."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    if store.has(catalog.GROUP_TRENDS):
+        names = ("window_start", "cluster_id", "group_id", "members", "lag_records")
+        rows = store.snapshot(catalog.GROUP_TRENDS).table(names, pc.field("window_start") >= begin)
+        for row in rows.sort_by("window_start").to_pylist():
+            found.setdefault((row["cluster_id"], row["group_id"]), []).append(row)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """What cannot be judged, and for whom.
@@ -170,20 +188,36 @@ class Coverage:
     reasons: list[tuple[str, str, int]]
 
 
+def instances_by_kind(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
+    """Instances that rows of coverage are about, by library and role.
+
+    A verdict may have several rows of a kind, as where a part of its groups is sampled; groups without telemetry have
+    no instances.
+    """
+    of_verdict: Counter[tuple[str, str, str]] = Counter()
+    for row in rows:
+        if row["library"] != NO_TELEMETRY:
+            of_verdict[row["verdict"], row["library"], row["role"]] += row["instances"]
+    most: dict[tuple[str, str], int] = {}
+    for (_, *kind), instances in of_verdict.items():
+        most[kind[0], kind[1]] = max(instances, most.get((kind[0], kind[1]), 0))
+    return most
+
+
 def coverage_of(rows: Sequence[Row]) -> Coverage:
     """Of rows of `verdicts.coverage.SCHEMA`."""
     names = list(dict.fromkeys(row["library"] for row in rows))
-    kinds = {(row["library"], row["role"]): row["instances"] for row in rows}
+    kinds = instances_by_kind(rows)
     verdicts = dict.fromkeys(row["verdict"] for row in rows)
-    concerned: dict[str, set[tuple[str, str]]] = {}
+    concerned: dict[str, list[Row]] = {}
     for row in rows:
         if not row["judged"]:
-            concerned.setdefault(row["why_not"], set()).add((row["library"], row["role"]))
+            concerned.setdefault(row["why_not"], []).append(row)
     return Coverage(
         libraries=[(name, sum(count for (library, _), count in kinds.items() if library == name)) for name in names],
         lines=[(verdict, [cell(rows, verdict, name) for name in names]) for verdict in verdicts],
         reasons=[
-            (words.shown(why_not), ", ".join(found), sum(kinds[kind] for kind in concerned[why_not]))
+            (words.shown(why_not), ", ".join(found), sum(instances_by_kind(concerned[why_not]).values()))
             for why_not, found in reasons(rows).items()
         ],
     )

@@ -29,6 +29,7 @@ class Pending:
         points: that these pushes have, as far as the batches say.
         covered: the last batch of each source once these are computed.
         read_up_to: when the latest push of all was received; never after `now` of `pending`.
+        sampled_up_to: about when a consumer group was sampled last, bounded in the same way; long ago where none was.
     """
 
     spans: list[Span]
@@ -36,6 +37,7 @@ class Pending:
     points: int
     covered: dict[str, int]
     read_up_to: datetime
+    sampled_up_to: datetime
 
 
 def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = None) -> Pending:
@@ -78,6 +80,7 @@ def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = N
         remade=frozenset(remade),
         points=points,
         covered=covered,
+        sampled_up_to=min(_latest_sample(store), now),
         read_up_to=min(max([_latest(store) or _latest_sample(store), *(run["read_up_to"] for run in runs)]), now),
     )
 

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from fleet.pipeline.topic_source import TopicStretch
     from fleet.session import SessionSettings
 
+_TELEMETRY_IS_AWAY: Final = timedelta(minutes=15)
+"""Samples of groups that are newer than the latest push by more are judged without waiting for pushes."""
+
 IN_PROCESS_BYTES: Final = 64 * 1024 * 1024
 """New Parquet files of a landing zone that are read in this process [B]: of real clients some five million points, in
 half a minute. Spark takes longer for less, unless it has many cores."""
@@ -294,7 +297,9 @@ class _Run:
         if found.spans:
             answers = Answers(self._store, self._engine, request.window_s, self._progress.stage, rules=request.rules)
             after_s = request.judge_after_s
-            judged_to = None if after_s is None else found.read_up_to - timedelta(seconds=after_s)
+            is_away = found.sampled_up_to - found.read_up_to > _TELEMETRY_IS_AWAY
+            latest = found.sampled_up_to if is_away else found.read_up_to
+            judged_to = None if after_s is None else latest - timedelta(seconds=after_s)
             answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
         if found.spans or self._reports or self._offsets.files:
             pending.close(self._store, self._row(found, now))

@@ -56,7 +56,8 @@ class RatesError(FleetError):
 def read_csv(path: Path) -> Table:
     """SAMPLES of a CSV file with the columns time, user, client-id, byte-rate and broker, of which some may lack.
 
-    Times are ISO 8601 (UTC unless they say), or seconds or milliseconds since the epoch.
+    Times are ISO 8601 (UTC unless they say), or seconds or milliseconds since the epoch. A rate without
+    a broker is the sum over brokers.
 
     Raises:
         RatesError: there is no such file, or it has other columns or values.
@@ -98,6 +99,8 @@ def _times(texts: Array) -> Array:
             return texts.cast(TIME)
         except pa.ArrowInvalid:
             return texts.cast(pa.timestamp("us")).cast(TIME)
+    if not (np.abs(numbers) < _LATEST_S * 1_000).all():
+        raise RatesError("--rates: times that are numbers are seconds or milliseconds since the epoch")
     seconds = np.where(np.abs(numbers) > _LATEST_S, numbers / 1_000, numbers)
     return pa.array((seconds * _US).astype(np.int64)).cast(TIME)
 
@@ -196,6 +199,11 @@ def sampled_fleet(samples: Table, asked: Sequence[AskedQuota]) -> tuple[Fleet, T
     before = np.append(end[:1], end[:-1])
     is_first = np.append(True, series[1:] != series[:-1])
     gaps = (end - before)[~is_first]
+    if (gaps == 0).any():
+        raise RatesError(
+            "several rates have the same time, user, client id and broker: name the broker (a column, or a label such "
+            "as instance), or add them up, as by sum by (user, client_id)"
+        )
     step_us = max(int(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 60 * _US, _US)
     begin = np.where(is_first | (end - before > _HELD * step_us), end - step_us, before)
     chosen = (np.array(sharers)[series] >= 0) & (end > begin)

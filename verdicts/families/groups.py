@@ -189,6 +189,13 @@ def _row_of_member(window: Window, offsets: SampledGroups) -> Numbers:
     return found
 
 
+def _has_sampled_members(window: Window, offsets: SampledGroups) -> Numbers:
+    """True for rows of a group whose members were sampled; one that could not be described has only its telemetry."""
+    sampled = np.isin(window.groups.codes, offsets.codes[np.unique(offsets.members.group)])
+    found: Numbers = np.append(sampled, False)[window.groups.of_row]
+    return found
+
+
 def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
     is_old = window.begin_us - memory.instances["first_us"][window.instance] > figures["young_s"] * 1_000_000
     assigned = np.where(is_old & (window.group >= 0), window.rows.number("assigned_partitions"), np.nan)
@@ -199,7 +206,7 @@ def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
         own = _row_of_member(window, offsets)
         agrees = np.append(assigned < 1, False)[own]
         of_members = np.where(is_stable, offsets.members.partitions, np.nan)
-        covered = np.append(np.isin(window.groups.codes, offsets.codes), False)[window.groups.of_row]
+        covered = _has_sampled_members(window, offsets)
         assigned = np.concatenate([np.where(covered, np.nan, assigned), of_members])
         rows, clients = np.concatenate([rows, own]), np.concatenate([clients, offsets.members.client])
         sources = np.concatenate([sources, BY_OFFSETS + BY_TELEMETRY * agrees])
@@ -245,7 +252,7 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
         return found
     members, own = window.offsets.members, _row_of_member(window, window.offsets)
     is_bad = np.logical_or.reduce([test.is_known & test.is_bad for test in found.tests])
-    is_covered = np.append(np.isin(groups.codes, window.offsets.codes), False)[groups.of_row]
+    is_covered = _has_sampled_members(window, window.offsets)
     place = np.searchsorted(groups.codes, window.offsets.codes)[members.group]
     unit_of = np.concatenate([np.where(is_covered, -1, groups.of_row), place])
     rate, lag = (

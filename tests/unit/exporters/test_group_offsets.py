@@ -92,6 +92,29 @@ def test_what_cannot_be_written_waits_within_bounds(tmp_path: Path, monkeypatch:
     assert zone.rows == 2_000
 
 
+def test_a_file_that_was_published_although_that_failed_is_written_again_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = OffsetsZone(str(tmp_path), "w", 60_000, None, MockTime())
+    storage, tries = zone._opened(), []
+    publish = storage.publish
+
+    def fails_once(*arguments: Any) -> Any:
+        tries.append(publish(*arguments))
+        if len(tries) == 1:
+            raise OSError("the folder cannot be synced")
+        return tries[-1]
+
+    monkeypatch.setattr(storage, "publish", fails_once)
+    zone.add(samples(3))
+    assert not zone.flush()
+    zone.add(samples(2, NOON_US + 1))
+    assert zone.flush()
+    files = sorted((tmp_path / "group_offsets").rglob("*.parquet"))
+    assert sorted(pq.read_table(file, partitioning=None).num_rows for file in files) == [2, 3]
+    assert zone.rows == 5
+
+
 def test_retention_takes_own_files_of_old_hours_alone(tmp_path: Path) -> None:
     clock = MockTime()
     zone = OffsetsZone(str(tmp_path), "w", 60_000, 3_600_000, clock)
@@ -102,6 +125,12 @@ def test_retention_takes_own_files_of_old_hours_alone(tmp_path: Path) -> None:
     zone.add(samples(1, clock.microseconds()))
     assert zone.flush()
     assert [file.name for file in old.iterdir()] == ["mine.parquet"]
+
+
+def test_escapes_of_properties_and_of_jaas_are_resolved(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    found = config(tmp_path, rf'sasl.jaas.config={module} required username="al" password="a\\"b;c\\\\d\u00e9";')
+    assert found["sasl.password"] == 'a"b;c\\dé'
 
 
 def test_a_request_that_the_library_refuses_is_one_that_failed() -> None:
@@ -167,3 +196,13 @@ def test_a_coordinator_that_hangs_costs_its_own_groups_alone() -> None:
     assert errors.count("TIMED_OUT") == 3
     assert errors.count(NOT_SAMPLED) == 7
     assert len(admin.asked) == 13
+
+
+def test_groups_of_a_coordinator_that_never_answered_are_asked_last() -> None:
+    admin = HangingAdmin()
+    settings = OffsetsSettings(bootstrap_servers="-", path="-", writer="-", max_requests_per_s=10_000)
+    sampler = Sampler(admin, settings, MockTime())
+    sampler.round()
+    admin.asked.clear()
+    sampler.round()
+    assert [int(name[6:]) % 2 for name in admin.asked[:10]] == [0] * 10

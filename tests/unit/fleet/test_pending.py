@@ -84,6 +84,13 @@ def test_the_time_up_to_which_pushes_were_read_is_that_of_the_latest_and_never_t
     assert look(store).read_up_to == NOW
 
 
+def test_samples_of_groups_are_known_up_to_a_time_of_their_own(store: Store) -> None:
+    assert look(store).sampled_up_to.year == 1970
+    store.append_rows(catalog.GROUP_OFFSETS, [{"date": DAYS[2], "sampled_at": NOON + 90 * HOUR}])
+    found = look(store)
+    assert (found.sampled_up_to, found.read_up_to) == (NOON + 90 * HOUR, datetime(2026, 3, 4, 12, tzinfo=UTC))
+
+
 def test_where_nothing_was_read_yet_nothing_waits(tmp_path: Path) -> None:
     found = look(Store(str(tmp_path)))
     assert (found.spans, found.covered, found.read_up_to.year) == ([], {}, 1970)

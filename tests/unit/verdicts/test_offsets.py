@@ -221,3 +221,54 @@ def test_gaps_in_samples_are_no_trend() -> None:
     found = lags(times, np.array([[1, nan, nan, 1, 1.0]]), np.array([[5, 6, 7, nan, 9.0]]), np.array([True]))
     assert TRENDS[found.trend[0]] == "unknown"
     assert (found.lag[0], found.committed[0]) == (8, 0)
+
+
+def unsampled(judged: Judged, error: str = "GROUP_AUTHORIZATION_FAILED") -> Judged:
+    """A row a minute that says why the group could not be sampled."""
+    row = {"cluster_id": "c", "group_id": "billing", "error": error}
+    judged.samples += [row | {"sampled_at": NOON_US + minute * MINUTE_US} for minute in range(13 * 5)]
+    return judged
+
+
+def test_a_group_that_may_not_be_sampled_is_judged_by_its_telemetry() -> None:
+    def idle(number: int) -> list[Row]:
+        own = {"group_id": "billing", "dialect": "librdkafka"}
+        return [client(f"billing-{at}", f"i-{at}", assigned_partitions=float(at < 2), **own) for at in range(3)]
+
+    row = unsampled(Judged()).windows(13, idle).only()
+    assert (row["verdict"], row["subject"], row["judged_by"]) == ("idle-consumer", "billing-2", ["telemetry"])
+
+
+def test_a_broker_that_misses_a_round_does_not_hide_the_partitions_that_it_leads() -> None:
+    def found(minute: int, partition: int) -> tuple[int | None, int | None]:
+        if partition == 20:  # of another broker: quiet, and read to its end
+            return 100, 100
+        return 1000 * minute, None if minute % 9 == 4 else 1500 * minute
+
+    judged = sampled(Judged(), found, partitions=21).windows(WINDOWS, none)
+    assert "lagging" in {row["verdict"] for row in judged.rows}
+    last = judged.trends[-1]
+    assert last["committed_per_s"] == pytest.approx(20 * 1000 / 60, rel=0.01)
+    assert last["written_per_s"] == pytest.approx(20 * 1500 / 60, rel=0.01)
+
+
+def test_a_round_without_members_leaves_those_of_the_round_before() -> None:
+    """The coordinator did not describe the group in time, and answered for its offsets."""
+    judged = sampled(Judged(), standing)
+    for row in judged.samples:
+        if (row["sampled_at"] - NOON_US) // MINUTE_US % 5 == 4:
+            row |= {"state": None, "member_id": None, "client_id": None, "error": "TIMED_OUT"}
+    row = judged.windows(WINDOWS, none).only()
+    assert row["verdict"] == "stalled"
+    assert judged.trends[-1]["members"] == 3
+
+
+def test_a_verdict_by_telemetry_stays_while_only_samples_come() -> None:
+    judged = sampled(Judged(), moving)
+    judged.windows(6, lambda _: [client("shop", record_errors=5.0)])
+    assert "record-errors" in {row["verdict"] for row in judged.rows}
+    for hours in (1, 2):
+        judged.samples += [row | {"sampled_at": row["sampled_at"] + 40 * hours * MINUTE_US} for row in judged.samples]
+    judged.windows(18, none)
+    (row,) = [row for row in judged.rows if row["verdict"] == "record-errors"]
+    assert row["state"] == "open"

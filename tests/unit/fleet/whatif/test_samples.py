@@ -56,6 +56,13 @@ def test_rates_without_a_broker_are_taken_for_one_brokers(tmp_path: Path) -> Non
     assert "the worst case" in result.stderr
 
 
+def test_rates_of_several_brokers_that_are_not_named_are_refused(tmp_path: Path) -> None:
+    path = csv_file(tmp_path, *(line for _ in range(3) for line in steady("alice", "app", 1e6, "")))
+    result = whatif("--rates", str(path), "--quota", "user=alice,producer_byte_rate=2000000")
+    assert result.exit_code != 0
+    assert "name the broker" in " ".join(result.stderr.split())
+
+
 def test_a_gap_in_the_rates_is_no_rate(tmp_path: Path) -> None:
     lines = steady("alice", "app", 150, "1", count=60)
     path = csv_file(tmp_path, *lines[:20], *lines[40:])
@@ -82,6 +89,7 @@ def test_rates_that_are_none_do_not_count(tmp_path: Path) -> None:
         ("a,b\n1,2\n", "has no column time and none byte-rate"),
         (f"{HEAD}\nsoon,alice,app,1,1\n", "times are ISO 8601"),
         (f"{HEAD}\n{NOON},alice,app,much,1\n", "rates bytes a second"),
+        (f"{HEAD}\n{NOON}000000,alice,app,1,1\n", "seconds or milliseconds since the epoch"),
         (f"{HEAD}\n{NOON},alice\n", "cannot be read as CSV"),
         ("", "cannot be read as CSV"),
     ],
