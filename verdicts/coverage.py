@@ -8,6 +8,7 @@ from verdicts.catalogue import verdicts_of
 from verdicts.declare import Verdict
 from verdicts.memory import Memory
 from verdicts.rules import Rules, default_rules
+from verdicts.window import ROLES
 
 SCHEMA: Final = pa.schema(
     [
@@ -48,7 +49,7 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
         for (dialect, role, has_samples), count in sorted(kinds.items(), key=str):
             by_offsets = has_samples and verdict.by_offsets
             if (role is None or role in verdict.roles) and (by_offsets or dialect != NO_TELEMETRY):
-                why_not = _why_not(verdict, dialect, memory)
+                why_not = _why_not(verdict, dialect, role, memory)
                 by = ["group-offsets"] * by_offsets + ["telemetry"] * (why_not is None and dialect != NO_TELEMETRY)
                 why_not = (None if by_offsets else why_not) or _too_short(verdict, memory, rules)
                 found[dialect, role, why_not, ", ".join(by) if why_not is None else None] += count
@@ -94,12 +95,21 @@ def _too_short(verdict: Verdict, memory: Memory, rules: Rules) -> str | None:
     return f"{judged_s / 60:.0f} minutes were judged, and it takes {needed_s / 60:.0f}"
 
 
-def _why_not(verdict: Verdict, dialect: str | None, memory: Memory) -> str | None:
+def _why_not(verdict: Verdict, dialect: str | None, role: str | None, memory: Memory) -> str | None:
     if dialect is None:
         return "its library is not known"
     columns = verdict.needs.get(dialect)
     if columns is None:
         return f"{dialect} does not send what it is judged by"
-    if columns and not any(memory.sent.get(f"{dialect} {column}") for column in columns):
-        return f"{' or '.join(columns)} did not come from {dialect}: subscribe to its metrics"
-    return None
+    if not columns or any(_is_sent(column, dialect, role, memory) for column in columns):
+        return None
+    missing = " or ".join(columns)
+    if any(f"{dialect} {column}" in memory.sent for column in columns):
+        return f"{missing} did not come from {dialect} {role}s: their versions may not send it (Java before 4.0)"
+    return f"{missing} did not come from {dialect}: subscribe to its metrics"
+
+
+def _is_sent(column: str, dialect: str, role: str | None, memory: Memory) -> bool:
+    """True if clients of this library and role sent a column; of the library, where it is not known by roles."""
+    by_role = {each: f"{dialect} {each} {column}" in memory.sent for each in ROLES}
+    return by_role[role] if role in by_role and any(by_role.values()) else f"{dialect} {column}" in memory.sent

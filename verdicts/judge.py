@@ -18,7 +18,7 @@ from verdicts.offsets import SCHEMA as GROUP_TRENDS
 from verdicts.offsets import Samples, note_groups
 from verdicts.points import Points
 from verdicts.rules import Figures, Rules
-from verdicts.window import DIALECTS, Window, windows
+from verdicts.window import DIALECTS, ROLES, Window, windows
 
 MOST_INSTANCES: Final = 100
 """That a row names."""
@@ -33,6 +33,7 @@ _INTERRUPTED_S: Final = 1800
 """One that is not open yet is dropped then [s]: a job of ten minutes an hour does not add up to one that lasts."""
 
 _NOTED_US: Final = 3_600_000_000
+_LATENCY: Final = "request_latency_avg_ms"
 
 _MOST_EVIDENCE: Final = 6
 
@@ -100,16 +101,23 @@ def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, r
 
 
 def _note_sent(window: Window, memory: Memory) -> None:
-    """Notes what each library sends, for coverage; once an hour."""
+    """Notes what each library sends, for coverage: once an hour; latencies by broker by role, and each time."""
     for number, dialect in enumerate(DIALECTS):
+        by_role = [f"{dialect} {role} {_LATENCY}" for role in _roles_of_links(window, number)]
+        memory.sent |= dict.fromkeys(by_role, window.end_us)
         for column in {column for verdict in VERDICTS for column in verdict.needs.get(dialect, ())}:
             key = f"{dialect} {column}"
             if window.end_us - memory.sent.get(key, 0) < _NOTED_US:
                 continue
             values = window.rows.number(column)[window.dialect == number]
-            of_links = column == "request_latency_avg_ms" and (window.dialect[window.links.row] == number).any()
-            if not np.isnan(values).all() or of_links:
+            if not np.isnan(values).all() or (column == _LATENCY and by_role):
                 memory.sent[key] = window.end_us
+
+
+def _roles_of_links(window: Window, dialect: int) -> list[str]:
+    """The roles of a library's clients that sent latencies by broker: consumers of Java before 4.0 do not."""
+    roles = window.links.role[window.dialect[window.links.row] == dialect]
+    return [role for place, role in enumerate(ROLES) if (roles == place).any()]
 
 
 def _clear(case: Case, at_us: int, memory: Memory) -> None:

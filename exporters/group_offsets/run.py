@@ -103,7 +103,8 @@ class OffsetsRun:
         samples = self._sampler.round()
         if self._stop.is_set():
             return []  # it was cut short
-        self._zone.add(record_batch(samples))
+        if samples:  # the first batch imports pandas: seconds that a cluster without an answer should not cost
+            self._zone.add(record_batch(samples))
         self._status = {
             "rounds": self._status["rounds"] + 1,
             "groups": len({each.group_id for each in samples if each.group_id is not None}),

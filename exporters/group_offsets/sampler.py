@@ -293,7 +293,8 @@ class Sampler:
             return
         remedy = _DENIED.get(error)
         event = "group_offsets.not_authorized" if remedy else "group_offsets.not_sampled"
-        message = remedy or "the others are sampled; the next round tries again"
+        others = "the others are sampled" if names else "no broker answered"
+        message = remedy or f"{others}; the next round tries again"
         log.warning(event, message=message, error=error, **{what: names[:5]}, count=len(names))
 
 

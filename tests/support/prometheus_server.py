@@ -22,14 +22,15 @@ def free_port() -> int:
 
 
 class PrometheusServer:
-    """Scrapes `target` (host:port) under /metrics."""
+    """Scrapes `target` (host:port) under /metrics, and evaluates the rules of a file every second."""
 
-    def __init__(self, directory: Path, target: str) -> None:
+    def __init__(self, directory: Path, target: str, rules: Path | None = None) -> None:
         self.port = free_port()
         self.log = directory / "prometheus.log"
         config = directory / "prometheus.yml"
         config.write_text(
-            "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
+            "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n"
+            f"rule_files: [{rules or ''}]\n"
             f"scrape_configs: [{{job_name: clients, static_configs: [{{targets: ['{target}']}}]}}]\n"
         )
         with self.log.open("wb") as log:
@@ -52,12 +53,16 @@ class PrometheusServer:
         self.process.kill()
         self.process.wait()
 
+    def ask(self, path: str, **query: str) -> Any:
+        """The data that the API answers with; raises OSError where it refuses."""
+        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urlencode(query)}"
+        with urlopen(url, timeout=10) as response:
+            return json.load(response)["data"]
+
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Labels and value of each series that the expression gives now."""
-        url = f"http://127.0.0.1:{self.port}/api/v1/query?{urlencode({'query': expression})}"
         try:
-            with urlopen(url, timeout=10) as response:
-                found: list[dict[str, Any]] = json.load(response)["data"]["result"]
+            found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         except OSError:
             assert self.process.poll() is None, self.log.read_text()
             return []  # not yet up

@@ -205,7 +205,7 @@ class FranzGoProcess(ClientProcess):
     _REFUSED = r"client metrics (was sent|payload was|has an outdated|compression is|received an unknown)|" + off_text
 
     def command(self, bootstrap: str) -> tuple[Sequence[str], dict[str, str]]:
-        return [str(_franz_go(self.version)), bootstrap, self.prefix], {}
+        return [str(franz_go(self.version)), bootstrap, self.prefix], {}
 
     @property
     def clients(self) -> tuple[Client, ...]:
@@ -263,21 +263,28 @@ def _confluent_kafka(version: str) -> Path:
     return target
 
 
-def _franz_go(version: str) -> Path:
-    """The program of `tests/kafka/franz-go`, built with that version; its checksums are kept beside its source."""
-    source = SOURCES / "franz-go"
+def franz_go(version: str, program: str = "client") -> Path:
+    """A program of `tests/kafka/franz-go`, built with that version; its checksums are kept beside the sources.
+
+    Args:
+        version: of franz-go.
+        program: `client`, or `worker`, which has a folder of its own.
+    """
+    modules = SOURCES / "franz-go"
+    source = modules / ("main.go" if program == "client" else f"{program}/main.go")
     target = SETUP / f"franz-go-{version}"
-    built = target / "client"
+    built = target / program
     with alone(target.name):
-        newest = max(file.stat().st_mtime for file in source.iterdir())
+        newest = max(file.stat().st_mtime for file in (source, *modules.glob(f"franz-go-{version}.*")))
         if not built.exists() or built.stat().st_mtime < newest:
-            shutil.rmtree(target, ignore_errors=True)
-            target.mkdir()
-            shutil.copy(source / "main.go", target)
-            shutil.copy(source / f"franz-go-{version}.mod", target / "go.mod")
-            shutil.copy(source / f"franz-go-{version}.sum", target / "go.sum")
+            made = target / f"{program}-source"
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir(parents=True)
+            shutil.copy(source, made)
+            shutil.copy(modules / f"franz-go-{version}.mod", made / "go.mod")
+            shutil.copy(modules / f"franz-go-{version}.sum", made / "go.sum")
             environment = {**os.environ, "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
-            subprocess.run(["go", "build", "-trimpath", "-o", "client", "."], cwd=target, env=environment, check=True)
+            subprocess.run(["go", "build", "-trimpath", "-o", str(built), "."], cwd=made, env=environment, check=True)
     return built
 
 
@@ -292,4 +299,4 @@ if __name__ == "__main__":
         print(clients_jars(java))
     print(_confluent_kafka("2.5.3"))
     for go in ("1.19.0", "1.22.2"):
-        print(_franz_go(go))
+        print(franz_go(go))

@@ -1,4 +1,4 @@
-"""Processes with real producers and consumers at work, of Java and librdkafka alike, and what can be done to them."""
+"""Processes with real producers and consumers at work, of every library alike, and what can be done to them."""
 
 import os
 import signal
@@ -11,9 +11,12 @@ from typing import Self
 from support.java_clients import java_program
 from support.kafka_broker import with_the_test_run
 from support.kafka_jars import SETUP, alone
+from support.telemetry_clients import franz_go
 
 JAVA_3, JAVA_4, LIBRDKAFKA = "java 3.9.2", "java 4.4.0", "librdkafka"
 LIBRARIES = (JAVA_3, JAVA_4, LIBRDKAFKA)
+FRANZ_GO = "franz-go 1.22.2"
+"""Takes few settings: see tests/kafka/franz-go/worker."""
 
 OF_JAVA = {"metrics.sample.window.ms": "1000"}
 """Java's averages are over 30 to 60 s, librdkafka's over a push interval: with short windows these are short, too."""
@@ -85,7 +88,7 @@ class WorkingClients:
 
     def _start(self, role: str, client_id: str, topic: str, settings: Mapping[str, str]) -> Self:
         self.client_ids.add(client_id)
-        own = {} if self.library == LIBRDKAFKA else OF_JAVA
+        own = OF_JAVA if self.library.startswith("java ") else {}
         every = {"bootstrap.servers": self._bootstrap, "client.id": client_id, **own, **settings}
         return self._tell(role, client_id, topic, *(f"{key}={value}" for key, value in every.items()))
 
@@ -99,6 +102,8 @@ class WorkingClients:
 def _command(library: str) -> list[str]:
     if library == LIBRDKAFKA:
         return [sys.executable, "-u", str(Path(__file__).with_name("rdkafka_workers.py"))]
+    if library == FRANZ_GO:
+        return [str(franz_go(library.removeprefix("franz-go "), "worker"))]
     return java_program(library.removeprefix("java "), "WorkingClients")
 
 

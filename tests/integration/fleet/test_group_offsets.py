@@ -21,10 +21,11 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from structlog.testing import capture_logs
 from support.kafka_broker import CLUSTER_ID, MISSING, KafkaBroker
 
 from exporters.group_offsets.run import OffsetsRun
-from exporters.group_offsets.settings import OffsetsSettings
+from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
@@ -296,3 +297,16 @@ def test_a_second_run_reads_nothing_twice(tables: Path) -> None:
     )
     assert "nothing new" in printed
     assert len(shown(tables, "group_offsets")) == before
+
+
+def test_one_round_without_a_broker_says_so_after_its_timeout_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making a batch imports pandas, which took longer than the timeout."""
+    monkeypatch.setattr("exporters.group_offsets.run.record_batch", None)
+    settings = OffsetsSettings(bootstrap_servers="127.0.0.1:9", path=str(tmp_path), writer="w", timeout_ms=200)
+    with capture_logs() as logs, pytest.raises(OffsetsConfigError, match=r"127\.0\.0\.1:9 answered within 200 ms"):
+        OffsetsRun(settings).once()
+    said = [each["message"] for each in logs if each["event"] == "group_offsets.not_sampled"]
+    assert said == ["no broker answered; the next round tries again"]
+    assert not list(tmp_path.rglob("*.parquet"))

@@ -177,6 +177,23 @@ def test_coverage_says_what_cannot_be_judged_yet() -> None:
     assert why_not(judged.windows(3, lambda number: fleet(number, {})).memory)["slow-client"] is None
 
 
+def test_coverage_does_not_take_the_latencies_of_producers_for_those_of_consumers() -> None:
+    """Consumers of Java before 4.0 send none."""
+    clients = pa.Table.from_pylist(
+        [{"dialect": "java", "role": role} for role in ("producer", "consumer")], schema=CLIENTS
+    )
+
+    judged = Judged().windows(4, lambda number: fleet(number, {}))
+
+    def is_judged() -> dict[str, bool]:
+        rows = coverage(clients, judged.memory).to_pylist()
+        return {row["role"]: row["judged"] for row in rows if row["verdict"] == "slow-node"}
+
+    assert is_judged() == {"producer": True, "consumer": False}
+    judged.windows(1, lambda number: fleet(number, {}, "consumer"))
+    assert is_judged() == {"producer": True, "consumer": True}
+
+
 def test_a_rule_file_changes_what_it_names_and_is_printed_whole(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text("[slow-node]\nfactor = 3\n[slow-processing.max_poll_interval_ms_of]\n'a.b' = 600000\n")
