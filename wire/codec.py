@@ -14,13 +14,21 @@ from kio.serial import entity_writer
 from wire.api_table import CONFIG_KEYS, ApiKey, ApiTable
 from wire.errors import ApiNotServedError, ProtocolError
 from wire.push_telemetry import encode_push_telemetry_response, read_push_telemetry
-from wire.request_reader import UnreadableError, read_body, skip_tagged_fields
+from wire.request_reader import UnreadableError, read_body, read_uvarint, skip_tagged_fields
 
-__all__ = ("Request", "encode_push_telemetry_response", "encode_response", "parse_request", "read_config_request")
+__all__ = (
+    "Request",
+    "encode_push_telemetry_response",
+    "encode_response",
+    "parse_request",
+    "read_config_request",
+    "read_only_resource",
+)
 
 # request_api_key, request_api_version, correlation_id, length of client_id
 _HEADER: Final = struct.Struct(">hhih")
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
+_INT8, _INT16, _INT32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
 _NO_TAGGED_FIELDS: Final = b"\x00"
 
 ReadBody = Callable[[bytes, int], Any]
@@ -132,6 +140,36 @@ def read_config_request(request: Request) -> Any:
     """
     schema = load_request_schema(request.api_key, request.api_version)
     return read_body(schema, request.body, 0)
+
+
+def read_only_resource(request: Request) -> tuple[int, str] | None:
+    """Reads type and name of the resource of a request for exactly one, in constant time; None for several.
+
+    Args:
+        request: of `CONFIG_KEYS`, but not ListConfigResources.
+
+    Raises:
+        ProtocolError: `malformed_body`.
+    """
+    data: bytes = request.body
+    is_flexible = load_request_schema(request.api_key, request.api_version).__flexible__
+    try:
+        count, position = read_uvarint(data, 0) if is_flexible else (_INT32.unpack_from(data)[0] + 1, 4)
+        if count != 2:  # the count plus one
+            return None
+        (kind,) = _INT8.unpack_from(data, position)
+        position += 1
+        if is_flexible:
+            length, position = read_uvarint(data, position)
+            length -= 1
+        else:
+            (length,) = _INT16.unpack_from(data, position)
+            position += 2
+        if not 0 <= length <= len(data) - position:
+            raise UnreadableError(f"a name of {length} bytes")
+        return kind, data[position : position + length].decode()
+    except (UnreadableError, IndexError, struct.error, UnicodeDecodeError) as error:
+        raise ProtocolError("malformed_body", f"resource of api key {request.api_key}: {error}") from error
 
 
 def encode_response(correlation_id: int, response: Any) -> bytes:

@@ -12,8 +12,8 @@ import asyncio
 import datetime
 import enum
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import structlog
 from kio.index import load_response_schema
@@ -31,17 +31,21 @@ from telemetry.subscriptions.overrides import Alteration, ClientMetricsResources
 from telemetry.subscriptions.resources import INTERVAL_MS_CONFIG, MATCH_CONFIG, METRICS_CONFIG
 from wire.api_table import ApiKey
 from wire.channel import Channel
-from wire.codec import Request, read_config_request
+from wire.codec import Request, read_config_request, read_only_resource
 from wire.errors import ProtocolError
 from wire.throttled_response import with_throttle_time
 
 log = structlog.get_logger(__name__)
 
-MAX_REFUSED_BYTES: Final = 8_192
-"""Largest request that is read where these APIs are not served, to answer each of its resources: reading takes less
-than 5 ms. A larger one closes its connection [B]."""
+MAX_REFUSED_BYTES: Final = 65_536
+"""Largest request that is answered where these APIs are not served; a larger one closes its connection [B]."""
+MAX_REFUSED_SEVERAL_BYTES: Final = 1_024
+"""The same for a request with several resources, each of which needs an answer: on the loop, in some 5 ms [B]. Tools
+ask for one resource a request, whose answer takes constant time."""
 MAX_REQUEST_BYTES: Final = 1 << 20
 """Largest request of a tool; a larger one closes its connection [B]."""
+MAX_RESOURCES: Final = 1_000
+"""Resources of one request; one with more closes its connection: each may need an answer of 10 kB."""
 MAX_WAITING_BYTES: Final = 8 << 20
 """Requests that may wait for the thread, on all connections; one more closes its connection [B]."""
 _REQUEST_OVERHEAD_BYTES: Final = 1_024
@@ -83,6 +87,13 @@ _LISTED: Final = {
     ),
 }
 """Types that ListConfigResources lists, by version, in Kafka's order. Only two have resources here."""
+
+
+class _Resource(NamedTuple):
+    """What an answer repeats of a request's resource."""
+
+    resource_type: int
+    resource_name: str
 
 
 class ConfigApis:
@@ -161,9 +172,15 @@ class ConfigApis:
                 principal=str(channel.principal),
                 client_address=channel.client_address,
             )
-        if size > MAX_REFUSED_BYTES:
-            raise ProtocolError("admin_request_refused", f"{api} on listener {channel.listener_name}")
-        return _refused(request, read_config_request(request))
+        if size <= MAX_REFUSED_BYTES:
+            if request.api_key == ApiKey.LIST_CONFIG_RESOURCES:
+                return _answer_list(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            only = read_only_resource(request)
+            if only is not None:
+                return _refused(request, [_Resource(*only)])
+            if size <= MAX_REFUSED_SEVERAL_BYTES:
+                return _refused(request, read_config_request(request).resources)
+        raise ProtocolError("admin_request_refused", f"{api} on listener {channel.listener_name}")
 
     async def _answer(self, channel: Channel, request: Request) -> None:
         api = ApiKey(request.api_key).name
@@ -212,6 +229,8 @@ class _Work:
         request, body = self._request, read_config_request(self._request)
         if request.api_key == ApiKey.LIST_CONFIG_RESOURCES:
             return self._list(transaction, body)
+        if len(body.resources) > MAX_RESOURCES:
+            raise ProtocolError("too_many_admin_resources", f"{len(body.resources)}, at most {MAX_RESOURCES} are taken")
         if request.api_key == ApiKey.DESCRIBE_CONFIGS:
             return self._describe(transaction, body)
         return self._alter(transaction, body)
@@ -394,16 +413,14 @@ def _differences(
             yield name, old.get(name, {}), new.get(name, {})
 
 
-def _refused(request: Request, body: Any) -> bytes:
-    """The response to any of the requests on a listener that does not serve them."""
+def _refused(request: Request, resources: Sequence[Any]) -> bytes:
+    """The response to a request about these resources on a listener that does not serve it."""
     error = _NotServedError(NOT_SERVED_HERE)
-    if request.api_key == ApiKey.LIST_CONFIG_RESOURCES:
-        return _answer_list(request, error.error_code)
     if request.api_key == ApiKey.DESCRIBE_CONFIGS:
         schema: Any = load_response_schema(request.api_key, request.api_version)
-        results = tuple(_describe_error(schema, each, error) for each in body.resources)
+        results = tuple(_describe_error(schema, each, error) for each in resources)
         return answer(request, throttle_time=_NO_TIME, results=results)
-    return _answer_alter(request, body.resources, [error] * len(body.resources))
+    return _answer_alter(request, resources, [error] * len(resources))
 
 
 def _answer_list(request: Request, error: ErrorCode, found: Iterable[tuple[ResourceType, str]] = ()) -> bytes:

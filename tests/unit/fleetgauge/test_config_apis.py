@@ -142,6 +142,8 @@ def test_what_is_too_large_or_too_much_is_not_read(tmp_path: Path, monkeypatch: 
     store = StateStore(tmp_path / "state.db")
     with pytest.raises(ProtocolError, match="admin_request_too_large"):
         requested(store, bytes(configs.MAX_REQUEST_BYTES + 1))
+    many = requested(store, alteration(*(f"r{number}" for number in range(configs.MAX_RESOURCES + 1))))
+    assert (many[0].closed, many[1].resources) == (["too_many_admin_resources"], {})
     monkeypatch.setattr(configs, "MAX_WAITING_BYTES", 4_000)
     with pytest.raises(ProtocolError, match="too_many_admin_requests"):
         requested(store, *[alteration("A")] * 5)
@@ -156,7 +158,18 @@ def test_elsewhere_a_request_is_refused_at_once_and_one_that_is_large_is_not_rea
     listed = node.apis.handle(channel, Request(LIST, 1, 5, "test", b"\x01\x00"))  # type: ignore[arg-type]
     assert listed is not None
     assert struct.unpack_from(">h", listed, 13) == (31,)
-    large = bytes(configs.MAX_REFUSED_BYTES + 1)
-    with pytest.raises(ProtocolError, match="admin_request_refused"):
-        node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", large))  # type: ignore[arg-type]
+    long = alteration("A") + bytes(configs.MAX_REFUSED_SEVERAL_BYTES)
+    response = node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", long))  # type: ignore[arg-type]
+    assert response is not None
+    assert errors_of(response) == [(31, configs.NOT_SERVED_HERE)]
+    response = node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", alteration("A", "B")))  # type: ignore[arg-type]
+    assert response is not None
+    assert errors_of(response) == [(31, configs.NOT_SERVED_HERE)] * 2
+    many = alteration(*(f"r{number}" for number in range(100)))
+    for body in (bytes(configs.MAX_REFUSED_BYTES + 1), many):
+        with pytest.raises(ProtocolError, match="admin_request_refused"):
+            node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", body))  # type: ignore[arg-type]
+    for body in (b"", b"\x02", b"\x02\x10\x7fab", b"\x02\x10\x00", b"\x02\x10\x02\xff"):
+        with pytest.raises(ProtocolError, match="malformed_body"):
+            node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", body))  # type: ignore[arg-type]
     assert node.manager.resources == {}
