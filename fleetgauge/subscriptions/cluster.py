@@ -51,9 +51,11 @@ class _Cause(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps the exception of a log line, but that the time is up."""
+        """Keeps the latest exception that is no mere loss of the connection, else the first loss."""
         for value in record.args if isinstance(record.args, tuple) else ():
-            if isinstance(value, Exception) and type(value).__name__ != "KafkaTimeoutError":
+            kind = type(value).__name__
+            is_telling = kind not in ("KafkaConnectionError", "KafkaTimeoutError") or "SSL" in str(value)
+            if isinstance(value, Exception) and (is_telling or self.found is None) and kind != "KafkaTimeoutError":
                 self.found = value
 
     def close(self) -> None:
