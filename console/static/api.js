@@ -28,7 +28,12 @@ const asked = async (path, options) => {
   return body;
 };
 
-export const get = (path, signal) => asked(path, { signal });
+const LONGEST_MS = 20_000; // an answer that takes longer is asked for again
+
+export const get = (path, signal) => {
+  const late = AbortSignal.timeout(LONGEST_MS);
+  return asked(path, { signal: signal ? AbortSignal.any([signal, late]) : late });
+};
 
 export const change = (method, path, body) =>
   asked(path, {
