@@ -5,6 +5,7 @@ import { clock, serverNow, setServerTime, span } from "./words.js";
 const QUIET_MS = 30_000; // the server may have nothing to say for so long; then it is asked whether it is there
 const AGAIN_MS = 5_000;
 const OLD_S = 150; // of a log that is read every 2 s
+const HIDDEN_MS = 10_000; // for how long a page that is not seen keeps its stream: browsers open six connections to a server
 
 let source = null;
 let paused = false;
@@ -45,9 +46,15 @@ const ask = async () => {
   }
 };
 
-const connect = () => {
+const disconnect = () => {
   source?.close();
-  source = new EventSource("api/events");
+  source = null;
+};
+
+const connect = () => {
+  disconnect();
+  if (document.hidden) return;
+  const own = (source = new EventSource("api/events"));
   source.addEventListener("overview", (event) => take(JSON.parse(event.data)));
   source.addEventListener("open", () => {
     heardAt = Date.now();
@@ -55,9 +62,9 @@ const connect = () => {
     changed();
   });
   source.addEventListener("error", async () => {
-    if (source.readyState !== EventSource.CLOSED) return lost("The server does not answer."); // it tries again by itself
+    if (own.readyState !== EventSource.CLOSED) return lost("The server does not answer."); // it tries again by itself
     await ask(); // it answered, but with no stream: it has just started, or too many pages are open
-    setTimeout(connect, AGAIN_MS);
+    setTimeout(() => source === own && connect(), AGAIN_MS);
   });
 };
 
@@ -69,6 +76,12 @@ export const start = (onChange) => {
   changed = onChange;
   connect();
   setInterval(watch, 5_000);
+  let leaving = null;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(leaving);
+    if (document.hidden) leaving = setTimeout(disconnect, HIDDEN_MS);
+    else if (!source) connect();
+  });
   setInterval(() => changed(), 1_000);
 };
 

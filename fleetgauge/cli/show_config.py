@@ -96,7 +96,7 @@ def _toml(value: object) -> str:
         return str(value)
     if isinstance(value, tuple | list):
         value = ",".join(str(item) for item in value)
-    return json.dumps(str(value), ensure_ascii=False)  # TOML's basic strings are JSON's
+    return json.dumps("" if value is None else str(value), ensure_ascii=False)  # TOML's basic strings are JSON's
 
 
 def _toml_key(key: str) -> str:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from base.redaction import secrets_in
 from exporters.dead_letters.letter import DeadLetterSettings
@@ -28,6 +28,9 @@ from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsSettings
 from wire.listener import ListenerSettings
 from wire.security_protocol import SecurityProtocol
+
+OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: None if value == "" else value)]
+"""A path; an empty text is none."""
 
 _WIRE = ListenerSettings()
 _TELEMETRY = ClientMetricsSettings()
@@ -63,7 +66,7 @@ class ServiceConfig(ListenerKeys):
     """Clients that the console keeps; beyond it, those that were silent longest are dropped."""
     console_tables: str = ""
     """Root of standing tables (fleetgauge fleet run) whose verdicts the console shows; by default it judges itself."""
-    console_operate_token_file: Path | None = None
+    console_operate_token_file: OptionalPath = None
     """File with the token of those who may change something on the console; by default it only shows."""
     listener_security_protocol_map: Annotated[Names, checked(read_protocol_map)] = tuple(
         f"{protocol}:{protocol}" for protocol in SecurityProtocol
@@ -203,7 +206,7 @@ class ServiceConfig(ListenerKeys):
     """auto: human on a terminal, JSON otherwise."""
     offsets_bootstrap_servers: Names = ()
     """host:port,... of the cluster whose consumer groups are sampled to the landing zone; empty: off (extra: kafka)."""
-    offsets_command_config: Path | None = None
+    offsets_command_config: OptionalPath = None
     """File with client settings for it, as Kafka's own tools take with --command-config."""
     offsets_groups: Names = ()
     """Only these groups; by default all that the brokers list."""
@@ -224,7 +227,7 @@ class ServiceConfig(ListenerKeys):
     subscriptions_bootstrap_servers: Names = ()
     """host:port,... of the cluster whose subscriptions are taken back once fleetgauge subscriptions expire says so;
     empty: off (extra: kafka)."""
-    subscriptions_command_config: Path | None = None
+    subscriptions_command_config: OptionalPath = None
     """File with client settings for it, as Kafka's own tools take with --command-config."""
     exporters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """[exporters.<name>]: a destination of pushes; its keys depend on its type."""

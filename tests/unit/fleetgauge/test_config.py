@@ -129,6 +129,20 @@ def test_truth_is_no_number(tmp_path: Path) -> None:
         load_config(write(tmp_path, "node.id = true\n"))
 
 
+def test_what_is_printed_is_a_configuration_of_the_same_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fleetgauge.cli.show_config import show_config
+
+    show_config(None, [])
+    printed = capsys.readouterr().out
+    file = tmp_path / "printed.toml"
+    file.write_text(printed)
+    show_config(file, [])
+    assert capsys.readouterr().out == printed
+    assert "None" not in printed
+
+
 def test_secrets_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     from fleetgauge.cli.show_config import show_config
 
