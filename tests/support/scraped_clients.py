@@ -20,9 +20,9 @@ METRICS = re.findall(r"--metrics '(\S+)'", (ROOT / "docs" / "grafana.md").read_t
 """What the page on dashboards tells readers to subscribe to."""
 QUOTAS = {
     "franz-go-1.22.2-producer-1": ("producer_byte_rate", 400),
-    "java-4.4.0-consumer-1": ("consumer_byte_rate", 4000),
+    **{f"java-4.4.0-consumer-{number}": ("consumer_byte_rate", 1000) for number in range(1, PARTITIONS + 1)},
 }
-"""Key and limit [B/s] by client id: less than what the client sends or reads."""
+"""Key and limit [B/s] by client id: less than what the client sends, or than what the consumers of a group read."""
 
 
 class ScrapedClients:

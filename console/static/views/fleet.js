@@ -12,6 +12,7 @@ export const title = "Fleet";
 const TYPED_MS = 200;
 const LOADING_MS = 400; // how long a list may take before that is said
 const EVERY_MS = 4_000;
+const USUAL_SORT = "severity";
 const FILTERS = ["q", "state", "principal", "software", "broker", "group", "application", "verdict", "instance_id"];
 
 // The measures that the API has of each client, as console/measures.py calls them.
@@ -232,7 +233,7 @@ class FleetView {
   }
 
   listClients() {
-    const sort = this.query.sort || "severity";
+    const sort = this.query.sort || USUAL_SORT;
     const order = this.query.order === "asc" ? "asc" : "desc";
     const shownColumns = columns(this.figureName);
     const head = el(
@@ -240,7 +241,6 @@ class FleetView {
       { class: "row head", role: "row", "aria-rowindex": "1" },
       shownColumns.map((column) => {
         const isSorted = column.key === sort;
-        const next = isSorted && order === "desc" ? "asc" : isSorted || column.isNumber || column.key === "severity" ? "desc" : "asc";
         return el(
           "div",
           {
@@ -248,7 +248,7 @@ class FleetView {
             class: `cell ${column.isNumber ? "num" : ""}`,
             "aria-sort": isSorted ? (order === "asc" ? "ascending" : "descending") : null,
           },
-          el("button", { type: "button", class: "sort", click: () => this.set({ sort: column.key, order: next }) }, column.head),
+          el("button", { type: "button", class: "sort", click: () => this.sortBy(column) }, column.head),
         );
       }),
     );
@@ -300,6 +300,14 @@ class FleetView {
       failed: (error) => this.failed(error),
     });
     this.list.reset();
+  }
+
+  // By the address, not by what is shown: the list of the click before may be under way.
+  sortBy({ key, isNumber }) {
+    const isSorted = key === (this.query.sort || USUAL_SORT);
+    const usual = isNumber || key === USUAL_SORT ? "desc" : "asc";
+    const other = this.query.order === "asc" ? "desc" : "asc";
+    this.set({ sort: key, order: isSorted ? other : usual });
   }
 
   // Puts a new list or table in the place of the old one, which stays until the new one has something to show.

@@ -94,7 +94,7 @@ def outcome(tools: AdminTools, port: int, command: str) -> Printed:
     )
 
 
-@pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
+@pytest.mark.parametrize("version", ["4.3.1", pytest.param("3.9.2", marks=pytest.mark.soak)])
 def test_the_tools_print_the_same_at_a_node_as_at_a_broker(broker: KafkaBroker, node: Node, version: str) -> None:
     clear(broker.port)
     clear(node.port)  # its built-in subscription, too, which a broker does not have

@@ -104,7 +104,7 @@ def test_a_subscription_is_planned_made_and_deleted_from_the_page(node: Node) ->
         listed = get(node, "/api/subscriptions").json()
         assert (listed["source"], listed["editable"]) == ("node", True)
         plan = change(node, "POST", "/api/subscriptions/plan", {"name": "mine", **wanted}, **session)[1]
-        assert plan["changes"] == [{"name": "mine", "action": "add"}]
+        assert plan["changes"] == [{"name": "mine", "action": "add", "clients": 1}]
         assert (plan["touched"], plan["added"]["pushes_per_minute"] > 0) == (1, True)
         assert interval_ms(node) == before.push_interval_ms == 60_000, "a plan changes nothing"
         assert change(node, "PUT", "/api/subscriptions/mine", wanted, **session)[:2] == (
@@ -115,7 +115,7 @@ def test_a_subscription_is_planned_made_and_deleted_from_the_page(node: Node) ->
         mine = next(each for each in get(node, "/api/subscriptions").json()["subscriptions"] if each["name"] == "mine")
         assert mine == {"name": "mine", **wanted, "clients": 1}
         plan = change(node, "POST", "/api/subscriptions/plan", {"name": "mine", "delete": True}, **session)[1]
-        assert plan["changes"] == [{"name": "mine", "action": "delete"}]
+        assert plan["changes"] == [{"name": "mine", "action": "delete", "clients": 1}]
         assert change(node, "DELETE", "/api/subscriptions/mine", **session)[0] == 200
         assert change(node, "DELETE", "/api/subscriptions/mine", **session)[0] == 404
         assert interval_ms(node) == 60_000
