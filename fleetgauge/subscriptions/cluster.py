@@ -20,6 +20,7 @@ from fleetgauge.subscriptions.service import Changes
 from fleetgauge.subscriptions.settings import ClusterSettings
 
 _REFUSED: Final = re.compile(r"\[Error (\d+)\] (\w+): (.*)", re.DOTALL)
+_NO_ANSWER: Final = ("KafkaConnectionError", "KafkaTimeoutError", "RequestTimedOutError")
 _NOT_AUTHORIZED: Final = frozenset({"ClusterAuthorizationFailedError", "TopicAuthorizationFailedError"})
 
 _OPTIONS: Final = {
@@ -54,7 +55,7 @@ class _Cause(logging.Handler):
         """Keeps the latest exception that is no mere loss of the connection, else the first loss."""
         for value in record.args if isinstance(record.args, tuple) else ():
             kind = type(value).__name__
-            is_telling = kind not in ("KafkaConnectionError", "KafkaTimeoutError") or "SSL" in str(value)
+            is_telling = kind not in _NO_ANSWER or "SSL" in str(value)
             if isinstance(value, Exception) and (is_telling or self.found is None) and kind != "KafkaTimeoutError":
                 self.found = value
 
@@ -168,7 +169,7 @@ class Cluster:
         problem = hide(" ".join(str(error).split()), self._secrets)
         if kind in _NOT_AUTHORIZED:
             return NotAuthorizedError(_missing_acl(operation))
-        if kind in ("KafkaTimeoutError", "KafkaConnectionError", "NodeNotReadyError"):
+        if kind in (*_NO_ANSWER, "NodeNotReadyError"):
             return ClusterError(
                 f"no broker at {self._servers} answers: look at the address and at the security settings of "
                 f"--command-config ({problem})"
