@@ -1,6 +1,7 @@
 """`fleetgauge console`: the console without a node or export beside it, until SIGTERM or SIGINT."""
 
 import asyncio
+import importlib.util
 import signal
 import socket
 from typing import Annotated, Final
@@ -10,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from console.process import site
+from base.errors import FleetgaugeError
 from exporters.http.errors import Json
 from exporters.http.server import HttpServer
 from fleetgauge.cli.options import ConfigFile, Overrides, read_config
@@ -21,6 +22,8 @@ from fleetgauge.logs import configure_logging
 from fleetgauge.processes.http_supervisor import bound_socket
 
 _FINISH_S: Final = 1.0
+_NEEDED: Final = ("numpy", "prometheus_client")
+"""Of the extra."""
 _INDEX: Final = {"endpoints": {"/healthz": "200 while the process answers", "/openapi.json": "the API of the console"}}
 
 
@@ -39,6 +42,9 @@ def console(
 
     It listens at http.listeners; without that key at http://127.0.0.1:9465, or at a free port if that one is taken.
     """
+    for name in _NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise FleetgaugeError(f"the console needs {name}: pip install 'fleetgauge[console]'")
     if bootstrap_server is not None:
         topic = ["push.log=kafka", f"push.log.kafka.bootstrap.servers={bootstrap_server}"]
         override = [*(override or ()), *topic]
@@ -56,6 +62,8 @@ def console(
 
 
 async def _serve(config: ServiceConfig, job: dict[str, object]) -> None:
+    from console.process import site  # needs the extra
+
     sockets = _bound(config)
     served = site(job, None, [Route("/healthz", _healthz)], _INDEX)
     server = HttpServer(sockets, served.app, served.settings)

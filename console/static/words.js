@@ -103,6 +103,13 @@ export const STATES = {
   live: "its pushes come as they should",
   ended: "its terminating push was accepted: the client has closed; listed for an hour",
 };
+// Of a row that counts clients by state.
+export const countedStates = (counts) =>
+  Object.keys(STATES)
+    .filter((each) => counts?.[each])
+    .map((each) => `${integer(counts[each])} ${each}`)
+    .join(", ");
+
 export const state = (of) => el("span", { class: `state ${of in STATES ? of : "other"}`, title: STATES[of] || null }, of || "unknown");
 
 export const SIDES = {

@@ -195,6 +195,7 @@ class _Run:
         self._offsets = OffsetsReport()
 
     def run(self) -> RunReport:
+        """Writes what is new, then computes what that changes; what it did."""
         self._progress.stage("looking for what is new")
         self._store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         ledger = Ledger(self._store, source_name(self._request.source))

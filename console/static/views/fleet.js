@@ -4,7 +4,7 @@ import { encoded, el, name, replace, say, shown } from "../dom.js";
 import { VirtualList } from "../list.js";
 import { latest, listen } from "../live.js";
 import { Table } from "../table.js";
-import { STATES, ago, amount, count, integer, mark, state } from "../words.js";
+import { STATES, ago, amount, countedStates, count, integer, mark, state } from "../words.js";
 import { drawOverview } from "./overview.js";
 
 export const title = "Fleet";
@@ -342,11 +342,7 @@ class FleetView {
           head: "States",
           wide: true,
           value: (row) => row.states?.vanished || 0,
-          cell: (row) =>
-            Object.keys(STATES)
-              .filter((each) => row.states?.[each])
-              .map((each) => `${integer(row.states[each])} ${each}`)
-              .join(", "),
+          cell: (row) => countedStates(row.states),
         },
         {
           head: "Worst verdict",

@@ -3,7 +3,7 @@ import { get } from "../api.js";
 import { encoded, el, name, shown } from "../dom.js";
 import { listen } from "../live.js";
 import { Table, polled } from "../table.js";
-import { STATES, amount, integer, mark } from "../words.js";
+import { amount, countedStates, integer, mark } from "../words.js";
 
 export const title = "Groups";
 
@@ -37,11 +37,7 @@ export const open = (main) => {
         head: "States",
         wide: true,
         value: (row) => row.states?.vanished || 0,
-        cell: (row) =>
-          Object.keys(STATES)
-            .filter((each) => row.states?.[each])
-            .map((each) => `${integer(row.states[each])} ${each}`)
-            .join(", "),
+        cell: (row) => countedStates(row.states),
       },
       { head: "Lag", isNumber: true, value: (row) => row.lag_records, cell: (row) => amount(row.lag_records, "records") },
       { head: "Rebalances", isNumber: true, value: (row) => row.rebalances, cell: (row) => amount(row.rebalances, "times") },
