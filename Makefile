@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
-SOURCES := terminal base wire quotas telemetry push_log exporters fleetgauge fleet verdicts console tests examples benchmarks hatch_build.py
+SOURCES := terminal base wire quotas telemetry push_log exporters gateway fleetgauge fleet verdicts console tests examples benchmarks tools hatch_build.py
 PYTEST := $(BIN)/python -m pytest
 # Two files at a time: most tests wait for processes that they started.
 TWICE := -n 2 --dist loadfile --no-loadscope-reorder
@@ -11,7 +11,7 @@ RESULTS := .results
 # Without bytecode every process that a test starts would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java check test soak demo demo-broker bridge format lock clean
+.PHONY: help setup java check test soak demo demo-broker bridge docs manifests format lock dist clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -38,7 +38,7 @@ check: setup  ## formatting, lint, types, import contracts, unit tests: under a 
 	$(BIN)/ruff check --quiet $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) $(TWICE) -q tests/unit tests/golden --doctest-modules terminal base wire quotas telemetry push_log exporters fleetgauge verdicts console fleet/dialects.py fleet/cli_tables.py fleet/cli_options.py fleet/selection.py fleet/pipeline/ledger.py fleet/pipeline/source.py fleet/pipeline/spans.py fleet/pipeline/verdict_list.py fleet/cli_whatif.py fleet/explain fleet/html fleet/tables fleet/watch fleet/whatif --junitxml=$(RESULTS)/unit.xml
+	$(PYTEST) $(TWICE) -q tests/unit tests/golden --doctest-modules terminal base wire quotas telemetry push_log exporters gateway fleetgauge verdicts console fleet/dialects.py fleet/cli_tables.py fleet/cli_options.py fleet/selection.py fleet/pipeline/ledger.py fleet/pipeline/source.py fleet/pipeline/spans.py fleet/pipeline/verdict_list.py fleet/cli_whatif.py fleet/explain fleet/html fleet/tables fleet/watch fleet/whatif --junitxml=$(RESULTS)/unit.xml
 
 test: check  ## everything: check, then property, integration and spark tests
 	$(PYTEST) $(TWICE) -q tests/property tests/fuzz tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
@@ -56,12 +56,27 @@ demo-broker: setup  ## the same through real Kafka brokers with the plugin (need
 bridge:  ## builds and tests the broker plugin: bridge/target/fleetgauge-bridge-*.jar (needs Maven)
 	mvn -q -B -f bridge/pom.xml package
 
+docs: setup  ## dist/site: the documentation as a site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=tests:tools $(BIN)/mkdocs build --strict
+
+manifests: setup  ## dist/kubernetes: the Helm chart, and what it renders with the values of docs/kubernetes.md (needs Go)
+	PYTHONPATH=tests $(BIN)/python tests/support/helm.py dist/kubernetes
+
 format: setup  ## formats and fixes what can be fixed by itself
 	$(BIN)/ruff format --quiet $(SOURCES)
 	$(BIN)/ruff check --fix --quiet $(SOURCES)
 
-lock: $(VENV)/.installed  ## writes requirements.lock anew from pyproject.toml
-	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile --quiet pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
+# Runtime locks take their versions from the development lock. A set of extras is what an image or a host installs.
+COMPILE = VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+lock: $(VENV)/.installed  ## writes requirements.lock (development) and locks/ (runtime, release) from pyproject.toml
+	$(COMPILE) pyproject.toml --all-extras --group dev -o requirements.lock
+	$(COMPILE) pyproject.toml -c requirements.lock -o locks/base.lock
+	$(COMPILE) pyproject.toml -c requirements.lock --extra console --extra kafka --extra oauth --extra otel --extra tables -o locks/image.lock
+	$(COMPILE) pyproject.toml -c requirements.lock --extra console --extra kafka --extra oauth --extra otel --extra spark -o locks/image-fleet.lock
+	$(COMPILE) --group release -c requirements.lock -o locks/release.lock
+
+dist: setup  ## every asset of a release, with SHA256SUMS: dist/ (needs Maven)
+	sh .ci/dist.sh
 
 clean:  ## removes what set-up and tests made
-	rm -rf $(VENV) .setup $(RESULTS) bridge/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data
+	rm -rf $(VENV) .setup build dist $(RESULTS) bridge/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data

@@ -21,10 +21,14 @@ class ErrorCode(enum.IntEnum):
     INVALID_CONFIG = 40
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
+    SECURITY_DISABLED = 54
     SASL_AUTHENTICATION_FAILED = 58
     UNSUPPORTED_COMPRESSION_TYPE = 76
     INVALID_RECORD = 87
     THROTTLING_QUOTA_EXCEEDED = 89
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
     UNKNOWN_TOPIC_ID = 100
     UNKNOWN_SUBSCRIPTION_ID = 117
     TELEMETRY_TOO_LARGE = 118
@@ -32,6 +36,23 @@ class ErrorCode(enum.IntEnum):
 
 class FleetgaugeError(Exception):
     """Base class of the project's own exceptions; the text is one sentence for an operator."""
+
+
+class SettingError(FleetgaugeError):
+    """The value of a configuration key cannot be used.
+
+    Attributes:
+        key: the key, for example `http.users.file`.
+        problem: what is wrong, and the remedy.
+    """
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(key, problem)
+        self.key = key
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.problem}"
 
 
 class KafkaError(FleetgaugeError):

@@ -14,7 +14,7 @@ _CHOSEN_BY_OPERATORS: Final = re.compile(
     r"^(?:exporters\.[^.]+\."
     r"|sasl\.users\..+\."
     r"|listener\.name\.(?:.+?\.(?=(?:ssl|sasl|connections?|max|proxy)\.)|[^.]+\.)"
-    r"|(?:client-metrics|client-guard|quotas)\..*)",
+    r"|(?:client-metrics|client-guard|quotas|acls|client\.id\.patterns)\..*)",
     re.DOTALL,
 )
 """Prefix of a key up to the end of a name that an operator chose; the whole key in tables that hold no secrets. Names

@@ -12,14 +12,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from base.errors import FleetgaugeError
+from exporters.http.access import Access
 from exporters.http.errors import Json
 from exporters.http.server import HttpServer
 from fleetgauge.cli.options import ConfigFile, Overrides, read_config
 from fleetgauge.config import ConfigError, Endpoint, ServiceConfig
-from fleetgauge.config.console import console_job
-from fleetgauge.config.listeners import HTTP
+from fleetgauge.config.console import console_job, operator_token
+from fleetgauge.config.listeners import HTTPS
 from fleetgauge.logs import configure_logging
-from fleetgauge.processes.http_supervisor import bound_socket
+from fleetgauge.processes.http_supervisor import bound_socket, check
 
 _FINISH_S: Final = 1.0
 _NEEDED: Final = ("numpy", "prometheus_client")
@@ -51,6 +52,7 @@ def console(
     read = read_config(config, override)
     configure_logging(read.logging_level, read.logging_format, read.secrets(("push.log.kafka.client",)))
     job = console_job(read, "console")
+    check(read.http_access(operator_token(read)))
     if not read.http_listeners:
         raise ConfigError("http.listeners", "is empty, and the page has to be served somewhere")
     if read.push_log == "sqlite" and not read.log_dirs.is_dir():
@@ -66,7 +68,9 @@ async def _serve(config: ServiceConfig, job: dict[str, object]) -> None:
 
     sockets = _bound(config)
     served = site(job, None, [Route("/healthz", _healthz)], _INDEX)
-    server = HttpServer(sockets, served.app, served.settings)
+    access = Access(config.http_access(operator_token(config)))
+    secure = [each.listener_name == HTTPS for each in config.http_listeners]
+    server = HttpServer(list(zip(sockets, secure, strict=True)), served.app, served.settings, access)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -91,7 +95,7 @@ def _bound(config: ServiceConfig) -> list[socket.socket]:
     except ConfigError:
         if "http_listeners" in config.model_fields_set:
             raise
-        return [bound_socket(Endpoint(HTTP, each.host, 0)) for each in config.http_listeners]
+        return [bound_socket(Endpoint(each.listener_name, each.host, 0)) for each in config.http_listeners]
 
 
 def _what(config: ServiceConfig) -> str:

@@ -1,6 +1,6 @@
 """Measures and verdicts of a fleet. Needs the extra `tables`; without it the fleet has identities and states alone."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,9 +122,10 @@ class Analysis:
             verdicts = live_verdicts(self._live.memory, self._rules)
         elif self._tables is not None:
             verdicts = self._standing()
-        with lock:
-            for each in (*found, *closed):
+        for each in (*found, *closed):
+            with lock:
                 put_into(self.rings, clients, each, self._next_number)
+        with lock:
             self.rings.advance(now_us // WINDOW_US)
             self.verdicts = verdicts or self.verdicts
         return bool(found or closed or verdicts)
@@ -221,13 +222,14 @@ class Analysis:
         found: list[int] = (self.rings.minutes() * WINDOW_US).tolist()
         return found
 
-    def groups(self, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    def groups(self, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
         """Consumer groups of these clients: members that departed count in `states` alone."""
         by_group: dict[tuple[str, str], list[Entry]] = {}
         for entry in entries:
             if entry.instance is not None and entry.instance.group_id:
                 by_group.setdefault((entry.cluster_id, entry.instance.group_id), []).append(entry)
-        return [self._group(cluster, group, members) for (cluster, group), members in by_group.items()]
+        for (cluster, group), members in by_group.items():
+            yield self._group(cluster, group, members)
 
     def _group(self, cluster: str, group: str, entries: list[Entry]) -> dict[str, Any]:
         members = [entry for entry in entries if entry.state not in _DEPARTED]
@@ -248,17 +250,16 @@ class Analysis:
             **_verdicts_of(rows),
         }
 
-    def brokers(self, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    def brokers(self, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
         """Nodes that clients have links to, by their cluster."""
         by_number = {entry.instance.number: entry for entry in entries if entry.instance is not None}
-        found = []
         for node, numbers in self.rings.links_by_node().items():
             by_cluster: dict[str, list[Entry]] = {}
             for number in numbers:
                 if number in by_number:
                     by_cluster.setdefault(by_number[number].cluster_id, []).append(by_number[number])
-            found += [self._broker(cluster, node, of_node) for cluster, of_node in by_cluster.items()]
-        return sorted(found, key=lambda row: (row["cluster_id"], row["node_id"]))
+            for cluster, of_node in by_cluster.items():
+                yield self._broker(cluster, node, of_node)
 
     def _broker(self, cluster: str, node: int, entries: list[Entry]) -> dict[str, Any]:
         entries = [entry for entry in entries if entry.state not in _DEPARTED] or entries

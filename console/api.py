@@ -13,9 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from base.errors import FleetgaugeError
+from base.principal import ANONYMOUS
 from console.events import Events, EventStream
 from console.node import Node, NotThereError
 from console.sessions import COOKIE, Sessions
+from exporters.http.connection import USER
+from fleetgauge import audit
 from fleetgauge.admin.node_socket import NotRunningError
 
 if TYPE_CHECKING:
@@ -195,11 +198,24 @@ class Api:
     def _endpoint(self, call: Call) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             if call.method != "GET":
-                self._sessions.check_change(request)
+                try:
+                    self._sessions.check_change(request)
+                except HTTPException:
+                    audit.record("authorization.denied", *_sender(request), api="HTTP", reason=call.path)
+                    raise
             given = {**_query(request, call.query or {}), **request.path_params}
             if call.body is not None:
                 given |= await _body(request, call.body)
-            return await asyncio.to_thread(_answered, call, given)
+            if call.method == "GET":
+                return await asyncio.to_thread(_answered, call, given)
+            problem = ""
+            try:
+                return await asyncio.to_thread(_answered, call, given)
+            except HTTPException as error:
+                problem = str(error.detail)
+                raise
+            finally:
+                _record(request, given, problem)
 
         return answer
 
@@ -226,7 +242,8 @@ class Api:
         if not isinstance(token, str):
             raise HTTPException(400, "token is a text")
         response = _json({"role": "operate"})
-        self._sessions.log_in(request, token, response)
+        await self._sessions.log_in(request, token, response)
+        audit.record("login.succeeded", *_sender(request), api="HTTP")
         return response
 
     async def _log_out(self, request: Request) -> Response:
@@ -291,6 +308,19 @@ def _operation(call: Call) -> dict[str, Any]:
     if call.method != "GET" and "token" not in (call.body or {}):
         found["security"] = [{"operate": []}]
     return found
+
+
+def _record(request: Request, given: Mapping[str, Any], problem: str) -> None:
+    """Records a request that may change something in the audit log, whether it did or not."""
+    asked = {"method": request.method, "path": request.url.path, "values": given}
+    audit.record("console.command", *_sender(request), **asked, **({"problem": problem} if problem else {}))
+
+
+def _sender(request: Request) -> tuple[str, str]:
+    """Principal and address; the console's own token gives a session no name."""
+    user = request.scope.get(USER)
+    principal = f"User:{user.name}" if user is not None and user.name else str(ANONYMOUS)
+    return principal, request.client.host if request.client else ""
 
 
 def _answered(call: Call, given: Mapping[str, Any]) -> Response:

@@ -2,11 +2,13 @@
 
 import base64
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import structlog
 
@@ -52,6 +54,14 @@ _TOP_SOFTWARE: Final = 20
 _TOP_VERDICTS: Final = 5
 _MOST_FACETS: Final = 500
 _NO_VERDICTS: Final = Verdicts(source="live")
+_SLICE: Final = 5_000
+"""Clients that an answer looks at before it lets others have the lock."""
+_ROWS_AT_ONCE: Final = 10
+"""Groups or brokers, likewise."""
+_PAUSE_S: Final = 0.001
+"""A lock that is taken again at once would not let a waiting thread in."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,11 +199,10 @@ class Fleet:
         # States and figures are made by this thread alone: nobody waits for them.
         self._clients.judge()
         overview = self._make_overview(now_us)
-        with self._lock:
-            if self._has_changed or _lasting(overview) != _lasting(self._overview):
-                self._version += 1
-            self._overview = overview
-            self._has_changed = False
+        if self._has_changed or _lasting(overview) != _lasting(self._overview):
+            self._version += 1
+        self._overview = overview | {"version": self._version}
+        self._has_changed = False
         took_ms = self._time.hi_res_clock_ms() - began_ms
         self._refresh_due_ms = began_ms + max(_REFRESH_MS, _REFRESH_REST * took_ms)
 
@@ -205,8 +214,7 @@ class Fleet:
 
     def overview(self) -> dict[str, Any]:
         """The fleet in figures: clients by state, rates, software, verdicts, an hour of history, and notices."""
-        with self._lock:
-            return self._overview | {"version": self._version}
+        return self._overview
 
     def _make_overview(self, now_us: int) -> dict[str, Any]:
         states = states_of(self._entries)
@@ -263,15 +271,24 @@ class Fleet:
         Raises:
             ValueError: the query is wrong; one sentence, without the input.
         """
+        version, found = self._version, self._matching(query)
+        chosen = self._ordered(found, query)[query.offset : query.offset + query.limit]
         with self._lock:
-            found = matching(self._entries, query, self._about())
-            rows = self._ordered(found, query)[query.offset : query.offset + query.limit]
-            return {
-                "total": len(found),
-                "offset": query.offset,
-                "version": self._version,
-                "clients": self._rows(rows),
-            }
+            rows = self._rows(chosen)
+        return {"total": len(found), "offset": query.offset, "version": version, "clients": rows}
+
+    def _sliced(self, entries: Sequence[Entry], make: Callable[[Sequence[Entry]], Iterable[_T]]) -> list[_T]:
+        """What is made of entries: of some at a time, so that nobody waits for the lock until all of them are done."""
+        found: list[_T] = []
+        for at in range(0, len(entries), _SLICE):
+            with self._lock:
+                found += make(entries[at : at + _SLICE])
+            time.sleep(_PAUSE_S)
+        return found
+
+    def _matching(self, query: ClientQuery) -> list[Entry]:
+        about = self._about()
+        return self._sliced(self._entries, lambda some: matching(some, query, about))
 
     def _about(self) -> About:
         def nodes_of(entry: Entry) -> Collection[int]:
@@ -283,16 +300,18 @@ class Fleet:
         return About(verdicts_of, nodes_of, self._source.is_topic)
 
     def _ordered(self, entries: Sequence[Entry], query: ClientQuery) -> list[Entry]:
-        values: Sequence[Any]
-        if query.sort in COLUMNS:
-            values = [None] * len(entries) if self._analysis is None else self._analysis.latest(entries, query.sort)
-        elif query.sort in ("verdicts", "severity"):
-            values = [_gravity(self._verdicts().of_entry(entry)) for entry in entries]
-        elif (field := FIELDS.get(query.sort)) is not None:
-            values = [field(entry) for entry in entries]
-        else:
+        analysis, verdicts = self._analysis, self._verdicts()
+        if query.sort not in (*COLUMNS, "verdicts", "severity", *FIELDS):
             raise ValueError(f"sort is one of {', '.join((*FIELDS, 'severity', *COLUMNS))}")
-        return ordered(entries, values, descending=query.order == "desc")
+
+        def values(some: Sequence[Entry]) -> Iterable[Any]:
+            if query.sort in COLUMNS:
+                return [None] * len(some) if analysis is None else analysis.latest(some, query.sort)
+            if query.sort in FIELDS:
+                return map(FIELDS[query.sort], some)
+            return [_gravity(verdicts.of_entry(entry)) for entry in some]
+
+        return ordered(entries, self._sliced(entries, values), descending=query.order == "desc")
 
     def _rows(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         latest = {}
@@ -323,26 +342,30 @@ class Fleet:
         Raises:
             ValueError: as `clients`.
         """
-        with self._lock:
-            about = self._about()
-            found = by_value(matching(self._entries, query, about), by, about)
-            most = sorted(found.items(), key=lambda item: (-len(item[1]), str(item[0])))
-            return {
-                "by": by,
-                "version": self._version,
-                "facets": [self._facet(value, entries) for value, entries in most[:_MOST_FACETS]],
-                "more": max(0, len(most) - _MOST_FACETS),
-            }
+        version, about = self._version, self._about()
+        found = by_value([], by, about)
+        for some in self._sliced(self._matching(query), lambda some: [by_value(some, by, about)]):
+            for value, entries in some.items():
+                found.setdefault(value, []).extend(entries)
+        most = sorted(found.items(), key=lambda item: (-len(item[1]), str(item[0])))
+        return {
+            "by": by,
+            "version": version,
+            "facets": [self._facet(value, entries) for value, entries in most[:_MOST_FACETS]],
+            "more": max(0, len(most) - _MOST_FACETS),
+        }
 
     def _facet(self, value: Any, entries: list[Entry]) -> dict[str, Any]:
         verdicts = self._verdicts()
-        rows = [row for entry in entries for row in verdicts.of_entry(entry)] if verdicts.rows else []
+        with self._lock:
+            rows = [row for entry in entries for row in verdicts.of_entry(entry)] if verdicts.rows else []
+            measures = {} if self._analysis is None else self._analysis.medians(entries)
         return {
             "value": value,
             "clients": len(entries),
             "states": states_of(entries),
             "severity": _severity(rows),
-            "measures": {} if self._analysis is None else self._analysis.medians(entries),
+            "measures": measures,
         }
 
     def client(self, instance_id: str) -> dict[str, Any] | None:
@@ -381,27 +404,31 @@ class Fleet:
 
     def groups(self) -> dict[str, Any]:
         """Consumer groups, the largest lag first."""
-
-        def make(analysis: "Analysis") -> list[dict[str, Any]]:
-            rows = analysis.groups(self._entries)
-            return sorted(rows, key=lambda row: (-(row["lag_records"] or 0), row["cluster_id"], row["group_id"]))
-
-        return {"groups": self._made("groups", make)}
+        rows = self._made("groups", lambda analysis: analysis.groups(self._entries))
+        order = sorted(rows, key=lambda row: (-(row["lag_records"] or 0), row["cluster_id"], row["group_id"]))
+        return {"groups": order}
 
     def brokers(self) -> dict[str, Any]:
         """Kafka nodes that clients have links to, by cluster and node id."""
-        return {"brokers": self._made("brokers", lambda analysis: analysis.brokers(self._entries))}
+        rows = self._made("brokers", lambda analysis: analysis.brokers(self._entries))
+        return {"brokers": sorted(rows, key=lambda row: (row["cluster_id"], row["node_id"]))}
 
-    def _made(self, name: str, make: "Callable[[Analysis], list[dict[str, Any]]]") -> list[dict[str, Any]]:
-        """What is made once a snapshot."""
-        with self._lock:
-            if self._analysis is None:
-                return []
-            version, found = self._cached.get(name, (-1, []))
-            if version != self._version:
-                found = make(self._analysis)
-                self._cached[name] = self._version, found
+    def _made(self, name: str, make: "Callable[[Analysis], Iterator[dict[str, Any]]]") -> list[dict[str, Any]]:
+        """What is made once a snapshot, with a hold of the lock for some rows each."""
+        current = self._version
+        version, found = self._cached.get(name, (-1, []))
+        if self._analysis is None or version == current:
             return found
+        rows, found = make(self._analysis), []
+        while True:
+            with self._lock:
+                some = list(islice(rows, _ROWS_AT_ONCE))
+            if not some:
+                break
+            found += some
+            time.sleep(_PAUSE_S)
+        self._cached[name] = current, found
+        return found
 
     def verdicts(self, state: str = "open") -> dict[str, Any]:
         """Verdicts, best rank first.
@@ -436,7 +463,7 @@ def _analysis(settings: FleetSettings, time: Time) -> "tuple[Analysis | None, bo
 
 def _lasting(overview: dict[str, Any]) -> dict[str, Any]:
     """What is of interest when it changes."""
-    return {name: value for name, value in overview.items() if name not in ("now", "read_up_to")}
+    return {name: value for name, value in overview.items() if name not in ("now", "read_up_to", "version")}
 
 
 def _groups_of(entries: Sequence[Entry]) -> set[tuple[str, str]]:

@@ -10,8 +10,8 @@ import numpy as np
 import structlog
 
 from console.clients import Clients, InstanceKey
+from console.measures import AVERAGES, LATENCY
 from console.measures import COLUMNS as SHOWN
-from console.measures import LATENCY
 from console.rings import Numbers, Rings
 from console.source import StoredPush
 from console.windows import WINDOW_S, WINDOW_US, OpenWindows, by_window_start
@@ -262,11 +262,11 @@ _Values = tuple[list[_OfClients], list[_OfLinks]]
 
 
 def _values(partials: Table) -> _Values:
-    """Measures of partial rows, which are whole for clients with one push a minute; merged rows come later."""
+    """Averages of partial rows; growth, of which they have a part alone, comes with the whole minute."""
     values, links = [], []
     for start, rows in by_window_start(partials):
         wide = Wide(rows)
-        given = {column: wide.value(column) for column in SHOWN}
+        given = {column: wide.value(column) for column in AVERAGES}
         found = _shown(start, rows, given)
         values += found[0]
         links += found[1]

@@ -38,3 +38,5 @@ SHOWN: Final = (
 """In the order of display. An average over a minute of receipt, or the growth in it."""
 
 COLUMNS: Final = tuple(measure.column for measure in SHOWN)
+AVERAGES: Final = tuple(measure.column for measure in SHOWN if not measure.is_count)
+"""Known while a minute still runs."""

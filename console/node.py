@@ -89,7 +89,7 @@ class Node:
                 "limit": each["limit"],
                 "observed": each["used"],
                 "utilisation": each["used"] / each["limit"] if each["limit"] else None,
-                "throttled_clients": None,
+                "throttled_clients": each.get("throttled_clients"),
             }
             for kind, found in status["quotas"]["usage"].items()
             for each in found.values()

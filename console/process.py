@@ -59,7 +59,13 @@ def _load(state: Fleetless, console: dict[str, Any], socket: Path | None) -> Non
     try:
         from console.fleet import Fleet, FleetSettings
 
-        settings = FleetSettings(form=console["form"], clients_max=console["clients_max"], tables=console["tables"])
+        settings = FleetSettings(
+            form=console["form"],
+            clients_max=console["clients_max"],
+            tables=console["tables"],
+            rules=None if console["rules"] is None else Path(console["rules"]),
+            decode_cores=console["decode_cores"],
+        )
         fleet = Fleet(_source(console), settings, node_socket=socket if console["form"] == "serve" else None)
         fleet.start()
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.metadata
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,16 +14,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from console.api import PREFIX, Api, Fleetless, openapi
+from console.measures import SHOWN
 from console.node import Node
 from console.sessions import Sessions
 from exporters.http.connection import HttpSettings
 from exporters.http.errors import Json
-from fleetgauge.admin.routes import EXCEPTION_HANDLERS
+from fleetgauge.admin.routes import EXCEPTION_HANDLERS, OPEN_PATHS
 
 if TYPE_CHECKING:
     from console.subscriptions import PageSubscriptions
 
-SETTINGS: Final = HttpSettings(body_prefix=PREFIX)
+SETTINGS: Final = HttpSettings(body_prefix=PREFIX, open_paths=OPEN_PATHS)
 _STATIC: Final = Path(__file__).with_name("static")
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
@@ -41,12 +43,22 @@ _PAGE_HEADERS: Final = {
 }
 
 
+_MEASURES: Final = "measures.js"
+"""Made from `console.measures`, which the page would else repeat."""
+
+
+def _measures() -> bytes:
+    figures = {measure.column: [measure.label, measure.unit] for measure in SHOWN}
+    return f"// See console/measures.py.\nexport const FIGURES = {json.dumps(figures)};\n".encode()
+
+
 class _Files:
     """The files of the page, in memory: a request names one of them, never a path."""
 
     def __init__(self) -> None:
         paths = [path for path in _STATIC.rglob("*") if path.suffix in _TYPES]
         self._files = {path.relative_to(_STATIC).as_posix(): path.read_bytes() for path in paths}
+        self._files[_MEASURES] = _measures()
         self._tags = {name: f'"{hashlib.sha256(file).hexdigest()[:32]}"' for name, file in self._files.items()}
 
     def response(self, request: Request, name: str) -> Response:

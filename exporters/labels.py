@@ -54,12 +54,16 @@ class LabelSettings:
         static: labels with a fixed value (key `static.labels`), for example `environment`.
         namespace: value of the label `namespace`; None leaves it out.
         max_value_bytes: longer values are cut at a character and counted (key `label.max.bytes`) [B of UTF-8].
+        derived: further labels, which an exporter makes itself (`exporters.prometheus.derived_labels`).
+        application_pattern: RE2 whose first group is the application of a client id (key `application.pattern`).
     """
 
     labels: tuple[str, ...] = LABEL_NAMES
     static: tuple[tuple[str, str], ...] = ()
     namespace: str | None = None
     max_value_bytes: int = 4_096
+    derived: tuple[str, ...] = ()
+    application_pattern: str = ""
 
     def __post_init__(self) -> None:
         for name in self.labels:

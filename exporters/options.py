@@ -142,6 +142,13 @@ class Options:
             raise self.error(key, value, "expected at least one")
         return found
 
+    def optional_listed(self, key: str) -> tuple[str, ...]:
+        """Reads texts as `listed`; none if the key is missing."""
+        if key in self._left:
+            return self.listed(key)
+        self._known.append(key)
+        return ()
+
     def finish(self) -> None:
         """Checks, after the last key was read, that no key is left.
 
@@ -191,12 +198,14 @@ def retry_settings(options: Options, default: RetrySettings) -> RetrySettings:
     return RetrySettings(backoff_ms=backoff_ms, backoff_max_ms=backoff_max_ms)
 
 
-def label_settings(options: Options, default: LabelSettings) -> LabelSettings:
-    """Reads `labels`, `static.labels`, `namespace`, `label.max.bytes`."""
+def label_settings(options: Options, default: LabelSettings, derived: Sequence[str] = ()) -> LabelSettings:
+    """Reads `labels`, among which may be `derived` ones, `static.labels`, `namespace`, `label.max.bytes`."""
+    chosen = options.names("labels", (*default.labels, *default.derived), (*LABEL_NAMES, *derived))
     static = options.mapping("static.labels") or default.static
     try:
         return LabelSettings(
-            labels=options.names("labels", default.labels, LABEL_NAMES),
+            labels=tuple(name for name in chosen if name not in derived),
+            derived=tuple(name for name in chosen if name in derived),
             static=static,
             namespace=options.optional_text("namespace") or default.namespace,
             max_value_bytes=options.integer("label.max.bytes", default.max_value_bytes, minimum=1),

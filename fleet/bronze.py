@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documenta
 from pyspark.sql import types as T  # noqa: N812
 
 from fleet.errors import LandingError, no_landing_zone
-from fleet.landing import GROUP_OFFSETS_FOLDER
+from fleet.landing import FOLDERS_WITHOUT_PUSHES
 from fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleet.selection import Selection
 from fleet.spark_errors import what_failed
@@ -37,7 +37,7 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
 
 
 class _PushFiles:
-    """What to read a zone's pushes by: beside samples of groups, its other folders and files one by one."""
+    """What to read a zone's pushes by: beside folders of other rows, its other folders and files one by one."""
 
     def __init__(self, spark: SparkSession, source: str) -> None:
         self._spark = spark
@@ -49,8 +49,8 @@ class _PushFiles:
             below = [each.getPath() for each in files.listStatus(path)]
         except Py4JJavaError:
             return  # which the reader says better
-        if any(each.getName() == GROUP_OFFSETS_FOLDER for each in below):
-            names = [each for each in below if each.getName() != GROUP_OFFSETS_FOLDER]
+        if any(each.getName() in FOLDERS_WITHOUT_PUSHES for each in below):
+            names = [each for each in below if each.getName() not in FOLDERS_WITHOUT_PUSHES]
             self.paths = [each.toString() for each in names if each.getName()[0] not in "._"]
             self._source = source
 

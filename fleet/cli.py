@@ -37,6 +37,7 @@ from fleet.cli_options import (
 from fleet.cli_report import report
 from fleet.cli_simulate import simulate
 from fleet.cli_tables import maintain, run, show
+from fleet.cli_traffic import traffic
 from fleet.cli_verdicts import rules, verdicts
 from fleet.cli_watch import watch
 from fleet.cli_whatif import WhatifCommand, whatif
@@ -62,6 +63,7 @@ app.command(cls=Command)(verdicts)
 app.command(cls=Command)(explain)
 app.command(cls=Command)(changes)
 app.command(cls=Command)(report)
+app.command(cls=Command)(traffic)
 app.command(cls=Command)(rules)
 app.command(cls=Command)(watch)
 app.command(cls=WhatifCommand)(whatif)

@@ -149,7 +149,7 @@ def load(rule_file: Path | None) -> Any:
 
 def rules_text(rule_file: Path | None) -> str:
     """The rules as TOML; the defaults with their comments."""
-    from verdicts.rules import DEFAULTS, as_toml
-
     found = load(rule_file)
+    from verdicts.rules import DEFAULTS, as_toml  # after load: it reports a missing extra
+
     return DEFAULTS.read_text(encoding="utf-8") if rule_file is None else as_toml(found)

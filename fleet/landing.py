@@ -22,6 +22,9 @@ _NODES_FILE: Final = "meta.properties"
 
 GROUP_OFFSETS_FOLDER: Final = "group_offsets"
 """Of a zone: samples of consumer groups, which are no pushes."""
+TRAFFIC_FOLDER: Final = "traffic"
+"""Of a zone: rows of a gateway's traffic."""
+FOLDERS_WITHOUT_PUSHES: Final = frozenset({GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ def find_zone(source: str, selection: Selection) -> Zone:
     if fault := _fault_of(found):
         _refuse_newer(source, files, found)
         raise LandingError(f"{source} holds no push records: its files have {fault}")
-    chosen = [path for path in files if _is_of_days(path, selection)]
+    chosen = [path for path in files if is_of_days(path, selection)]
     return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
 
 
@@ -73,11 +76,14 @@ def refuse_data_directory(root: Path) -> None:
 def _is_ours(path: Path, root: Path) -> bool:
     parts = path.relative_to(root).parts
     return (
-        path.is_file() and parts[0] != GROUP_OFFSETS_FOLDER and not any(part.startswith(("_", ".")) for part in parts)
+        path.is_file()
+        and parts[0] not in FOLDERS_WITHOUT_PUSHES
+        and not any(part.startswith(("_", ".")) for part in parts)
     )
 
 
-def _is_of_days(path: Path, selection: Selection) -> bool:
+def is_of_days(path: Path, selection: Selection) -> bool:
+    """False for a file below a `date=` folder outside of the selected time."""
     for part in path.parts:
         try:
             day = date.fromisoformat(part.removeprefix(_DATE)) if part.startswith(_DATE) else None

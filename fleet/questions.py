@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from fleet import landing
 from fleet.decode.arrow import Array, RecordBatch, Schema, Table, pa, pc
-from fleet.decode.rows import batch_of, day_of_receipt, encoded
 from fleet.decode.stage import CountPoints, DecodePoints, Tally
 from fleet.gold.inventory import inventory
 from fleet.gold.latency import METRIC_NAMES, overall
@@ -21,11 +22,10 @@ from fleet.measures.rows import ROWS, codes
 from fleet.report.output import Rows
 from fleet.schemas import INVENTORY, LATENCY_OVERALL, REJECTS, SENT_POINTS
 from fleet.selection import Selection
-from fleet.silver.batch import reject_rows_of
+from fleet.silver.batch import dialects_of, point_rows, reject_rows_of
 from fleet.silver.check import check
 from fleet.silver.clients import SEEN, merged, seen
 from fleet.silver.repeats import ORDER, repeated
-from telemetry.catalogue.dialects import library_of
 
 _MERGED_AT: Final = 200_000
 """Rows of a question that wait in memory before they are merged."""
@@ -114,23 +114,8 @@ def _good(rows: RecordBatch) -> RecordBatch:
 
 def sent_points(decoded: RecordBatch) -> RecordBatch:
     """Good rows of DECODED -> SENT_POINTS, not yet compared with one another; `silver.deltas` does that."""
-    columns = {name: decoded.column(name) for name in SENT_POINTS.names if name in decoded.schema.names}
-    lists = columns["distribution"]
-    places = pc.cumulative_sum(pc.fill_null(pc.list_value_length(lists), 0))
-    only = pc.if_else(pc.is_valid(lists), pc.subtract(places, 1), None)
-    columns["distribution"] = pc.list_flatten(lists).take(only)
-    return batch_of(
-        SENT_POINTS, len(decoded), columns | {"dialect": _dialect(decoded), "date": day_of_receipt(decoded)}
-    )
-
-
-def _dialect(decoded: RecordBatch) -> Array:
-    names, name_of = encoded(decoded.column("client_software_name"))
-    versions, version_of = encoded(decoded.column("client_software_version"))
-    scopes, scope_of = encoded(decoded.column("scope_name"))
-    kinds = list(zip(name_of.tolist(), version_of.tolist(), scope_of.tolist(), strict=True))
-    known = {kind: library_of(names[kind[0]], versions[kind[1]], scopes[kind[2]]) for kind in set(kinds)}
-    return pa.array([known[kind] for kind in kinds], pa.string())
+    dialects = dialects_of(decoded, np.arange(len(decoded)), decoded)
+    return point_rows(decoded, {}, dialects).select(SENT_POINTS.names)
 
 
 class RejectCount:

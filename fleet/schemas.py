@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 
-_TEXT_MAP: Final = pa.map_(pa.string(), pa.string())
+TEXT_MAP: Final = pa.map_(pa.string(), pa.string())
 
 
 def _joined(*parts: Iterable[Any]) -> Schema:
@@ -161,8 +161,8 @@ _POINT: Final = _schema(
     ("count", pa.int64()),
     ("sum", pa.float64()),
     ("distribution", pa.struct(list(DISTRIBUTION))),
-    ("attributes", _TEXT_MAP),
-    ("resource", _TEXT_MAP),
+    ("attributes", TEXT_MAP),
+    ("resource", TEXT_MAP),
     ("node_id", pa.int32()),
     ("coordinator", pa.bool_()),
     ("topic", pa.string()),
@@ -208,7 +208,7 @@ SERIES: Final = _joined(
         ("metric_name", pa.string()),
         ("metric_type", pa.string()),
         ("temporality", pa.string()),
-        ("attributes", _TEXT_MAP),
+        ("attributes", TEXT_MAP),
         ("occurrence", pa.int32()),
         ("received_at", TIME),
         ("push_id", pa.string()),

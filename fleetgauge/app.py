@@ -11,14 +11,24 @@ from contextlib import suppress
 from dataclasses import fields
 
 from base.clock import SystemTime, Time
+from fleetgauge import audit
 from fleetgauge.admin.node_inventory import NodeInventory
 from fleetgauge.admin.node_socket import NodeSocket, Status
+from fleetgauge.authorization import Authorization
 from fleetgauge.client_metrics import ClientMetrics
+from fleetgauge.client_quotas import ClientQuotas
 from fleetgauge.config import ServiceConfig
+from fleetgauge.config.push_logs import state_topic_settings
+from fleetgauge.config.quotas import by_entity, read_limits
+from fleetgauge.config.security import read_users
 from fleetgauge.data_dir import DataDirectory
+from fleetgauge.listener.apis.acls import AclApis
+from fleetgauge.listener.apis.admin import AdminApis
 from fleetgauge.listener.apis.broker_configs import BrokerConfigs
+from fleetgauge.listener.apis.client_quotas import ClientQuotaApis
 from fleetgauge.listener.apis.cluster import ClusterApis
 from fleetgauge.listener.apis.configs import ConfigApis
+from fleetgauge.listener.apis.scram import ScramApis
 from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
 from fleetgauge.listener.dispatcher import RequestDispatcher
@@ -29,10 +39,13 @@ from fleetgauge.listener.push_log_appender import open_push_log
 from fleetgauge.listener.reporters import Reporters
 from fleetgauge.machine import first_kept_descriptor
 from fleetgauge.node_identity import BoundEndpoint, NodeIdentity
+from fleetgauge.node_state import NodeState, Store
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.node_process import NodeProcess
 from fleetgauge.reconfiguration import Changes, examiner, log_reread
+from fleetgauge.scram_users import NodeUsers
 from fleetgauge.state_store import StateStore
+from fleetgauge.state_topic import StateTopic
 from quotas.metrics import Metrics
 from telemetry.codecs import CompressionType
 from telemetry.instances.sender_bounds import SenderLimits
@@ -41,7 +54,9 @@ from telemetry.push_record import PushIds
 from telemetry.subscriptions.known_clients import guard_rules
 from wire.api_table import ApiTable
 from wire.listener import Listener, ListenerSettings
+from wire.new_channel import MakeChannel, make_channel
 from wire.request_buffers import RequestBuffers
+from wire.sasl.credentials import CredentialStore
 from wire.unread_responses import UnreadResponses
 
 _HOUSEKEEPING_S = 1.0
@@ -116,27 +131,35 @@ class FleetgaugeNode(NodeProcess):
         Raises:
             ConfigError: a quota callback refuses its limits; nothing was changed.
         """
-        self._quotas.reconfigure(changes.config)  # first, since a custom callback may refuse
         config = changes.config
+        # First, since a custom callback may refuse.
+        self._client_quotas.configure(by_entity(read_limits(config.quotas)))
         self._client_metrics.configure(config.client_metrics, config.client_metrics_resources_max)
-        self._configs.listeners = config.admin_listener_names()
+        self._authorization.configure(config.authorization_settings())
+        self._admin.listeners = config.admin_listener_names()
         self._brokers.config = config
         self._connection_limits.reconfigure(changes.config, changes.overrides)
+        self._users.configure(read_users(config.sasl_users))
         for listener in self._listeners:
             security = changes.securities.get(listener.name)
             # A listener's protocol stays until a restart, as its address does.
             if security is not None and security.protocol is listener.security.protocol:
-                listener.security = security
+                listener.security = security.with_users(self._users.store)
         self._manager.replace_guard_rules(changes.guard_rules)
 
     def status(self) -> Status:
         """The answer to `fleetgauge status`; plain values that JSON can hold."""
+        state = self._state.status()
+        degraded = {"degraded": [f"the state: {self._state.problem}"]} if self._state.problem else {}
         return {
-            "node": {**self.identity.status(), "not_ready": self._not_ready()},
+            "node": {**self.identity.status(), "not_ready": self._not_ready(), **degraded},
+            **({"state": state} if state else {}),
             "http": self.http.status(),
             "connections": [listener.counters() for listener in self._listeners],
             "connection_limits": self._connection_limits.status(),
             "misdirected_clients": self._misdirected.status(),
+            "authorization": {"denials": dict(self._authorization.denials)},
+            "audit_log": audit.counters(),
             "quotas": self._quotas.status(),
             "telemetry": {
                 "subscriptions": list(self._manager.list_client_metrics_resources()),
@@ -145,7 +168,7 @@ class FleetgaugeNode(NodeProcess):
                 "client_guard": self._manager.guard_counters(),
                 "get_answers": dict(self._subscriptions.answers),
                 "push_answers": dict(self._pushes.answers),
-                "admin_answers": dict(self._configs.answers),
+                "admin_answers": dict(self._admin.answers),
                 "refusals": self._manager.refusals(),
                 "counters": self._manager.counters(),
                 "plugin_timeouts": self._pushes.plugin_timeouts,
@@ -168,6 +191,10 @@ class FleetgaugeNode(NodeProcess):
         if (problem := self._push_log.problem) is not None:
             reasons.append(f"the push log takes no pushes: {problem}")
         return reasons
+
+    def _forget_decisions(self) -> None:
+        for listener in self._listeners:
+            listener.forget_instances()
 
     async def _prepare(self) -> Job:
         config, loop = self._config, asyncio.get_running_loop()
@@ -194,27 +221,51 @@ class FleetgaugeNode(NodeProcess):
         )
         self._manager = self._make_manager()
         self._push_log = await open_push_log(config, self._time)
-        self._subscriptions = SubscriptionsHandler(self._manager, self._time)
+        self._state = NodeState(await self._open_store(), self._time)
+        self._authorization = Authorization(config.authorization_settings(), self._time)
+        self._state.add(self._authorization)
+        self._authorization.on_change = self._forget_decisions
+        self._subscriptions = SubscriptionsHandler(self._manager, self._authorization, self._time)
         self._pushes = PushHandler(
             self._manager,
             self._push_log,
+            self._authorization,
             self._time,
             self._quotas.request,
             plugin_export_timeout_ms=config.plugin_export_timeout_ms,
         )
-        self._client_metrics = ClientMetrics(
-            self._manager,
-            StateStore(self._node_data.state),
-            config.client_metrics,
-            max_resources=config.client_metrics_resources_max,
-            time=self._time,
+        self._client_metrics = ClientMetrics(self._manager, config.client_metrics, config.client_metrics_resources_max)
+        self._client_quotas = ClientQuotas(
+            by_entity(read_limits(config.quotas)), self._quotas.install, workers=config.workers
         )
+        self._users = NodeUsers(read_users(config.sasl_users), self._install_users)
+        for kind in (self._client_metrics, self._client_quotas, self._users):
+            self._state.add(kind)
         self._brokers = BrokerConfigs(config)
-        self._configs = ConfigApis(
-            self._client_metrics, self._brokers, config.admin_listener_names(), self._quotas.request, self._time
+        self._admin = AdminApis(
+            self._state,
+            (
+                ConfigApis(self._client_metrics, self._brokers),
+                ClientQuotaApis(self._client_quotas),
+                ScramApis(self._users),
+                AclApis(self._authorization),
+            ),
+            self._authorization,
+            config.admin_listener_names(),
+            self._quotas.request,
+            self._time,
         )
         self._misdirected = MisdirectedClients(self._time)
         return Job.of_node(config)
+
+    async def _open_store(self) -> Store:
+        data, config = self._node_data, self._config
+        if config.state_store == "sqlite":
+            return StateStore(data.state)
+        former = StateStore(data.state).read() if data.state.exists() else {}
+        topic = StateTopic(state_topic_settings(config), StateStore(data.state_copy), self._time, former)
+        await asyncio.get_running_loop().run_in_executor(None, topic.start)
+        return topic
 
     def _control_socket(self, job: Job) -> NodeSocket:
         inventory = NodeInventory(self._manager, self._time, self._misdirected.has_asked)
@@ -251,7 +302,7 @@ class FleetgaugeNode(NodeProcess):
         if self._before_listening is not None:
             await self._before_listening()
         await self._start_listeners()
-        self._client_metrics.start()
+        self._state.start()
         self._housekeeping = asyncio.create_task(self._expire())
 
     async def _stop_service(self, deadline_ms: int) -> None:
@@ -262,8 +313,8 @@ class FleetgaugeNode(NodeProcess):
         self._quotas.wake_all()
         await asyncio.gather(*(listener.stop(self._left_ms(deadline_ms)) for listener in self._listeners))
         await self._pushes.close()
-        await self._configs.close(self._left_ms(deadline_ms))
-        await self._client_metrics.stop()
+        await self._admin.close(self._left_ms(deadline_ms))
+        await self._state.stop()
         await self._push_log.close()
         self._manager.close()
 
@@ -274,13 +325,15 @@ class FleetgaugeNode(NodeProcess):
 
     async def _start_listeners(self) -> None:
         identity = self.identity
-        cluster = ClusterApis(self._config.node_id, identity.cluster_id, identity.advertised, self._misdirected)
+        cluster = ClusterApis(
+            self._config.node_id, identity.cluster_id, identity.advertised, self._authorization, self._misdirected
+        )
         handler = RequestDispatcher(
             self._table,
             cluster,
             self._subscriptions,
             self._pushes,
-            self._configs,
+            self._admin,
             self._manager,
             self._misdirected,
             self._quotas.request,
@@ -300,16 +353,25 @@ class FleetgaugeNode(NodeProcess):
                 settings=settings,
                 time=self._time,
                 api_table=self._table,
-                security=securities[endpoint.listener_name],
+                security=securities[endpoint.listener_name].with_users(self._users.store),
                 reuse_port=self._config.workers > 1,
                 limits=self._connection_limits,
                 requests=requests,
                 unread=unread,
+                new_channel=self._new_channel(endpoint.listener_name),
             )
             self._connection_limits.on_excess(endpoint.listener_name, listener.close_excess)
             await listener.start()
             self._listeners.append(listener)
             identity.add_listener(endpoint, listener.port)
+
+    def _new_channel(self, listener_name: str) -> MakeChannel:
+        """Returns what makes the connections of a listener."""
+        return make_channel
+
+    def _install_users(self, store: CredentialStore) -> None:
+        for listener in self._listeners:
+            listener.security = listener.security.with_users(store)
 
     async def _expire(self) -> None:
         """Expires instances and sensors once a second."""

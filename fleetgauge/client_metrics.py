@@ -1,23 +1,14 @@
-"""The client-metrics resources of a node while it runs: the configuration's, tools' changes, and what is in force.
+"""The client-metrics resources of a node while it runs: the configuration's, tools' changes, and what is in force."""
 
-The state is read and written in a thread, one call at a time: a disk that hangs must not keep clients waiting. Other
-workers of the node change the same state; each worker looks for that twice a second.
-"""
-
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Final, TypeVar
 
 import structlog
 
-from base.clock import Time
-from base.errors import FleetgaugeError, KafkaError
-from base.log_limiter import LogLimiter
-from fleetgauge.off_loop import OffLoop
-from fleetgauge.state_store import StateStore
+from base.errors import KafkaError
+from fleetgauge.node_state import Transaction
+from fleetgauge.state_store import RecordKind, Records
 from telemetry.catalogue.nearest_prefix import nearest_prefix
 from telemetry.catalogue.standard_metrics import is_known_prefix
 from telemetry.manager import ClientMetricsManager
@@ -27,101 +18,84 @@ from telemetry.subscriptions.resources import METRICS_CONFIG, check_subscription
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
-
-_REVIEW_S: Final = 0.5
-_WITHIN_S: Final = 10.0
-"""How long one request of a tool may take [s]; beyond it, its connection is closed."""
+_NODE = ""
+"""Name of the record about the built-in resource; no resource has an empty name."""
+_REPLACES_DEFAULT = {"replaces_default": "true"}
 
 
 class ClientMetrics:
-    """The resources; has the manager apply what is in force. To be used on one loop only.
+    """The resources; a `StateKind` that has the manager apply what is in force.
 
     Args:
         manager: gets every change.
-        store: what tools changed.
         configured: resources of the configuration.
         max_resources: see `ClientMetricsResources`.
-        time: the clocks.
-
-    Raises:
-        PushLogError: the state cannot be read.
     """
 
-    def __init__(
-        self,
-        manager: ClientMetricsManager,
-        store: StateStore,
-        configured: Properties,
-        *,
-        max_resources: int,
-        time: Time,
-    ) -> None:
+    kind = RecordKind.CLIENT_METRICS
+
+    def __init__(self, manager: ClientMetricsManager, configured: Properties, max_resources: int) -> None:
         self._manager = manager
-        self._store = store
-        self._time = time
-        self._off_loop = OffLoop("reading or changing client metrics", _WITHIN_S)
-        self._turn = asyncio.Lock()
-        self._review: asyncio.Task[None] | None = None
-        self._log = LogLimiter()
         self._resources = ClientMetricsResources(
-            configured=configured, changes=_usable(store.read(), configured), max_resources=max_resources
+            configured=configured, changes=ToolChanges(), max_resources=max_resources
         )
-        self._apply(self._resources)
-        self._warn_of_overrides()
-
-    def start(self) -> None:
-        """Begins to look for changes by other workers."""
-        self._review = asyncio.create_task(self._keep_reviewing())
-
-    async def stop(self) -> None:
-        """Ends what `start` began."""
-        if self._review is not None:
-            self._review.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._review
+        self._is_first = True
 
     def configure(self, configured: Properties, max_resources: int) -> None:
         """Takes over the resources of a configuration that was read again; tools' changes stay over them."""
-        self._apply(replace(self._resources, configured=configured, max_resources=max_resources))
+        self._put_in_force(replace(self._resources, configured=configured, max_resources=max_resources))
         self._warn_of_overrides()
 
     def effective(self) -> dict[str, dict[str, str]]:
         """The resources in force: their properties by name."""
         return self._resources.effective()
 
-    async def run(self, work: Callable[["Transaction"], T]) -> T:
-        """Runs `work` in a thread; what it changes is in force on return.
+    def resources(self, transaction: Transaction) -> ClientMetricsResources:
+        """Returns the resources as of now, with the changes of all workers.
 
         Raises:
-            FleetgaugeError: it does not end in time; its changes may or may not be made. Also whatever `work` raises.
+            PushLogError: the state cannot be read now.
         """
-        async with self._turn:
-            transaction = Transaction(self._store, self._resources)
-            try:
-                result = await self._off_loop.run(lambda: work(transaction))
-            finally:
-                changes = transaction.changes
-                if changes is not None:
-                    self._apply(replace(self._resources, changes=changes))
-        return result
+        return self._with(transaction.read(self.kind))
 
-    def _apply(self, resources: ClientMetricsResources) -> None:
+    def change(
+        self, transaction: Transaction, alter: Callable[[ClientMetricsResources], ClientMetricsResources]
+    ) -> None:
+        """Changes the resources durably.
+
+        Raises:
+            PushLogError: the state cannot be written now; nothing is changed.
+            Exception: what `alter` raises; nothing is changed.
+        """
+        transaction.change(self.kind, lambda records: to_records(alter(self._with(records)).changes))
+
+    def usable(self, records: Records) -> Records:
+        """See `StateKind`."""
+        usable = {}
+        for name, each in records.items():
+            try:
+                if name != _NODE:
+                    check_subscription(name, {**self._resources.configured.get(name, {}), **each})
+            except KafkaError as error:
+                log.error("state.value_refused", subscription=name, error=str(error), consequence="it is not applied")
+            else:
+                usable[name] = each
+        _prepare_advice(self._with(usable).effective())
+        return usable
+
+    def apply(self, records: Records) -> None:
+        """See `StateKind`."""
+        self._put_in_force(self._with(records))
+        if self._is_first:
+            self._is_first = False
+            self._warn_of_overrides()
+
+    def _with(self, records: Records) -> ClientMetricsResources:
+        return replace(self._resources, changes=from_records(records))
+
+    def _put_in_force(self, resources: ClientMetricsResources) -> None:
         self._resources = resources
         self._manager.replace_subscriptions(resources.effective())
-
-    async def _keep_reviewing(self) -> None:
-        while True:
-            await asyncio.sleep(_REVIEW_S)
-            try:
-                await self.run(lambda transaction: transaction.refresh())
-            except FleetgaugeError as error:
-                if self._log.admit("state.unreadable", self._time.hi_res_clock_ms()):
-                    log.error(
-                        "state.unreadable",
-                        message="changes of subscriptions by tools at other workers are not seen",
-                        error=str(error),
-                    )
 
     def _warn_of_overrides(self) -> None:
         for name, keys in self._resources.overridden().items():
@@ -134,69 +108,19 @@ class ClientMetrics:
             )
 
 
-class Transaction:
-    """Access to the resources within `ClientMetrics.run`, in its thread.
+def from_records(records: Records) -> ToolChanges:
+    """What tools changed, from the records of the state.
 
-    Attributes:
-        changes: the state as it was read or written last; None if it is as before.
+    >>> from_records({"": {"replaces_default": "true"}, "S": {"metrics": "*"}})
+    ToolChanges(values={'S': {'metrics': '*'}}, replaces_default=True)
     """
-
-    def __init__(self, store: StateStore, resources: ClientMetricsResources) -> None:
-        self._store = store
-        self._before = resources
-        self.changes: ToolChanges | None = None
-
-    def refresh(self) -> None:
-        """Reads the state if another worker has changed it.
-
-        Raises:
-            PushLogError: it cannot be read now.
-        """
-        changes = self._store.read_if_changed()
-        if changes is not None:
-            self._take(changes)
-
-    def resources(self) -> ClientMetricsResources:
-        """Returns the resources as of now, with the changes of all workers.
-
-        Raises:
-            PushLogError: the state cannot be read now.
-        """
-        self.refresh()
-        return self._before if self.changes is None else replace(self._before, changes=self.changes)
-
-    def change(self, alter: Callable[[ClientMetricsResources], ClientMetricsResources]) -> ClientMetricsResources:
-        """Changes the resources durably; returns them.
-
-        Raises:
-            PushLogError: the state cannot be written now; nothing is changed.
-            Exception: what `alter` raises; nothing is changed.
-        """
-        altered: list[ClientMetricsResources] = []
-
-        def changed(changes: ToolChanges) -> ToolChanges:
-            altered.append(alter(replace(self._before, changes=changes)))
-            return altered[0].changes
-
-        self._take(self._store.change(changed))
-        return altered[0]
-
-    def _take(self, changes: ToolChanges) -> None:
-        self.changes = _usable(changes, self._before.configured)
-        _prepare_advice(replace(self._before, changes=self.changes).effective())
+    values = {name: values for name, values in records.items() if name != _NODE}
+    return ToolChanges(values=values, replaces_default=_NODE in records)
 
 
-def _usable(changes: ToolChanges, configured: Properties) -> ToolChanges:
-    """Leaves out resources that this release does not accept: a later one may have written them."""
-    values = {}
-    for name, each in changes.values.items():
-        try:
-            check_subscription(name, {**configured.get(name, {}), **each})
-        except KafkaError as error:
-            log.error("state.value_refused", subscription=name, error=str(error), consequence="it is not applied")
-        else:
-            values[name] = each
-    return replace(changes, values=values)
+def to_records(changes: ToolChanges) -> Records:
+    """The reverse of `from_records`."""
+    return {**changes.values, **({_NODE: _REPLACES_DEFAULT} if changes.replaces_default else {})}
 
 
 def _prepare_advice(effective: Properties) -> None:

@@ -47,6 +47,16 @@ class DataDirectory:
         return self.root / "state.db"
 
     @property
+    def state_copy(self) -> Path:
+        """What a node with `state.store=kafka` has read of the topic; see `fleetgauge.state_topic`."""
+        return self.root / "state-topic.db"
+
+    @property
+    def audit_log(self) -> Path:
+        """The audit log, unless `audit.log.file` names another file; see `fleetgauge.audit`."""
+        return self.root / "audit.log"
+
+    @property
     def node_of_worker(self) -> "DataDirectory":
         """The directory of the node whose worker's directory this is."""
         return DataDirectory(self.root.parent.parent)

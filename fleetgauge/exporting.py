@@ -16,10 +16,10 @@ from fleetgauge.admin.node_socket import RelaySocket, Status
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.reader import ConfigReader
 from fleetgauge.errors import ConfigError
+from fleetgauge.lifetime import exporter_lines, prepare_process, run_until_stopped, start_logging
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.node_process import NodeProcess
 from fleetgauge.reconfiguration import log_reread
-from fleetgauge.serving import exporter_lines, prepare_process, run_until_stopped, start_logging
 
 log = structlog.get_logger(__name__)
 

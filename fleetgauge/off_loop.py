@@ -17,12 +17,22 @@ class OffLoop:
     Args:
         what: the calls as the subject of an error sentence, for example `reading the configuration`.
         within_s: how long one may take [s].
+        causes: what to look at when one takes longer, the end of that error's sentence.
     """
 
-    def __init__(self, what: str, within_s: float) -> None:
+    def __init__(
+        self, what: str, within_s: float, causes: str = "is a file no file, or on a disk that does not answer?"
+    ) -> None:
         self._what = what
         self._within_s = within_s
+        self._causes = causes
         self._latest: Future[Any] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a call has not ended."""
+        # Not whether its thread is alive: that ends a moment after the outcome is there.
+        return self._latest is not None and not self._latest.done()
 
     async def run(self, call: Callable[[], T]) -> T:
         """Returns the result of `call`.
@@ -30,8 +40,7 @@ class OffLoop:
         Raises:
             FleetgaugeError: it does not end in time, or an earlier one has not ended yet; also whatever `call` raises.
         """
-        # Not whether its thread is alive: that ends a moment after the outcome is there.
-        if self._latest is not None and not self._latest.done():
+        if self.is_busy:
             raise FleetgaugeError(f"{self._what} has been started before and has not ended yet")
         outcome: Future[T] = Future()
         outcome.set_running_or_notify_cancel()  # it cannot be cancelled now, and accepts a late result
@@ -49,8 +58,5 @@ class OffLoop:
         await asyncio.wait([waiting], timeout=self._within_s)
         if not waiting.done():
             waiting.cancel()
-            raise FleetgaugeError(
-                f"{self._what} took longer than {self._within_s:.0f} s: is a file no file, or on a disk that does not "
-                "answer?"
-            )
+            raise FleetgaugeError(f"{self._what} took longer than {self._within_s:.0f} s: {self._causes}")
         return waiting.result()

@@ -12,7 +12,16 @@ log = structlog.get_logger(__name__)
 
 UMASK: Final = 0o077
 _OTHERS: Final = 0o077
-_OWN_FILES: Final = ("push-log", "workers", "dead-letters*", "prometheus-*", "state*", "meta.properties", "*.lock")
+_OWN_FILES: Final = (
+    "push-log",
+    "workers",
+    "dead-letters*",
+    "prometheus-*",
+    "state*",
+    "audit.log*",
+    "meta.properties",
+    "*.lock",
+)
 """Files of Fleetgauge in a data directory, except the landing zone, which may be meant for another user."""
 
 

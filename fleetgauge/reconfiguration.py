@@ -19,6 +19,8 @@ _EXAMINE_WITHIN_S: Final = 4.0
 CHANGEABLE: Final = {
     *(
         "admin_listeners",
+        *("authorizer_class_name", "super_users", "allow_everyone_if_no_acl_found", "telemetry_acl_required"),
+        *("acls", "client_id_patterns"),
         "client_metrics",
         "client_metrics_resources_max",
         "client_guard",

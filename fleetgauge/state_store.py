@@ -1,28 +1,56 @@
 """The node's state beside its configuration file: what admin tools changed, in one SQLite file of the data directory.
 
+The state is records of several kinds: a value by kind, name and key. To add a kind, add it to `RecordKind`, and give
+`fleetgauge.node_state.NodeState` a `StateKind` that puts its records in force.
+
 All workers of a node share the file. A change is one transaction that reads, checks and writes, so that two workers
 never overwrite each other's changes, and it is on the disk (fsync) when `change` returns.
 """
 
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
 from push_log.embedded.kept_database import open_kept, transaction
 from push_log.embedded.segment import translated
-from telemetry.subscriptions.overrides import ToolChanges
+
+
+class RecordKind(enum.StrEnum):
+    """The kinds of records, as they are stored."""
+
+    CLIENT_METRICS = "client_metrics"
+    """Subscriptions, by name and key of `kafka-configs.sh`; see `fleetgauge.client_metrics`."""
+    QUOTAS = "quotas"
+    """Limits, by the entity's path in the configuration and key; see `fleetgauge.client_quotas`."""
+    SCRAM_CREDENTIALS = "scram_credentials"
+    """Salted hashes, by user and mechanism; see `fleetgauge.scram_users`."""
+    ACLS = "acls"
+    """ACLs, each as a name; see `fleetgauge.authorization`."""
+
+
+Records = Mapping[str, Mapping[str, str]]
+"""Records of one kind: values by name and key. A name without keys is not stored."""
+
+State = Mapping[str, Records]
+"""Records by kind. Kinds that this release does not know are kept."""
 
 _CREATE: Final = """
-CREATE TABLE client_metrics (
-    name TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (name, key)
-) WITHOUT ROWID;
-CREATE TABLE replaces_default (is_true INTEGER PRIMARY KEY)
+CREATE TABLE records (
+    kind TEXT NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, name, key)
+) WITHOUT ROWID
 """
-_CONSEQUENCE: Final = (
-    "subscriptions that kafka-client-metrics.sh or kafka-configs.sh set are lost: those of the configuration file apply"
-)
+_MOVE_FIRST_TABLES: Final = """
+    INSERT INTO records SELECT 'client_metrics', name, key, value FROM client_metrics;
+    INSERT INTO records SELECT 'client_metrics', '', 'replaces_default', 'true' FROM replaces_default LIMIT 1;
+    DROP TABLE client_metrics;
+    DROP TABLE replaces_default
+"""
+_MIGRATIONS: Final = (f"{_CREATE}; {_MOVE_FIRST_TABLES}",)
+_CHECK: Final = "SELECT kind, name, key, value FROM records"
+_CONSEQUENCE: Final = "what admin tools set is lost: the configuration file applies alone"
 
 
 class StateStore:
@@ -30,14 +58,19 @@ class StateStore:
 
     Args:
         path: the file.
+
+    Attributes:
+        problem: None: a file that cannot be read raises.
     """
+
+    problem: str | None = None
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._opened: apsw.Connection | None = None
         self._read_version: int | None = None
 
-    def read(self) -> ToolChanges:
+    def read(self) -> State:
         """Returns the state.
 
         Raises:
@@ -48,7 +81,7 @@ class StateStore:
             self._read_version = self._version()
             return _read(connection)
 
-    def read_if_changed(self) -> ToolChanges | None:
+    def read_if_changed(self) -> State | None:
         """Returns the state if another process may have changed it since the last `read`, else None.
 
         Raises:
@@ -59,8 +92,8 @@ class StateStore:
             is_same = self._version() == self._read_version
         return None if is_same else self.read()
 
-    def change(self, alter: Callable[[ToolChanges], ToolChanges]) -> ToolChanges:
-        """Replaces the state by what `alter` makes of it; on return it is durable.
+    def change(self, alter: Callable[[State], State]) -> State:
+        """Replaces the state by what `alter` makes of it, in one transaction; on return it is durable.
 
         Returns:
             The new state.
@@ -74,9 +107,19 @@ class StateStore:
         with transaction(connection, self._path):
             old = _read(connection)
             new = alter(old)
-            if new != old:
-                _write(connection, old, new)
+            for kind in old.keys() | new.keys():
+                _write(connection, kind, old.get(kind, {}), new.get(kind, {}))
         return new
+
+    def status(self) -> dict[str, Any]:
+        """See `fleetgauge.node_state.Store`."""
+        return {}
+
+    def close(self) -> None:
+        """Closes the file; it is opened again when it is used again."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def _version(self) -> int:
         """A number that differs after a commit of another connection."""
@@ -84,27 +127,23 @@ class StateStore:
 
     def _connection(self) -> apsw.Connection:
         if self._opened is None:
-            check = "SELECT name, key, value FROM client_metrics"
-            self._opened = open_kept(self._path, _CREATE, (), check=check, consequence=_CONSEQUENCE)
+            self._opened = open_kept(self._path, _CREATE, _MIGRATIONS, check=_CHECK, consequence=_CONSEQUENCE)
             # Acknowledged changes survive a power loss too.
             self._opened.execute("PRAGMA synchronous = EXTRA")
         return self._opened
 
 
-def _read(connection: apsw.Connection) -> ToolChanges:
-    values: dict[str, dict[str, str]] = {}
-    for name, key, value in connection.execute("SELECT name, key, value FROM client_metrics"):
-        values.setdefault(str(name), {})[str(key)] = str(value)
-    replaces_default = connection.execute("SELECT count(*) FROM replaces_default").get > 0
-    return ToolChanges(values=values, replaces_default=replaces_default)
+def _read(connection: apsw.Connection) -> State:
+    state: dict[str, dict[str, dict[str, str]]] = {}
+    for kind, name, key, value in connection.execute("SELECT kind, name, key, value FROM records"):
+        state.setdefault(str(kind), {}).setdefault(str(name), {})[str(key)] = str(value)
+    return state
 
 
-def _write(connection: apsw.Connection, old: ToolChanges, new: ToolChanges) -> None:
-    for name in old.values.keys() | new.values.keys():
-        if old.values.get(name) == new.values.get(name):
+def _write(connection: apsw.Connection, kind: str, old: Records, new: Records) -> None:
+    for name in old.keys() | new.keys():
+        if old.get(name) == new.get(name):
             continue
-        connection.execute("DELETE FROM client_metrics WHERE name = ?", (name,))
-        rows = [(name, key, value) for key, value in new.values.get(name, {}).items()]
-        connection.executemany("INSERT INTO client_metrics VALUES (?, ?, ?)", rows)
-    if new.replaces_default:
-        connection.execute("INSERT OR IGNORE INTO replaces_default VALUES (1)")
+        connection.execute("DELETE FROM records WHERE kind = ? AND name = ?", (kind, name))
+        rows = [(kind, name, key, value) for key, value in new.get(name, {}).items()]
+        connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)

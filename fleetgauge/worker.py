@@ -17,11 +17,13 @@ import uvloop
 from pydantic import BaseModel
 
 from base.errors import FleetgaugeError
+from fleetgauge import audit
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.garbage import collect_seldom
 from fleetgauge.logs import configure_logging, flush_logs
+from fleetgauge.node_class import node_class
 from fleetgauge.processes.parent_pipe import Reports, ignore_signals
 from fleetgauge.reconfiguration import Changes, examiner
 
@@ -66,9 +68,10 @@ async def _run(reports: Reports) -> int:
         return 0
     job = Job.model_validate_json(line)
     configure_logging(job.config.logging_level, job.config.logging_format, job.config.secrets())
+    audit.configure(job.config.audit_settings(), job.config.secrets())
     structlog.contextvars.bind_contextvars(worker=job.number)
     early: list[bytes] = []
-    node = FleetgaugeNode(
+    node = node_class(job.config)(
         job.config,
         node_data=DataDirectory(job.config.log_dirs).node_of_worker,
         before_listening=lambda: _until_all_listen(commands, early, reports),
@@ -151,6 +154,7 @@ def _apply(node: FleetgaugeNode, config: ServiceConfig, changes: Changes) -> Non
         )
     else:
         configure_logging(config.logging_level, config.logging_format, config.secrets())
+        audit.configure(config.audit_settings(), config.secrets())
 
 
 if __name__ == "__main__":

@@ -306,6 +306,16 @@ class ClientQuotaManager:
         with self._lock:
             return self._sensors_by_level(default, session, client_id)
 
+    def quota_sensor_name(self, metric_tags: Mapping[str, str]) -> str:
+        """Name of the sensor of the clients that share the quota with these tags.
+
+        Raises:
+            TypeError: the tags are no mapping.
+        """
+        if not isinstance(metric_tags, Mapping):
+            raise TypeError(f"metric tags are a mapping of names to values, not {metric_tags!r}")
+        return self._sensor_names(metric_tags)[0]
+
     def client_quota_metric_name(self, metric_tags: Mapping[str, str]) -> MetricName:
         """Name of the metric that is under the quota."""
         name = _METRIC_NAMES.get(self.quota_type, "byte-rate")

@@ -51,7 +51,12 @@ class QuotaUsage:
         >>> QuotaUsage("Request", {"user": "alice", "client-id": ""}, 1.0, 2.0).entity
         'user=alice'
         """
-        return ",".join(f"{tag}={value}" for tag, value in self.tags.items() if value) or "broker"
+        return entity_name(self.tags)
+
+
+def entity_name(tags: Mapping[str, str]) -> str:
+    """The tags of an entity as one string; `broker` without any."""
+    return ",".join(f"{tag}={value}" for tag, value in tags.items() if value) or "broker"
 
 
 def usages(metrics: Metrics, now_ms: int, most: int) -> tuple[list[QuotaUsage], int]:

@@ -30,7 +30,7 @@ from telemetry.subscriptions.client_guard import ClientGuard, GuardRule
 from telemetry.subscriptions.interval_scaling import TelemetryPace
 from telemetry.subscriptions.known_clients import SHIPPED
 from telemetry.subscriptions.prefix_advice import PrefixAdvice
-from telemetry.subscriptions.resources import Subscriptions
+from telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT, Subscriptions
 from telemetry.validate import validate_metrics
 
 __all__ = [
@@ -123,6 +123,27 @@ class ClientMetricsManager:
             return GetTelemetrySubscriptionsResult(error_code=error_code, client_instance_id=instance_id)
         gate.record_get(now_ms)
         return self._subscription_result(instance)
+
+    def deny_get(
+        self, client_instance_id: uuid.UUID | None, context: RequestContext
+    ) -> GetTelemetrySubscriptionsResult:
+        """Answers the Get of a client that may not send telemetry: no metrics, and Kafka's default interval. No error
+        would do, since some clients switch their telemetry off at any.
+        """
+        settings = self._settings
+        return GetTelemetrySubscriptionsResult(
+            error_code=ErrorCode.NONE,
+            client_instance_id=self._instances.identify(client_instance_id, context),
+            accepted_compression_types=tuple(map(int, settings.compression_types)),
+            push_interval_ms=INTERVAL_MS_DEFAULT,
+            telemetry_max_bytes=settings.telemetry_max_bytes,
+            delta_temporality=settings.delta_temporality,
+        )
+
+    def deny_push(self) -> ErrorCode:
+        """Counts the push of a client that may not send telemetry; returns its error code."""
+        self._refusals[refused.NOT_AUTHORIZED] += 1
+        return refused.NOT_AUTHORIZED.error_code
 
     def process_push_telemetry(
         self, request: PushRequest, context: RequestContext, *, now_ms: int, received_at_us: int

@@ -24,6 +24,7 @@ PUSH_TOO_EARLY: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "push_befor
 OVER_QUOTA: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "telemetry_quota")
 TOO_MANY_BYTES: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "sender_byte_rate", gives_back=True)
 TOO_MANY_INSTANCES: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "sender_new_instance_rate")
+NOT_AUTHORIZED: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "not_authorized")
 NOT_LOGGED: Final = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "push_log_unavailable", gives_back=True)
 UNKNOWN_SUBSCRIPTION: Final = Refusal(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, "other_subscription_id", gives_back=True)
 UNSUPPORTED_COMPRESSION: Final = Refusal(

@@ -268,16 +268,22 @@ class Groups:
     Args:
         groups: of each value; those below 0 do not count.
         count: how many groups there are.
+
+    Attributes:
+        of: the group of each value, as given.
     """
 
     def __init__(self, groups: Numbers, count: int) -> None:
-        self._count = count
+        self.of, self._count = groups, count
         self._order: Numbers | None = None
         if (groups[1:] < groups[:-1]).any() or (groups[:1] < 0).any():
             known = np.flatnonzero(groups >= 0)
             self._order = known[order_of(groups[known], count)]
             groups = groups[self._order]
         self._groups, self._sizes = groups, np.bincount(groups, minlength=count)
+
+    def __len__(self) -> int:
+        return self._count
 
     def medians(self, values: Numbers, *, low: bool = False) -> Numbers:
         """The median of the values of each group, NaN where there is none; NaN does not count.

@@ -17,9 +17,9 @@ from wire.frames import unknown_protocol
 from wire.handshakes import Handshake, HandshakeStage
 from wire.listener_context import ListenerContext
 from wire.listener_security import ListenerSecurity
+from wire.new_channel import MakeChannel
 from wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
-from wire.secure_channel import SecureChannel, SecureContext
-from wire.tcp_channel import as_protocol
+from wire.secure_channel import SecureContext
 
 _TLS_RECORD: Final = 0x16
 """First byte of every TLS connection: the record type of a handshake (RFC 8446, section 5.1)."""
@@ -32,6 +32,7 @@ class Admission:
 
     Attributes:
         context, shared: of the listener.
+        make_channel: makes the protocol that takes over the socket.
         security: of the listener, as it is now.
         accepted: the socket; closed here if the handshake fails.
         local, peer: its two addresses.
@@ -42,6 +43,7 @@ class Admission:
 
     context: ListenerContext
     shared: SecureContext
+    make_channel: MakeChannel
     security: ListenerSecurity
     accepted: socket.socket
     local: tuple[str, int]
@@ -90,7 +92,7 @@ class Admission:
     async def _connect(self, handshake: Handshake, client: tuple[str, int]) -> None:
         """Passes the socket to the loop; with TLS this returns when the TLS handshake is done."""
         context, settings = self.context, self.context.settings
-        channel = SecureChannel(
+        channel = self.make_channel(
             context,
             self.shared,
             self.security,
@@ -101,10 +103,10 @@ class Admission:
             place=self.place,
         )
         if self.security.tls is None:
-            await context.loop.connect_accepted_socket(lambda: as_protocol(channel), self.accepted)
+            await context.loop.connect_accepted_socket(lambda: channel, self.accepted)
             return
         await context.loop.connect_accepted_socket(
-            lambda: as_protocol(channel),
+            lambda: channel,
             self.accepted,
             ssl=self.security.tls,
             # `Handshakes` ends it earlier; this limit is a fallback.
@@ -191,7 +193,7 @@ def _wake(arrived: asyncio.Future[None]) -> None:
 
 _TLS_HINTS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client sent no certificate, and ssl.client.auth=required",
-    "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not signed by one of ssl.truststore.*, or expired",
+    "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not signed by one of ssl.truststore.*, expired, revoked",
     "UNSUPPORTED_PROTOCOL": "the client supports none of ssl.enabled.protocols",
     "NO_SHARED_CIPHER": "client and listener have no cipher in common",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the listener's certificate: its truststore lacks the signer",

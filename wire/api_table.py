@@ -11,10 +11,17 @@ class ApiKey(enum.IntEnum):
     METADATA = 3
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     SASL_AUTHENTICATE = 36
     INCREMENTAL_ALTER_CONFIGS = 44
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     PUSH_TELEMETRY = 72
@@ -33,10 +40,17 @@ SERVED: Final = (
     Api(ApiKey.METADATA, 0, 13),
     Api(ApiKey.SASL_HANDSHAKE, 0, 1),
     Api(ApiKey.API_VERSIONS, 0, 4),
+    Api(ApiKey.DESCRIBE_ACLS, 1, 3),
+    Api(ApiKey.CREATE_ACLS, 1, 3),
+    Api(ApiKey.DELETE_ACLS, 1, 3),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4),
     Api(ApiKey.ALTER_CONFIGS, 0, 2),
     Api(ApiKey.SASL_AUTHENTICATE, 0, 2),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
+    Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1),
+    Api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
+    Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0),
+    Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
     Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
     Api(ApiKey.PUSH_TELEMETRY, 0, 0),
@@ -44,12 +58,19 @@ SERVED: Final = (
 )
 """APIs of the standalone listener."""
 
-CONFIG_KEYS: Final = frozenset(
+ADMIN_KEYS: Final = frozenset(
     {
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.LIST_CONFIG_RESOURCES,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     }
 )
 """APIs of admin tools. `wire.codec.parse_request` leaves their bodies unread: their nested arrays may take seconds."""

@@ -111,6 +111,16 @@ class RequestHandler(Protocol):
     def authentication_took(self, nanos: int) -> None:
         """Records the time of one SASL step on the loop [ns]; called only while there is a `request_clock`."""
 
+    def authentication_ended(self, channel: Channel, user: str, mechanism: str, failure: str) -> None:
+        """Called after each SASL exchange, and for each client certificate.
+
+        Args:
+            channel: the connection; its principal is the authenticated one unless there is a failure.
+            user: after a failure, the user if it exists; else empty: people type passwords into the wrong field.
+            mechanism: the SASL mechanism, or SSL.
+            failure: why it failed, a short stable name; empty if it succeeded.
+        """
+
     def connection_made(self, channel: Channel) -> None:
         """Called when a client has connected."""
 

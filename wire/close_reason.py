@@ -20,4 +20,5 @@ class CloseReason(enum.StrEnum):
     EXCESS_CONNECTION = "excess_connection"
     CREDENTIAL_REVOKED = "credential_revoked"
     TOO_MANY_PASSWORD_CHECKS = "too_many_password_checks"  # noqa: S105  # not a password
+    TOKEN_KEYS_UNAVAILABLE = "token_keys_unavailable"  # noqa: S105  # not a password
     DESCRIPTORS_EXHAUSTED = "descriptors_exhausted"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from wire.api_table import CONFIG_KEYS, ApiKey, ApiTable
+from wire.api_table import ADMIN_KEYS, ApiKey, ApiTable
 from wire.errors import ApiNotServedError, ProtocolError
 from wire.push_telemetry import encode_push_telemetry_response, read_push_telemetry
 from wire.request_reader import UnreadableError, read_body, read_uvarint, skip_tagged_fields
@@ -21,7 +21,7 @@ __all__ = (
     "encode_push_telemetry_response",
     "encode_response",
     "parse_request",
-    "read_config_request",
+    "read_admin_request",
     "read_only_resource",
 )
 
@@ -42,7 +42,7 @@ class Request:
         api_key, api_version, correlation_id: as sent; key and version are in the API table, except that the version of
             ApiVersions may be any.
         client_id: as sent; Kafka takes None for an empty one.
-        body: `PushTelemetry` for a push, bytes for `CONFIG_KEYS` (`read_config_request` reads them), `kio`'s request
+        body: `PushTelemetry` for a push, bytes for `ADMIN_KEYS` (`read_admin_request` reads them), `kio`'s request
             class for the other APIs; None for an ApiVersions request of a version outside the table, since its layout
             is unknown.
         slot: index in the order of the connection's responses.
@@ -123,7 +123,7 @@ def _layout(api_key: int, api_version: int) -> tuple[bool, ReadBody]:
     is_flexible = schema.__header_schema__.__flexible__
     if (api_key, api_version) == (ApiKey.PUSH_TELEMETRY, 0):
         return is_flexible, read_push_telemetry
-    if api_key in CONFIG_KEYS:
+    if api_key in ADMIN_KEYS:
         return is_flexible, _leave_unread
     return is_flexible, functools.partial(read_body, schema)
 
@@ -132,8 +132,8 @@ def _leave_unread(frame: bytes, position: int) -> bytes:
     return frame[position:]
 
 
-def read_config_request(request: Request) -> Any:
-    """Reads the body of a request of `CONFIG_KEYS`, as `kio`'s request class. May take seconds for a large one.
+def read_admin_request(request: Request) -> Any:
+    """Reads the body of a request of `ADMIN_KEYS`, as `kio`'s request class. May take seconds for a large one.
 
     Raises:
         ProtocolError: `malformed_body`.
@@ -146,7 +146,7 @@ def read_only_resource(request: Request) -> tuple[int, str] | None:
     """Reads type and name of the resource of a request for exactly one, in constant time; None for several.
 
     Args:
-        request: of `CONFIG_KEYS`, but not ListConfigResources.
+        request: DescribeConfigs, AlterConfigs or IncrementalAlterConfigs.
 
     Raises:
         ProtocolError: `malformed_body`.

@@ -49,23 +49,24 @@ def subject_of(certificate: bytes) -> str:
 
 
 def _subject(certificate: bytes) -> bytes:
-    _, signed = next(_values(next(_values(certificate))[1]))
-    fields = [item for item in _values(signed) if item[0] != _VERSION_TAG]
+    _, signed = next(der_values(next(der_values(certificate))[1]))
+    fields = [item for item in der_values(signed) if item[0] != _VERSION_TAG]
     tag, content = fields[_FIELDS_BEFORE_SUBJECT]
     if tag != _SEQUENCE:
         raise ValueError("the subject is not a sequence")
     return content
 
 
-def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
+def der_values(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Tag and content of each DER value in `data`."""
     position = 0
     while position < len(data):
-        tag, content, position = _value(data, position)
+        tag, content, position = der_value(data, position)
         yield tag, content
 
 
-def _value(data: bytes, position: int) -> tuple[int, bytes, int]:
+def der_value(data: bytes, position: int) -> tuple[int, bytes, int]:
+    """Tag and content of the DER value at a position, and the position behind it."""
     tag, length = data[position], data[position + 1]
     start = position + 2
     if length >= 0x80:
@@ -79,15 +80,15 @@ def _value(data: bytes, position: int) -> tuple[int, bytes, int]:
 
 def _name_text(name: bytes) -> str:
     """The last part first (RFC 2253, section 2.1)."""
-    parts = ["+".join(_attribute_text(attribute) for _, attribute in _values(part)) for _, part in _values(name)]
+    parts = ["+".join(_attribute_text(attribute) for _, attribute in der_values(part)) for _, part in der_values(name)]
     return ",".join(reversed(parts))
 
 
 def _attribute_text(attribute: bytes) -> str:
-    oid_tag, oid, position = _value(attribute, 0)
+    oid_tag, oid, position = der_value(attribute, 0)
     if oid_tag != _OID:
         raise ValueError("an attribute without its type")
-    tag, content, _ = _value(attribute, position)
+    tag, content, _ = der_value(attribute, position)
     dotted = _dotted(oid)
     keyword = _KEYWORDS.get(dotted)
     if keyword is None or tag not in _STRING_TAGS:

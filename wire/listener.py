@@ -25,10 +25,11 @@ from wire.listener_context import ListenerContext
 from wire.listener_counters import AuthenticationCounters, ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
+from wire.network import unmapped
+from wire.new_channel import MakeChannel, make_channel
 from wire.request_buffers import RequestBuffers
 from wire.secure_channel import SecureChannel, SecureContext
 from wire.shared_port import cannot_bind
-from wire.tcp_channel import TcpChannel, as_protocol
 from wire.unread_responses import UnreadResponses
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
@@ -61,6 +62,7 @@ class Listener:
         limits: connection limits; none by default.
         requests, unread: bounds on buffered bytes, which several listeners may share; by default this listener's own,
             with the bounds of `settings`.
+        new_channel: makes the protocol of each connection; by default one that `handler` answers.
 
     Attributes:
         port: the bound port, after `start`.
@@ -81,6 +83,7 @@ class Listener:
         limits: ConnectionLimits = NO_LIMITS,
         requests: RequestBuffers | None = None,
         unread: UnreadResponses | None = None,
+        new_channel: MakeChannel = make_channel,
     ) -> None:
         self.name = name
         self.host = host
@@ -93,6 +96,7 @@ class Listener:
         self._limits = limits
         self._requests = requests
         self._unread = unread
+        self._new_channel = new_channel
         self._counters = ListenerCounters()
         self._handshakes = Handshakes(
             max_unfinished=settings.max_unfinished_handshakes, timeout_ms=settings.handshake_timeout_ms
@@ -132,6 +136,7 @@ class Listener:
             "listener": self.name,
             "security_protocol": self.security.protocol.value,
             "open": self.connection_count,
+            "certificate_expires_at": self.security.certificate_expires_at,
             "unfinished_handshakes": len(self._handshakes),
             "unfinished_request_bytes": 0 if context is None else context.requests.held_by(self.name),
             "unread_response_bytes": 0 if context is None else context.unread.by_listener.get(self.name, 0),
@@ -200,6 +205,11 @@ class Listener:
             log.warning(
                 "wire.repeated", message="cases that were not logged", reason=reason, listener=self.name, cases=count
             )
+
+    def forget_instances(self) -> None:
+        """Has the next push of every instance pass `RequestHandler.handle`, which decides again if it is allowed."""
+        for channel in self._context.channels if self._context is not None else ():
+            channel.instances = None
 
     def close_excess(self, excess: int) -> None:
         """Closes the least recently used connections, so that `excess` connections are closed or closing."""
@@ -323,6 +333,7 @@ class Listener:
                 admission = Admission(
                     context=context,
                     shared=self._shared,
+                    make_channel=self._new_channel,
                     security=security,
                     accepted=accepted,
                     local=local,
@@ -332,14 +343,17 @@ class Listener:
                 )
                 await admission.run()
                 return
-            channel = TcpChannel(
+            channel = self._new_channel(
                 context,
+                self._shared,
+                security,
+                None,
                 connection_id=f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{next(self._indexes)}",
                 client_address=peer[0],
                 client_port=peer[1],
                 place=place,
             )
-            await context.loop.connect_accepted_socket(lambda: as_protocol(channel), accepted)
+            await context.loop.connect_accepted_socket(lambda: channel, accepted)
         except OSError:
             accepted.close()  # the peer has closed already
             context.limits.give_back(place)
@@ -377,6 +391,6 @@ class Listener:
 
 
 def _endpoint(address: tuple[Any, ...]) -> tuple[str, int]:
-    """Host and port; an IPv4 peer of a dual-stack socket as an IPv4 address, as in Java."""
+    """Host and port; see `unmapped`."""
     host, port = address[:2]
-    return host.removeprefix("::ffff:") if "." in host else host, port
+    return unmapped(host), port

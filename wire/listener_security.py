@@ -1,11 +1,12 @@
 """The security settings of a listener, as one value that can be replaced while the listener runs."""
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wire.principal_mapping import PrincipalMapper
 from wire.proxy_header import ProxyTrust
 from wire.sasl.authenticator import SaslSettings
+from wire.sasl.credentials import CredentialStore
 from wire.security_protocol import SecurityProtocol
 
 
@@ -16,6 +17,7 @@ class ListenerSecurity:
     Attributes:
         protocol: the security protocol.
         tls: certificates and versions, exactly if the protocol has TLS.
+        certificate_expires_at: when the first of these certificates expires [s since the epoch]; None if unknown.
         principal_mapper: maps certificates to principals.
         sasl: mechanisms and users, exactly if the protocol has SASL.
         proxy: addresses that send a PROXY header; None for none.
@@ -26,6 +28,7 @@ class ListenerSecurity:
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: ssl.SSLContext | None = None
+    certificate_expires_at: int | None = None
     principal_mapper: PrincipalMapper = field(default_factory=PrincipalMapper)
     sasl: SaslSettings | None = None
     proxy: ProxyTrust | None = None
@@ -33,6 +36,10 @@ class ListenerSecurity:
     def __post_init__(self) -> None:
         if self.protocol.has_tls is not (self.tls is not None) or self.protocol.has_sasl is not (self.sasl is not None):
             raise ValueError(f"a listener of {self.protocol} has TLS and SASL exactly as its name says")
+
+    def with_users(self, store: CredentialStore) -> "ListenerSecurity":
+        """Returns the same settings with other SASL users."""
+        return self if self.sasl is None else replace(self, sasl=replace(self.sasl, store=store))
 
     @property
     def has_handshake(self) -> bool:

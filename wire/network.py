@@ -9,6 +9,15 @@ _IPV6_NETWORK_BITS: Final = 64
 _CACHE_SIZE: Final = 4_096
 
 
+def unmapped(host: str) -> str:
+    """The address of a socket's peer; an IPv4 peer of a dual-stack socket as an IPv4 address, as in Java.
+
+    >>> unmapped("::ffff:192.0.2.7"), unmapped("192.0.2.7"), unmapped("2001:db8::7")
+    ('192.0.2.7', '192.0.2.7', '2001:db8::7')
+    """
+    return host.removeprefix("::ffff:") if "." in host else host
+
+
 @functools.lru_cache(_CACHE_SIZE)
 def network_of(address: str) -> str:
     """An IPv4 address itself, or the /64 network of an IPv6 address; any other text is returned unchanged.

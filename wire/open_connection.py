@@ -1,6 +1,6 @@
 """An open connection as the listener and its bounds see it; `wire.tcp_channel.TcpChannel` is one."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from wire.close_reason import CloseReason
 
@@ -11,12 +11,14 @@ class OpenConnection(Protocol):
     Attributes:
         last_active_ms: when it was last used [ms, monotonic].
         buffered_bytes: bytes of requests that no handler has seen [B].
+        instances: see `wire.channel.Channel`.
     """
 
     listener_name: str
     client_address: str
     last_active_ms: int
     buffered_bytes: int
+    instances: dict[bytes, Any] | None
 
     @property
     def is_ending(self) -> bool:

@@ -104,7 +104,7 @@ class PasswordChecks:
 
     def _finish(
         self,
-        done: asyncio.Future[bool],
+        done: asyncio.Future[bool | None],
         network: str,
         result: asyncio.Future[bool | None],
         loop: asyncio.AbstractEventLoop,
@@ -116,7 +116,9 @@ class PasswordChecks:
         if error is not None:  # a local error: the password may be right
             log.error("wire.password_check_failed", exc_info=error)
         else:
-            self._remember(network, done.result())
+            found = done.result()
+            if found is not None:
+                self._remember(network, found)
         if not result.done():
             result.set_result(None if error is not None else done.result())
         self._run_next(loop)

@@ -19,13 +19,36 @@ from wire.listener_context import ListenerContext
 from wire.listener_counters import AuthenticationCounters
 from wire.listener_security import ListenerSecurity
 from wire.password_checks import PasswordChecks
+from wire.principal_mapping import PrincipalMapper
 from wire.sasl.authenticator import SaslAuthenticator, SaslSettings, SaslStep
 from wire.sasl.credentials import ScramCredential
 from wire.sasl.mechanism import PasswordCheck
+from wire.security_protocol import SecurityProtocol
 from wire.tcp_channel import TcpChannel
 
 _MIN_REAUTH_INTERVAL_MS: Final = 1_000
 """Minimum time between two re-authentications of one connection [ms] (KIP-368)."""
+
+
+def certificate_principal(transport: asyncio.BaseTransport, mapper: PrincipalMapper) -> KafkaPrincipal:
+    """The principal of the client's certificate.
+
+    Raises:
+        ProtocolError: no principal mapping rule matches, or the certificate cannot be read.
+    """
+    connection = cast(ssl.SSLObject, transport.get_extra_info("ssl_object"))
+    certificate = connection.getpeercert(binary_form=True)
+    if certificate is None:
+        return ANONYMOUS
+    try:
+        subject = subject_of(certificate)
+    except CertificateError as error:
+        raise ProtocolError("unreadable_certificate", str(error)) from error
+    name = mapper.name_of(subject)
+    if name is None:
+        detail = f"no rule of ssl.principal.mapping.rules fits {subject[:200]!r}"
+        raise ProtocolError("no_principal_mapping_rule", detail)
+    return KafkaPrincipal("User", name)
 
 
 class SecureContext:
@@ -67,6 +90,7 @@ class SecureChannel(TcpChannel):
         "_authenticator",
         "_check",
         "_credential",
+        "_expires_in_ms",
         "_handshake",
         "_mechanism",
         "_renewed_ms",
@@ -101,6 +125,7 @@ class SecureChannel(TcpChannel):
         self._credential: ScramCredential | None = None
         self._mechanism = ""
         self._authenticated_ms = 0
+        self._expires_in_ms = 0
         self._renewed_ms = 0
         self.security_protocol = security.protocol.value
 
@@ -109,16 +134,20 @@ class SecureChannel(TcpChannel):
         self._handshake.abort = self.abort
         self._handshake.stage = HandshakeStage.SASL
         try:
-            if self._security.tls is not None:
-                self.principal = self._identity(transport)
+            # As in Kafka, the mapping rules apply only where the certificate is the principal.
+            if self._security.tls is not None and self._security.sasl is None:
+                self.principal = certificate_principal(transport, self._security.principal_mapper)
             super().connection_made(transport)
         except ProtocolError as error:
             # The handler must know the connection before a failed authentication reports its end.
             super().connection_made(transport)
+            self._context.handler.authentication_ended(self, "", SecurityProtocol.SSL.value, error.reason)
             self._refuse(error)
         sasl = self._security.sasl
         if sasl is None:
             self._handshake.finish()
+            if self.principal is not ANONYMOUS and self._close_reason is None:
+                self._context.handler.authentication_ended(self, "", SecurityProtocol.SSL.value, "")
         elif self._close_reason is None:
             self._begin(sasl)
 
@@ -143,29 +172,8 @@ class SecureChannel(TcpChannel):
         self._authenticator = SaslAuthenticator(sasl, self._context.api_table)
         self._connection.bound_frames(1, sasl.max_receive_bytes, "sasl.server.max.receive.size")
 
-    def _identity(self, transport: asyncio.BaseTransport) -> KafkaPrincipal:
-        """The principal of the client's certificate.
-
-        Raises:
-            ProtocolError: no principal mapping rule matches, or the certificate cannot be read.
-        """
-        connection = cast(ssl.SSLObject, transport.get_extra_info("ssl_object"))
-        certificate = connection.getpeercert(binary_form=True)
-        if certificate is None:
-            return ANONYMOUS
-        try:
-            subject = subject_of(certificate)
-        except CertificateError as error:
-            raise ProtocolError("unreadable_certificate", str(error)) from error
-        name = self._security.principal_mapper.name_of(subject)
-        if name is None:
-            detail = f"no rule of ssl.principal.mapping.rules fits {subject[:200]!r}"
-            raise ProtocolError("no_principal_mapping_rule", detail)
-        return KafkaPrincipal("User", name)
-
     def _handle_push(self, data: bytes, now_ms: int) -> bool:
-        sasl = self._shared.security.sasl
-        if self._authenticator is not None or (sasl is not None and sasl.max_reauth_ms):
+        if self._authenticator is not None or self._session_ms():
             return False  # every frame is checked for expired sessions and re-authentication
         return super()._handle_push(data, now_ms)
 
@@ -173,7 +181,8 @@ class SecureChannel(TcpChannel):
         if self._authenticator is None:
             # The current settings, so that a removed user cannot renew its session.
             sasl = self._shared.security.sasl
-            if sasl is None or sasl.max_reauth_ms == 0 or not self._renews(sasl, frame):
+            session_ms = self._session_ms()
+            if sasl is None or session_ms == 0 or not self._renews(sasl, session_ms, frame):
                 super()._handle(frame)
                 return
         authenticator = self._authenticator
@@ -197,7 +206,8 @@ class SecureChannel(TcpChannel):
             self.mute()
             self._handshake.wait_for_node()
             self._check = self._shared.check(step.check, self._handshake.network, self._context.loop)
-            self._check.add_done_callback(lambda check: self._take_result(authenticator, check, slot))
+            work = step.check
+            self._check.add_done_callback(lambda check: self._take_result(authenticator, work, check, slot))
             return
         if step.failure is not None:
             self._turn_away(authenticator, step, slot)
@@ -208,28 +218,34 @@ class SecureChannel(TcpChannel):
         if step.is_complete:
             self.revoke(self._shared.security)  # which may have changed during the exchange
 
-    def _take_result(self, authenticator: SaslAuthenticator, check: asyncio.Future[bool | None], slot: int) -> None:
+    def _take_result(
+        self, authenticator: SaslAuthenticator, work: PasswordCheck, check: asyncio.Future[bool | None], slot: int
+    ) -> None:
         self._check = None
         if check.cancelled() or self._connection.state is ConnectionState.CLOSED:
             return
         fits = check.result()
         if fits is None:
-            self._put_off()
+            self._put_off(work.problem)
             return
         self._handshake.wait_for_client()
         self._follow(authenticator, authenticator.checked(fits), slot)
         self.flush()
         self.unmute()
 
-    def _put_off(self) -> None:
-        """Closes without a response because the password was not checked: Kafka's clients reconnect after a pause,
-        whereas SASL_AUTHENTICATION_FAILED, the only error code that fits here, is fatal to them.
+    def _put_off(self, problem: str) -> None:
+        """Closes without a response because the password or token was not checked: Kafka's clients reconnect after a
+        pause, whereas SASL_AUTHENTICATION_FAILED, the only error code that fits here, is fatal to them.
+
+        Args:
+            problem: why a token could not be checked; empty if there were too many checks.
         """
-        reason = CloseReason.TOO_MANY_PASSWORD_CHECKS
+        reason = CloseReason.TOKEN_KEYS_UNAVAILABLE if problem else CloseReason.TOO_MANY_PASSWORD_CHECKS
+        overload = "passwords arrive faster than they can be checked"
         self._context.report(
-            "wire.password_checks_overloaded",
+            "wire.authentication_put_off" if problem else "wire.password_checks_overloaded",
             reason,
-            message="closed connections because passwords arrive faster than they can be checked",
+            message=f"closed connections because {problem or overload}",
             reason=reason.value,
             client=self.client_address,
         )
@@ -259,10 +275,12 @@ class SecureChannel(TcpChannel):
         self.instances = None
         self._mechanism = authenticator.mechanism
         self._credential = authenticator.credential
+        self._expires_in_ms = authenticator.expires_in_ms
         self._authenticated_ms = self._context.time.hi_res_clock_ms()
         self._authenticator = None
         self._handshake.finish()
         self._connection.bound_frames(None, settings.socket_request_max_bytes, "socket.request.max.bytes")
+        self._context.handler.authentication_ended(self, "", self._mechanism, "")
 
     def _turn_away(self, authenticator: SaslAuthenticator, step: SaslStep, slot: int) -> None:
         """Sends the authentication error after `failure_delay_ms`, and closes the connection."""
@@ -283,6 +301,7 @@ class SecureChannel(TcpChannel):
             mechanism=authenticator.mechanism,
             connection_id=self.connection_id,
         )
+        context.handler.authentication_ended(self, authenticator.user or "", authenticator.mechanism, reason)
         self.mute()
         sasl = self._security.sasl
         delay_ms = sasl.failure_delay_ms if sasl is not None else 0
@@ -294,7 +313,16 @@ class SecureChannel(TcpChannel):
         self._connection.respond(slot, response)
         self.close(reason)
 
-    def _renews(self, sasl: SaslSettings, frame: bytes) -> bool:
+    def _session_ms(self) -> int:
+        """How long the session lasts from its authentication on: `connections.max.reauth.ms`, and its token [ms]; 0:
+        without end.
+        """
+        sasl = self._shared.security.sasl
+        limit_ms = 0 if sasl is None else sasl.max_reauth_ms
+        expires_in_ms = self._expires_in_ms
+        return min(limit_ms, expires_in_ms) if limit_ms and expires_in_ms else limit_ms or expires_in_ms
+
+    def _renews(self, sasl: SaslSettings, session_ms: int, frame: bytes) -> bool:
         """True if the frame begins a re-authentication (KIP-368).
 
         Raises:
@@ -308,7 +336,10 @@ class SecureChannel(TcpChannel):
                 sasl, self._context.api_table, previous=(self._mechanism, self.principal)
             )
             return True
-        if now_ms - self._authenticated_ms > sasl.max_reauth_ms:
-            detail = f"the client did not authenticate again within connections.max.reauth.ms ({sasl.max_reauth_ms})"
+        if now_ms - self._authenticated_ms > session_ms:
+            detail = (
+                f"the client did not authenticate again within {session_ms} ms (connections.max.reauth.ms, or until "
+                "its token expired)"
+            )
             raise ProtocolError("session_expired", detail)
         return False

@@ -4,36 +4,26 @@ certificates.
 
 import enum
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from base.errors import FleetgaugeError
+from base.errors import SettingError
+from wire.certificate_expiry import earliest_expiry
+from wire.distinguished_name import CertificateError
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 TLS_VERSIONS: Final = tuple(_VERSIONS)
 """Values of `ssl.enabled.protocols`; older versions are broken, and disabled in Kafka too (KIP-553)."""
 
 
-class TlsConfigError(FleetgaugeError):
-    """A certificate or key cannot be used.
-
-    Attributes:
-        key: the configuration key.
-        problem: what is wrong, and the remedy.
-    """
-
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(key, problem)
-        self.key = key
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.problem}"
+class TlsConfigError(SettingError):
+    """A certificate or key cannot be used."""
 
 
 class ClientAuth(enum.StrEnum):
@@ -62,6 +52,8 @@ class TlsSettings:
         truststore_location, truststore_certificates: CA certificates of client certificates, as a file or text.
         client_auth: see `ClientAuth`.
         versions: names out of `TLS_VERSIONS`.
+        cipher_suites: names of IANA or OpenSSL, see `_choose_ciphers`; empty is Python's choice.
+        crl_location: a PEM file with revocation lists for client certificates.
     """
 
     keystore_location: str = ""
@@ -72,6 +64,8 @@ class TlsSettings:
     truststore_certificates: str = ""
     client_auth: ClientAuth = ClientAuth.NONE
     versions: tuple[str, ...] = TLS_VERSIONS
+    cipher_suites: tuple[str, ...] = ()
+    crl_location: str = ""
 
 
 def make_server_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -83,12 +77,72 @@ def make_server_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in settings.versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
+    if settings.cipher_suites:
+        _choose_ciphers(context, settings)
     # A client must not repeat the expensive part of a handshake on one connection.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     _load_identity(context, settings)
     _load_trust(context, settings)
     context.verify_mode = _VERIFY_MODES[settings.client_auth]
     return context
+
+
+def expires_at(settings: TlsSettings) -> int | None:
+    """When the first certificate of the keystore expires [s since the epoch]; None if none can be read."""
+    text = settings.certificate_chain
+    with suppress(OSError, ValueError, CertificateError):  # OpenSSL loads one without parsing its times
+        if settings.keystore_location:
+            text = Path(settings.keystore_location).read_text(errors="replace")
+        return earliest_expiry(text)
+    return None
+
+
+_TLS13_SUITES: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
+
+
+def openssl_cipher(name: str) -> str:
+    """OpenSSL's name of a TLS 1.2 cipher suite, which Kafka's files call by IANA's name.
+
+    >>> openssl_cipher("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"), openssl_cipher("TLS_RSA_WITH_AES_256_CBC_SHA")
+    ('ECDHE-RSA-AES128-GCM-SHA256', 'AES256-SHA')
+    >>> openssl_cipher("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"), openssl_cipher("ECDHE-RSA-AES256-SHA384")
+    ('ECDHE-ECDSA-CHACHA20-POLY1305', 'ECDHE-RSA-AES256-SHA384')
+    """
+    if not name.startswith("TLS_"):
+        return name
+    exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    cipher = re.sub(r"AES_(\d+)", r"AES\1", cipher).replace("_CBC", "").replace("POLY1305_SHA256", "POLY1305")
+    return (cipher if exchange == "RSA" else f"{exchange}_{cipher}").replace("_", "-")
+
+
+def _choose_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Allows these TLS 1.2 suites alone. Python's ssl offers all three suites of TLS 1.3 or none."""
+    key = "ssl.cipher.suites"
+    newest = _TLS13_SUITES & set(settings.cipher_suites)
+    if newest and newest != _TLS13_SUITES and "TLSv1.3" in settings.versions:
+        raise TlsConfigError(
+            key,
+            f"names {', '.join(sorted(newest))} alone, and Python's ssl cannot choose among the suites of TLS 1.3: "
+            f"name all of {', '.join(sorted(_TLS13_SUITES))}, or leave TLSv1.3 out of ssl.enabled.protocols",
+        )
+    older = [name for name in settings.cipher_suites if name not in _TLS13_SUITES]
+    if not older:
+        if "TLSv1.3" not in settings.versions:
+            raise TlsConfigError(key, "names suites of TLS 1.3 alone, and ssl.enabled.protocols has no TLSv1.3")
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return
+    for name in older:
+        # One by one, since OpenSSL ignores what it does not know beside what it knows.
+        try:
+            if not re.fullmatch(r"[A-Z0-9_-]+", name):
+                raise ssl.SSLError
+            context.set_ciphers(openssl_cipher(name))
+        except ssl.SSLError as error:
+            raise TlsConfigError(
+                key,
+                f"{name!r} is no cipher suite that this OpenSSL has; for example TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            ) from error
+    context.set_ciphers(":".join(map(openssl_cipher, older)))
 
 
 def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
@@ -134,6 +188,8 @@ def _identity_problem(error: ssl.SSLError, path: str, *, has_password: bool) -> 
 
 def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
     location, text = settings.truststore_location, settings.truststore_certificates
+    if settings.crl_location:
+        _load_crls(context, settings)
     if location and text:
         raise TlsConfigError("ssl.truststore.location", "is set beside ssl.truststore.certificates: one of both")
     if not location and not text:
@@ -152,6 +208,24 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise TlsConfigError(key, f"{location or 'the text'} holds no certificates in PEM form ({error})") from error
     except (OSError, ValueError) as error:
         raise TlsConfigError(key, f"cannot read {location}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _load_crls(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    key, path = "ssl.crl.location", settings.crl_location
+    if settings.client_auth is ClientAuth.NONE:
+        raise TlsConfigError(key, "is of no use without client certificates: set ssl.client.auth=required or requested")
+    try:
+        context.load_verify_locations(cafile=path)
+    except ssl.SSLError as error:
+        raise TlsConfigError(key, f"{path} holds no revocation list in PEM form ({error.reason or error})") from error
+    except (OSError, ValueError) as error:
+        raise TlsConfigError(key, f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    stats = context.cert_store_stats()
+    if not stats["crl"]:
+        raise TlsConfigError(key, f"{path} holds no revocation list (BEGIN X509 CRL)")
+    if stats["x509"]:  # nothing else is loaded yet; it would be trusted
+        raise TlsConfigError(key, f"{path} holds certificates too; those belong to ssl.truststore.location")
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 _JKS: Final = b"\xfe\xed\xfe\xed"

@@ -47,10 +47,14 @@ def page(clients: int, applications: int, brokers: int) -> bytes:
     lines = []
     for number in range(clients):
         is_java, role = number % 5 < 3, ("producer", "consumer")[number % 2]
-        identity = f'client_instance_id="{number:022}",client_id="app-{number % applications:05}-x-{number}"'
         software = ("apache-kafka-java", "4.4.0") if is_java else ("librdkafka", "2.16.0")
-        group = f',group_id="group-{number % applications}"' if role == "consumer" else ""
-        about = f'client_source_address="10.0.0.1",principal="User:app-{number % applications}",cluster_id="c"{group}'
+        application = f"app-{number % applications:05}"
+        identity = (
+            f'client_instance_id="{number:022}",client_id="{application}-{number}",principal="User:{application}"'
+        )
+        identity += f',cluster_id="c",application="{application}",library="{"java" if is_java else "librdkafka"}"'
+        identity += f',group_id="group-{number % applications}"' if role == "consumer" else ""
+        about = 'client_source_address="10.0.0.1"'
         about += f',client_software_name="{software[0]}",client_software_version="{software[1]}"'
         lines.append(f"fleetgauge_client_info{{{identity},{about}}} 1")
         for metric in read:

@@ -13,6 +13,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +42,34 @@ def make_groups(admin: AdminClient, groups: int, partitions: int, topics: int) -
     names = [f"topic-{number}" for number in range(topics)]
     for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
         future.result(120)
-    for number in range(groups):
-        places = [TopicPartition(names[number % topics], each, 1) for each in range(partitions)]
-        asked = [ConsumerGroupTopicPartitions(f"group-{number:05d}", places)]
-        for attempt in range(30):
-            try:
-                next(iter(admin.alter_consumer_group_offsets(asked, request_timeout=5).values())).result(10)
-                break
-            except KafkaException:  # the coordinator is not there yet
-                time.sleep(0.2 * attempt)
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(lambda number: commit(admin, number, names[number % topics], partitions), range(groups)))
+
+
+def commit(admin: AdminClient, number: int, topic: str, partitions: int) -> None:
+    """Commits offset 1 of each partition for a group without members."""
+    places = [TopicPartition(topic, each, 1) for each in range(partitions)]
+    asked = [ConsumerGroupTopicPartitions(f"group-{number:05d}", places)]
+    for attempt in range(60):
+        try:
+            (done,) = admin.alter_consumer_group_offsets(asked, request_timeout=20).values()
+            if all(each.error is None for each in done.result(30).topic_partitions):
+                return
+        except KafkaException:  # the coordinator is not there yet
+            pass
+        time.sleep(min(0.2 * attempt, 1.0))
+    raise SystemExit(f"group {number} could not be made")
 
 
 def join(bootstrap: str, groups: int, topics: int) -> list[Consumer]:
     consumers = []
     for number in range(groups):
-        settings = {"bootstrap.servers": bootstrap, "group.id": f"group-{number:05d}", "enable.metrics.push": False}
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"group-{number:05d}",
+            "enable.metrics.push": False,
+            "log_level": 0,
+        }
         consumers.append(Consumer(settings))
         consumers[-1].subscribe([f"topic-{number % topics}"])
     deadline = time.monotonic() + 60

@@ -93,8 +93,10 @@ class Listener:
 
     def __init__(self, directory: Path, encoded: bytes) -> None:
         from base.clock import SystemTime
+        from fleetgauge.authorization import Authorization
+        from fleetgauge.authorizer.settings import AuthorizationSettings
+        from fleetgauge.listener.apis.admin import AdminApis
         from fleetgauge.listener.apis.cluster import ClusterApis
-        from fleetgauge.listener.apis.configs import ConfigApis
         from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
         from fleetgauge.listener.dispatcher import RequestDispatcher
         from fleetgauge.listener.misdirected_clients import MisdirectedClients
@@ -130,13 +132,14 @@ class Listener:
         log = LoopCommit(self._writer, loop, clock)
         manager = ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, clock)
         quota = RequestQuota(manager, Identities(), table, clock)
-        self.pushes = PushHandler(self.manager, log, clock, quota, plugin_export_timeout_ms=1_000)
+        authorization = Authorization(AuthorizationSettings(), clock)
+        self.pushes = PushHandler(self.manager, log, authorization, clock, quota, plugin_export_timeout_ms=1_000)
         misdirected = MisdirectedClients(clock)
-        cluster = ClusterApis(1, "c", lambda _: ("h", 1), misdirected)
-        subscriptions = SubscriptionsHandler(self.manager, clock)
-        configs = ConfigApis(cast(Any, None), cast(Any, None), (), quota, clock)
+        cluster = ClusterApis(1, "c", lambda _: ("h", 1), authorization, misdirected)
+        subscriptions = SubscriptionsHandler(self.manager, authorization, clock)
+        admin = AdminApis(cast(Any, None), {}, authorization, (), quota, clock)
         handler = RequestDispatcher(
-            table, cluster, subscriptions, self.pushes, configs, self.manager, misdirected, quota, clock
+            table, cluster, subscriptions, self.pushes, admin, self.manager, misdirected, quota, clock
         )
         context = ListenerContext(
             listener_name="PLAINTEXT",

@@ -1,8 +1,8 @@
-// Line charts as SVG, drawn as those of `fleet report` are (fleet/html/chart.py): same places, scales and classes.
+// Line charts as SVG, drawn as those of `fleet report` are (fleet/html/chart.py): same scales and classes.
 import { el, shown, svg } from "./dom.js";
 import { amount, bytes, clock, moment } from "./words.js";
 
-const LARGE = { width: 520, height: 190, left: 58, right: 508, top: 12, bottom: 160 };
+const LARGE = { width: 520, height: 190, left: 70, right: 508, top: 12, bottom: 160 };
 const SMALL = { width: 300, height: 150, left: 40, right: 292, top: 10, bottom: 122 };
 const STEPS_S = [60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 const isKnown = (value) => typeof value === "number" && Number.isFinite(value);

@@ -25,7 +25,6 @@ FETCH, COORDINATOR = f"{CONSUME}fetch_manager_", f"{CONSUME}coordinator_"
 LATENCY: Final = "node_request_latency_avg"
 
 INFO: Final = "client:fleetgauge_client_info:application"
-ON: Final = "on (job, instance, client_instance_id)"
 OF_CLUSTER: Final = 'cluster_id=~"$cluster", library=~"$library"'
 OF_FLEET: Final = f'{OF_CLUSTER}, principal=~"$principal"'
 OF_APPLICATION: Final = f'{OF_FLEET}, application=~"$application"'
@@ -169,10 +168,9 @@ def recorded(level: str, metric: str, operation: str, selector: str) -> str:
     return f"{level}:{metric}:{operation}{{{selector}}}"
 
 
-def of_clients(metric: str, info: str, by: str, own: str = "") -> str:
-    """The clients for which a metric of the page is largest, of those with certain labels of the info series."""
-    series = f"{metric}{{{own}}}" if own else metric
-    return f"topk(10, max by ({by}) ({series} * {ON} group_left (group_id) {INFO}{{{info}}}))"
+def of_clients(metric: str, selector: str, by: str) -> str:
+    """The clients for which a metric of the page is largest, of those with certain labels."""
+    return f"topk(10, max by ({by}) ({metric}{{{selector}}}))"
 
 
 def application_panels(selector: str, by: str, legend: str, link: tuple[str, str] | None) -> Iterator[Panel]:
@@ -402,9 +400,6 @@ INSTANCES: Final = Panel(
     columns=("client_id", "client_instance_id", "principal", "library", "group_id"),
 )
 
-ITS_CLIENTS: Final = 'client_id=~"$application.*"'
-"""Narrows the series that a query reads; the info series then says which clients are the application's."""
-
 
 def slowest_clients() -> Iterator[Panel]:
     """The application's clients that stand out."""
@@ -415,9 +410,7 @@ def slowest_clients() -> Iterator[Panel]:
         yield Panel(
             title=title,
             description=f"{description} The ten largest.",
-            queries=(
-                (of_clients(metric, OF_APPLICATION, "client_id, node_id", ITS_CLIENTS), "{{client_id}} to {{node_id}}"),
-            ),
+            queries=((of_clients(metric, OF_APPLICATION, "client_id, node_id"), "{{client_id}} to {{node_id}}"),),
             unit=unit,
             libraries=libraries,
             link=TO_CLIENT,
@@ -426,7 +419,7 @@ def slowest_clients() -> Iterator[Panel]:
         title="Clients held back by quotas",
         description="Longest throttle time of a client, the ten largest.",
         queries=tuple(
-            (of_clients(metric, OF_APPLICATION, "client_id", ITS_CLIENTS), f"{{{{client_id}}}}, {kind}")
+            (of_clients(metric, OF_APPLICATION, "client_id"), f"{{{{client_id}}}}, {kind}")
             for metric, kind in (
                 (f"{PRODUCE}produce_throttle_time_max", "produce"),
                 (f"{FETCH}fetch_throttle_time_max", "fetch"),
@@ -440,7 +433,7 @@ def slowest_clients() -> Iterator[Panel]:
         description="Lag of a client's worst partition, the ten largest.",
         queries=(
             (
-                of_clients(f"{FETCH}records_lag", OF_APPLICATION, "client_id, topic, partition", ITS_CLIENTS),
+                of_clients(f"{FETCH}records_lag", OF_APPLICATION, "client_id, topic, partition"),
                 "{{client_id}} {{topic}}-{{partition}}",
             ),
         ),
@@ -575,7 +568,7 @@ def broker_panels() -> Iterator[Panel]:
             description="Mean latency between a client and this broker, the ten largest. Choose few brokers: it reads every link of theirs.",
             queries=(
                 (
-                    of_clients(f"{prefix}{LATENCY}", OF_CLUSTER, "client_id, node_id", 'node_id=~"$broker"'),
+                    of_clients(f"{prefix}{LATENCY}", OF_BROKER, "client_id, node_id"),
                     "{{client_id}} to {{node_id}}",
                 ),
             ),

@@ -9,7 +9,7 @@ from typing import Final
 
 from exporters.dead_letters.letter import DeadLetter
 from exporters.dead_letters.store import DeadLetters
-from exporters.exporter import Exporter, Retry, export, halves, refusals
+from exporters.exporter import Exporter, Outcome, Retry, halves, refusals
 from push_log.log import Batch
 
 _POSITION: Final = "dead-{:020d}"
@@ -23,12 +23,20 @@ class Replay:
         exporter: the destination.
         letters: the store.
         on_delivered: called with the number of letters that were delivered and deleted.
+        call: exports a batch by `exporter`.
     """
 
-    def __init__(self, exporter: Exporter, letters: DeadLetters, on_delivered: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        exporter: Exporter,
+        letters: DeadLetters,
+        on_delivered: Callable[[int], None],
+        call: Callable[[Batch], Outcome],
+    ) -> None:
         self._exporter = exporter
         self._letters = letters
         self._on_delivered = on_delivered
+        self._call = call
 
     def deliver_batch(self) -> bool | Retry:
         """Exports one batch of requested letters, halved where needed; True if there may be more, `Retry` ends it.
@@ -42,7 +50,7 @@ class Replay:
         parts = [_batch(taken)] if taken else []
         while parts:
             part = parts.pop()
-            outcome = export(self._exporter, part)
+            outcome = self._call(part)
             if isinstance(outcome, Retry):
                 left = [by_push_id[record.push_id] for each in (part, *parts) for record in each.records]
                 self._letters.put_off(left, self._exporter.retry.backoff_max_ms)

@@ -24,6 +24,7 @@ from exporters.delivery.stats import DeliveryStats, PipelineState
 from exporters.exporter import (
     Delivered,
     Exporter,
+    Outcome,
     Refusal,
     Refused,
     Retry,
@@ -79,7 +80,9 @@ class Pipeline:
         self._pause = pause or self._wait
         self._report = DeliveryReport(exporter.name, destination_of(exporter), time)
         self._dead_letters = DeadLetterWriter(exporter.name, dead_letters, time, self._report.without_room)
-        self._replay = None if dead_letters is None else Replay(exporter, dead_letters, self._report.replayed)
+        self._replay = (
+            None if dead_letters is None else Replay(exporter, dead_letters, self._report.replayed, self._call)
+        )
         self._replay_requested = threading.Event()
         self._throttle = None if drain_rate_bytes is None else DrainThrottle(drain_rate_bytes, exporter.batch, time)
         self._wake = threading.Event()
@@ -203,10 +206,14 @@ class Pipeline:
         if owned is None:
             return None
         started_ms = self._time.hi_res_clock_ms()
-        outcome = export(self._exporter, owned)
+        outcome = self._call(owned)
         if isinstance(outcome, Delivered):
             self._report.delivered(owned, outcome, took_ms=self._time.hi_res_clock_ms() - started_ms)
         return outcome
+
+    def _call(self, batch: Batch) -> Outcome:
+        with self._report.calling():
+            return export(self._exporter, batch)
 
     def _keep(self, refused: tuple[Refusal, ...]) -> None:
         """Makes dead letters of pushes that the destination rejects permanently."""
@@ -239,14 +246,16 @@ class Pipeline:
     def _start(self) -> Retry | None:
         """Starts the exporter. Nothing is polled before that, so that no share of the log is held in vain."""
         try:
-            self._exporter.start()
+            with self._report.calling():
+                self._exporter.start()
         except FleetgaugeError as error:  # names the remedy: no traceback
             return Retry(reason="start", detail=str(error))
         return None
 
     def _check_destination(self) -> None:
         """Logs at once that the destination cannot be reached: the first push may come much later."""
-        failure = self._guarded(partial(check_reachable, self._exporter))
+        with self._report.calling():
+            failure = self._guarded(partial(check_reachable, self._exporter))
         if failure is not None:
             self._report.unreachable(failure)
 

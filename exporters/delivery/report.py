@@ -1,6 +1,8 @@
 """Counts and logs the progress and the failures of one exporter. Repeated failures are logged once a minute."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -38,6 +40,7 @@ class DeliveryReport:
         self._lock = threading.Lock()
         self._now = DeliveryStats(exporter=exporter)
         self._is_failing = False
+        self._called_ms: int | None = None
         self._export_s = Histogram(EXPORT_BOUNDS_S)
         self._freshness_s = Histogram(FRESHNESS_BOUNDS_S)
 
@@ -46,11 +49,23 @@ class DeliveryReport:
         with self._lock:
             return replace(
                 self._now,
+                call_ms=None if self._called_ms is None else self._time.hi_res_clock_ms() - self._called_ms,
                 retried=dict(self._now.retried),
                 refused=dict(self._now.refused),
                 export_s=self._export_s.snapshot(),
                 freshness_s=self._freshness_s.snapshot(),
             )
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Surrounds a call of the exporter's own code, which may hang."""
+        with self._lock:
+            self._called_ms = self._time.hi_res_clock_ms()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._called_ms = None
 
     def enter(self, state: PipelineState) -> None:
         """Changes to `state`."""

@@ -52,6 +52,7 @@ class DeliveryStats:
             [us since the epoch]; None until then, and for failures that do not end, such as a rejected push.
         last_delivered_at: wall time of the last successful export [us since the epoch].
         last_export_ms: duration of that export [ms].
+        call_ms: for how long the exporter has not returned from the call that it is in [ms]; None while it is in none.
         export_s: durations of successful exports [s].
         freshness_s: for each delivered push, the time from its receipt to the end of its export [s]; without replays.
     """
@@ -73,5 +74,6 @@ class DeliveryStats:
     last_error_over_at: int | None = None
     last_delivered_at: int | None = None
     last_export_ms: int | None = None
+    call_ms: int | None = None
     export_s: HistogramStats = field(default_factory=lambda: empty(EXPORT_BOUNDS_S))
     freshness_s: HistogramStats = field(default_factory=lambda: empty(FRESHNESS_BOUNDS_S))

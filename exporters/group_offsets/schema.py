@@ -27,8 +27,6 @@ a member if the partition is assigned, and no `topic` for a member without parti
 `committed_offset` and `end_offset` are null where there is none or it is not known; `error` then has Kafka's name of
 the reason."""
 
-DICTIONARY_COLUMNS: Final = [name for name, kind in _COLUMNS if kind == pa.string()]
-
 
 class Sample(NamedTuple):
     """One row; the columns of GROUP_OFFSETS_SCHEMA but for the last."""

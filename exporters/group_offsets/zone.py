@@ -1,6 +1,9 @@
-"""Writes samples to `group_offsets/` of a landing zone: complete Parquet files by hour, rolled by age and rows."""
+"""Writes rows beside the pushes of a landing zone, in a folder of their own: complete Parquet files by hour, rolled by
+age and rows. `group_offsets/` is one; `exporters.traffic` has another.
+"""
 
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +13,7 @@ from pyarrow import parquet as pq
 
 from base.clock import Time
 from base.redaction import without_credentials
-from exporters.group_offsets.schema import DICTIONARY_COLUMNS, GROUP_OFFSETS_SCHEMA
+from exporters.group_offsets.schema import GROUP_OFFSETS_SCHEMA
 from exporters.landing.exporter import open_storage, partition_of
 from exporters.landing.retention import LandingRetention
 from exporters.landing.storage import LandingStorage, open_up, storage_errors
@@ -20,33 +23,52 @@ log = structlog.get_logger(__name__)
 FOLDER: Final = "group_offsets"
 """Beside the folders `date=...` of pushes."""
 
-_PREFIX: Final = "offsets"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowKind:
+    """What the rows of a folder are.
+
+    Attributes:
+        folder: beside the folders `date=...` of pushes.
+        prefix: that names of files begin with.
+        schema: of the files; its first column is the time by which rows are put into hours.
+    """
+
+    folder: str
+    prefix: str
+    schema: "pa.Schema"
+
+
+GROUP_OFFSETS: Final = RowKind(folder=FOLDER, prefix="offsets", schema=GROUP_OFFSETS_SCHEMA)
+
 _ROWS_OF_A_FILE: Final = 500_000
 _MOST_WAITING: Final = 2_000_000
 """Rows that wait in memory while the storage cannot be written; then the oldest are dropped, and logged."""
 
 
-def open_folder(path: str, writer: str) -> LandingStorage:
-    """The storage of `group_offsets/` in a landing zone; see `open_storage` for arguments and errors."""
+def open_folder(path: str, writer: str, folder: str = FOLDER) -> LandingStorage:
+    """The storage of a folder in a landing zone; see `open_storage` for other arguments and errors."""
     root, mark, query = path.partition("?") if "://" in path else (path, "", "")
-    storage = open_storage(f"{root.rstrip('/')}/{FOLDER}{mark}{query}", writer)
+    storage = open_storage(f"{root.rstrip('/')}/{folder}{mark}{query}", writer)
     storage.start()
     if "://" not in path:
         landing = Path(path)
-        open_up(landing / FOLDER, landing.stat().st_mode & 0o777)  # whoever may read the zone may read this
+        open_up(landing / folder, landing.stat().st_mode & 0o777)  # whoever may read the zone may read this
     return storage
 
 
-def encode(rows: Any) -> "pa.Buffer":
-    """Rows of GROUP_OFFSETS_SCHEMA as one Parquet file; offsets that follow each other take little room."""
+def encode(rows: Any, schema: "pa.Schema" = GROUP_OFFSETS_SCHEMA) -> "pa.Buffer":
+    """Rows as one Parquet file; offsets that follow each other take little room."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        GROUP_OFFSETS_SCHEMA,
-        compression="zstd",
-        use_dictionary=DICTIONARY_COLUMNS,  # type: ignore[arg-type]  # the stubs leave the list out
-        write_statistics=["sampled_at"],
-    ) as writer:
+    with (
+        pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            use_dictionary=[field.name for field in schema if field.type == pa.string()],  # type: ignore[arg-type]  # the stubs leave the list out
+            write_statistics=schema.names[:1],
+        ) as writer
+    ):
         writer.write_table(rows)
     return sink.getvalue()
 
@@ -60,9 +82,19 @@ class OffsetsZone:
         linger_ms: a file is written at this age [ms].
         retention_ms: see `LandingRetention`; None keeps all.
         time: the clocks.
+        kind: of the rows.
     """
 
-    def __init__(self, path: str, writer: str, linger_ms: int, retention_ms: int | None, time: Time) -> None:
+    def __init__(
+        self,
+        path: str,
+        writer: str,
+        linger_ms: int,
+        retention_ms: int | None,
+        time: Time,
+        kind: RowKind = GROUP_OFFSETS,
+    ) -> None:
+        self._kind = kind
         self._path, self._writer = path, writer
         self._linger_ms = linger_ms
         self._time = time
@@ -71,7 +103,7 @@ class OffsetsZone:
         self._begun: tuple[str, int] | None = None
         """The name of a file that could not be written, and how many batches it is of."""
         self._since_ms = 0
-        self._retention = None if retention_ms is None else LandingRetention(retention_ms, time, prefix=_PREFIX)
+        self._retention = None if retention_ms is None else LandingRetention(retention_ms, time, prefix=kind.prefix)
         self.rows = self.files = self.lost_rows = 0
 
     def add(self, rows: "pa.RecordBatch") -> None:
@@ -100,7 +132,7 @@ class OffsetsZone:
             lost = self._drop_oldest()
             where = without_credentials(self._path)
             problem = without_credentials(next(iter(str(error).splitlines()), type(error).__name__))
-            log.warning("group_offsets.not_written", path=where, problem=problem, lost_rows=lost)
+            log.warning(f"{self._kind.folder}.not_written", path=where, problem=problem, lost_rows=lost)
             return False
         return True
 
@@ -108,10 +140,10 @@ class OffsetsZone:
         own = [rows for each, rows in self._waiting if each == partition]
         first_us = own[0].column(0)[0].cast(pa.int64()).as_py()
         # A file that was published although that failed is written again under its name, with what it held.
-        name, count = self._begun or (f"{_PREFIX}-{first_us:020d}-{uuid.uuid4().hex[:16]}.parquet", len(own))
+        name, count = self._begun or (f"{self._kind.prefix}-{first_us:020d}-{uuid.uuid4().hex[:16]}.parquet", len(own))
         self._begun, own = (name, count), own[:count]
         table = pa.Table.from_batches(own)
-        self._opened().publish(partition, name, encode(table))
+        self._opened().publish(partition, name, encode(table, self._kind.schema))
         written = {id(rows) for rows in own}
         self._waiting = [each for each in self._waiting if id(each[1]) not in written]
         self._begun = None
@@ -120,7 +152,7 @@ class OffsetsZone:
 
     def _opened(self) -> LandingStorage:
         if self._storage is None:
-            self._storage = open_folder(self._path, self._writer)
+            self._storage = open_folder(self._path, self._writer, self._kind.folder)
         return self._storage
 
     def _count(self) -> int:

@@ -26,8 +26,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from base.log_limiter import LogLimiter
+from exporters.http.access import Access, Denial
 from exporters.http.errors import error
 from exporters.http.loopback import is_loopback, names_this_machine
+from wire.network import unmapped
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +44,10 @@ _ALWAYS: Final = (
     (b"content-security-policy", b"default-src 'none'"),
 )
 _CLOSE: Final = {"Connection": "close"}
+USER: Final = "fleetgauge.user"
+"""In a request's scope: its `User`; missing on an open path without a login."""
+ACCESS: Final = "fleetgauge.access"
+"""In a request's scope: the `Access` that decided about it."""
 _SILENT: Final = logging.Logger("uvicorn", logging.CRITICAL + 1)
 """Peers can make uvicorn log as often as they like; what is ours to know is logged by `HttpServer`."""
 
@@ -56,6 +62,7 @@ class HttpSettings:
         max_request_bytes: of a request's line and headers [B].
         max_body_bytes: of a request's body [B], where there may be one.
         body_prefix: beginning of the paths whose requests may have a body; None if none may.
+        open_paths: paths that need no login.
         max_answers: made at once; further requests wait for their turn.
         request_within_s: how long a peer may take for its request [s].
         idle_s: how long a connection waits for its next request [s].
@@ -70,6 +77,7 @@ class HttpSettings:
     max_request_bytes: int = 16 << 10
     max_body_bytes: int = 64 << 10
     body_prefix: str | None = None
+    open_paths: frozenset[str] = frozenset()
     max_answers: int = 8
     request_within_s: float = 5.0
     idle_s: float = 30.0
@@ -86,10 +94,12 @@ class Connections:
     Args:
         app: makes the responses.
         settings: the bounds.
+        access: who may use it.
     """
 
-    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: HttpSettings, access: Access) -> None:
         self.settings = settings
+        self.access = access
         self.state = ServerState()
         self.answering = asyncio.Semaphore(settings.max_answers)
         self.config = Config(
@@ -176,6 +186,10 @@ class Connection(H11Protocol):
         """Takes a place, or that of the peer that has been waited for longest; refused if there is none."""
         has_room = self._server.make_room()
         super().connection_made(cast("asyncio.Transport", _Lingering(transport, self)))
+        self._tls = transport.get_extra_info("ssl_object")
+        self._address = unmapped(str((transport.get_extra_info("peername") or ("",))[0]))
+        if self.client is not None:
+            self.client = self._address, self.client[1]
         self._is_local = is_loopback(str((transport.get_extra_info("sockname") or ("",))[0]))
         if has_room:
             self._wait(self._settings.idle_s)
@@ -212,7 +226,7 @@ class Connection(H11Protocol):
             self.abort()
         elif not self._is_answering() or self.cycle.more_body:
             self._end_of_input()
-        return True
+        return self._tls is None  # TLS closes both directions at once
 
     def pause_writing(self) -> None:
         """The peer has to read a piece."""
@@ -264,7 +278,7 @@ class Connection(H11Protocol):
             return
         self._lingers = True
         self._unset_keepalive_if_required()
-        with suppress(OSError, RuntimeError):  # the peer has reset it
+        with suppress(OSError, RuntimeError):  # the peer has reset it, or it has TLS, which cannot end one direction
             transport.write_eof()
         if self._has_ended:
             self.close_now()
@@ -320,8 +334,9 @@ class Connection(H11Protocol):
         self._stop_waiting()
         reply = _Reply(self, send, self._server.answering)
         try:
-            if (problem := self._problem(scope)) is not None:
-                await error(*problem, _CLOSE)(scope, receive, reply)
+            denial = self._problem(scope) or await self._log_in(scope)
+            if denial is not None:
+                await error(denial.status, denial.problem, {**denial.headers, **_CLOSE})(scope, receive, reply)
                 return
             if _has_body(scope):
                 receive = await self._with_body(receive)
@@ -346,13 +361,29 @@ class Connection(H11Protocol):
         finally:
             reply.end_turn()
 
-    def _problem(self, scope: Scope) -> tuple[int, str] | None:
-        """Why a request is refused whatever it asks for: status and sentence."""
+    def _problem(self, scope: Scope) -> Denial | None:
+        """Why a request is refused whatever it asks for and whoever sends it."""
         headers = dict(scope["headers"])
         if self._is_local and not names_this_machine(headers.get(b"host", b"").decode("latin-1")):
-            return 421, "on a loopback address only requests to localhost or to an IP address are served"
+            problem = "on a loopback address only requests to localhost or to an IP address are served"
+            return Denial(status=421, problem=problem)
         if _has_body(scope) and not self._may_have_body(scope):
-            return 413, "requests have no body here"
+            return Denial(status=413, problem="requests have no body here")
+        return None
+
+    async def _log_in(self, scope: Scope) -> Denial | None:
+        """Notes the request's user in `scope`; or returns why it is refused. On an open path it may have none."""
+        headers = dict(scope["headers"])
+        access = self._server.access
+        found = await access.identify(
+            headers.get(b"authorization", b"").decode("latin-1"),
+            address=self._address,
+            certificate=None if self._tls is None else self._tls.getpeercert(binary_form=True),
+        )
+        if isinstance(found, Denial):
+            return None if scope["path"] in self._settings.open_paths else found
+        scope[USER] = found
+        scope[ACCESS] = access
         return None
 
     def _may_have_body(self, scope: Scope) -> bool:

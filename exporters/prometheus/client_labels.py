@@ -5,6 +5,7 @@ from operator import attrgetter
 from typing import Final
 
 from exporters.labels import NAMESPACE, RECORD_LABELS, LabelSettings
+from exporters.prometheus.derived_labels import DerivedLabels
 from exporters.prometheus.names import cut, label_name, label_text, normalised
 from exporters.prometheus.series import About
 from telemetry.push_record import PushRecord
@@ -33,6 +34,7 @@ class ClientLabels:
 
     def __init__(self, settings: LabelSettings) -> None:
         self._settings = settings
+        self._derived = DerivedLabels(settings.derived, settings.application_pattern, settings.max_value_bytes)
         chosen = [name for name in RECORD_LABELS if name in settings.labels and name != INSTANCE_LABEL]
         self._chosen = (INSTANCE_LABEL, *chosen)
         fixed = [(label_name(name), value) for name, value in settings.static]
@@ -40,7 +42,7 @@ class ClientLabels:
             fixed.append((NAMESPACE, settings.namespace))
         self._fixed = [(name, cut(value, settings.max_value_bytes)) for name, value in fixed]
         names = {_LABEL_NAMES.get(name, name) for name in self._chosen} | {name for name, _ in self._fixed}
-        self.reserved = frozenset(names | {PRINCIPAL_LABEL, _CLASH_LABEL})
+        self.reserved = frozenset(names | {PRINCIPAL_LABEL, _CLASH_LABEL, *settings.derived})
 
     def of_record(self, record: PushRecord) -> dict[str, str]:
         """The labels that a push record has for its client."""
@@ -74,7 +76,7 @@ class ClientLabels:
     def _identity(self, about: About, clashes: int) -> dict[str, str]:
         names = (*self._chosen, PRINCIPAL_LABEL) if clashes else self._chosen
         labels = dict(_renamed((name, about.record[name]) for name in names if name in about.record))
-        for name, value in self._fixed:
+        for name, value in (*self._derived.of(about).items(), *self._fixed):
             labels.setdefault(name, value)
         return labels | {_CLASH_LABEL: str(clashes)} if clashes > 1 else labels
 

@@ -90,7 +90,7 @@ class PrometheusExporter:
                     raise
                 self._state = state
             if self._server is None:
-                self._server = PageServer(self.name, self.settings.listen, self._page)
+                self._server = PageServer(self.name, self.settings.listen, self._page, self.settings.access)
                 log.info("prometheus.page_served", exporter=self.name, url=self._server.url)
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from base.errors import FleetgaugeError
+from exporters.http.access import Access, AccessError, AccessSettings
 from exporters.http.connection import HttpSettings
 from exporters.http.errors import refused
 from exporters.http.server import HttpServer
@@ -52,18 +53,24 @@ class PageServer:
     Args:
         exporter: the name in `[exporters.<name>]`, for the error.
         address: the address to bind; port 0 is any free port.
+        access: who may use the page.
         page: makes the page for an `Accept` header; called in a thread per request.
     """
 
-    def __init__(self, exporter: str, address: Address, page: Callable[[str], Page]) -> None:
+    def __init__(self, exporter: str, address: Address, page: Callable[[str], Page], access: AccessSettings) -> None:
         """Binds the address, and begins to serve.
 
         Raises:
-            PageError: the address cannot be bound.
+            PageError: the address cannot be bound, or a file of users or certificates cannot be used.
         """
         self._page = page
+        self._secure = address.is_secure
+        try:
+            self.access = Access(access)
+        except AccessError as error:
+            raise PageError(f"exporters.{exporter}.{error}") from error
         self._socket = _bound(exporter, address)
-        self.address = Address(host=address.host, port=self._socket.getsockname()[1])
+        self.address = Address(host=address.host, port=self._socket.getsockname()[1], is_secure=address.is_secure)
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="prometheus-page", daemon=True)
@@ -72,7 +79,7 @@ class PageServer:
     @property
     def url(self) -> str:
         """URL of the page."""
-        return f"http://{self.address}{PATH}"
+        return f"{'https' if self._secure else 'http'}://{self.address}{PATH}"
 
     def close(self) -> None:
         """Frees the port; running scrapes have a second to end. Called once."""
@@ -86,7 +93,7 @@ class PageServer:
 
     async def _serve(self) -> None:
         app = Starlette(routes=[Route(PATH, self._answer)], exception_handlers={HTTPException: _refused})
-        server = HttpServer([self._socket], app, SETTINGS)
+        server = HttpServer([(self._socket, self._secure)], app, SETTINGS, self.access)
         await server.start()
         await self._closing.wait()
         await server.stop(_FINISH_S)

@@ -3,11 +3,9 @@
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from fleet.decode.arrow import pa
 from telemetry.catalogue.dialects import text_of
 
 TextMap: TypeAlias = dict[str, str | None]
-TEXT_MAP_TYPE = pa.map_(pa.string(), pa.string())
 
 
 def text_map(attributes: Iterable[Any]) -> TextMap:

@@ -9,26 +9,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from fleet.decode.arrow import pa
+from fleet.schemas import DISTRIBUTION
 
-DISTRIBUTION_TYPE: Final = pa.struct(
-    [
-        ("min", pa.float64()),
-        ("max", pa.float64()),
-        ("bounds", pa.list_(pa.float64())),
-        ("bucket_counts", pa.list_(pa.int64())),
-        ("scale", pa.int32()),
-        ("zero_count", pa.int64()),
-        ("zero_threshold", pa.float64()),
-        ("positive_offset", pa.int32()),
-        ("negative_offset", pa.int32()),
-        ("negative_bucket_counts", pa.list_(pa.int64())),
-        ("quantiles", pa.list_(pa.float64())),
-        ("quantile_values", pa.list_(pa.float64())),
-    ]
-)
-"""The Arrow form of `fleet.schemas.DISTRIBUTION`."""
-
-DISTRIBUTIONS_TYPE: Final = pa.list_(DISTRIBUTION_TYPE)
+DISTRIBUTIONS_TYPE: Final = pa.list_(pa.struct(list(DISTRIBUTION)))
 
 _INT64_MAX: Final = 2**63 - 1
 
@@ -52,7 +35,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "summary": {"quantiles": ("quantile_values", "quantile"), "quantile_values": ("quantile_values", "value")},
 }
-"""By kind and name in DISTRIBUTION_TYPE: the way to it in OTLP's data point."""
+"""By kind and name in DISTRIBUTION: the way to it in OTLP's data point."""
 
 
 def of_message(kind: str, point: Any) -> list[dict[str, Any]]:

@@ -3,19 +3,20 @@
 Nothing here knows of Spark.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fleet.decode import by_protobuf
 from fleet.decode.arrow import Array, pa, pc
-from fleet.decode.attributes import TEXT_MAP_TYPE, TextMap
+from fleet.decode.attributes import TextMap
 from fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader, bytes_of
 from fleet.dialects import Identity, Sender, identity_of, sender_of
+from fleet.schemas import TEXT_MAP
 from telemetry.catalogue.dialects import twin_families
 from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 from telemetry.otlp import IS_COMPILED
@@ -66,10 +67,6 @@ class CountedPayloads:
     reasons: dict[int, str]
 
 
-_Both: TypeAlias = tuple[DecodedPayloads, CountedPayloads]
-_Part = TypeVar("_Part", DecodedPayloads, CountedPayloads, _Both)
-_Interpret = Callable[[FlatPoints, Indices], _Part]
-
 if IS_COMPILED:
     from fleet.decode import by_bytes
 
@@ -80,59 +77,39 @@ else:
 
 def decode(
     payloads: Payloads, metric_names: Collection[str] | None = None, *, reader: Reader | None = None
-) -> list[DecodedPayloads]:
+) -> DecodedPayloads:
     """Decodes payloads; never fails for what is in one of them.
 
     Args:
         payloads: serialised `MetricsData`; an empty one is a heartbeat. Cheapest as an Arrow array.
         metric_names: keep only the points of these metrics; None keeps all.
         reader: the first reader to try; by default the compiled one where there is one.
-
-    Returns:
-        One part, or several when a batch had to be divided; indices count over all of `payloads`.
     """
-    parts, reasons = _read(payloads, reader, lambda flat, indices: _interpret(flat, indices, metric_names))
-    if reasons:
-        parts.append(_none_decoded(reasons))
-    return parts
+    return _interpret(_read(payloads, reader), metric_names)
 
 
-def count(payloads: Payloads, *, reader: Reader | None = None) -> list[CountedPayloads]:
-    """Counts the data points of payloads, and sets the same ones aside as `decode`. Arguments and result as there."""
-    parts, reasons = _read(payloads, reader, _count)
-    if reasons:
-        parts.append(_none_counted(reasons))
-    return parts
+def count(payloads: Payloads, *, reader: Reader | None = None) -> CountedPayloads:
+    """Counts the data points of payloads, and sets the same ones aside as `decode`. Arguments as there."""
+    return _count(_read(payloads, reader))
 
 
 def decode_and_count(
     payloads: Payloads, metric_names: Collection[str] | None = None, *, reader: Reader | None = None
-) -> list[_Both]:
+) -> tuple[DecodedPayloads, CountedPayloads]:
     """What `decode` and `count` give, of payloads that are read once."""
-
-    def both(flat: FlatPoints, indices: Indices) -> _Both:
-        return _interpret(flat, indices, metric_names), _count(flat, indices)
-
-    parts, reasons = _read(payloads, reader, both)
-    if reasons:
-        parts.append((_none_decoded(reasons), _none_counted(reasons)))
-    return parts
+    found = _read(payloads, reader)
+    return _interpret(found, metric_names), _count(found)
 
 
-def _none_decoded(reasons: dict[int, str]) -> DecodedPayloads:
-    nothing = np.empty(0, np.int64)
-    return DecodedPayloads(push_of=nothing, set_of=nothing, sets=(), columns={}, reasons=reasons)
+class _Read(NamedTuple):
+    """Payloads that were read: their points, which of them are well-formed, and the reasons of the others."""
+
+    flat: FlatPoints
+    indices: Indices
+    reasons: dict[int, str]
 
 
-def _none_counted(reasons: dict[int, str]) -> CountedPayloads:
-    nothing = np.empty(0, np.int64)
-    return CountedPayloads(payloads=nothing, points=nothing, sender_of=nothing, senders=[], reasons=reasons)
-
-
-def _read(
-    payloads: Payloads, reader: Reader | None, interpret: _Interpret[_Part]
-) -> tuple[list[_Part], dict[int, str]]:
-    """What `interpret` makes of the payloads, and the reasons of those that no reader takes."""
+def _read(payloads: Payloads, reader: Reader | None) -> _Read:
     data = bytes_of(payloads)
     flat, left = (reader or _FIRST)(data)
     _, reasons = by_protobuf.read([data[index] for index in left])
@@ -140,11 +117,11 @@ def _read(
         reasons = dict(zip(left, reasons.values(), strict=True))
     else:  # Protobuf takes some of them. One reader for all keeps the points in the order of the payloads.
         flat, reasons = by_protobuf.read(data)
-    indices = np.delete(np.arange(len(data), dtype=np.int64), list(reasons))
-    return [interpret(flat, indices)], reasons
+    return _Read(flat, np.delete(np.arange(len(data), dtype=np.int64), list(reasons)), reasons)
 
 
-def _count(flat: FlatPoints, indices: Indices) -> CountedPayloads:
+def _count(found: _Read) -> CountedPayloads:
+    flat, indices, reasons = found
     resource, role = _first_resource(flat, len(indices)), _roles(flat, len(indices))
     kinds, sender_of = np.unique(resource * len(_ROLES) + role, return_inverse=True)
     return CountedPayloads(
@@ -152,7 +129,7 @@ def _count(flat: FlatPoints, indices: Indices) -> CountedPayloads:
         points=np.bincount(_push_of_points(flat), minlength=len(indices)),
         sender_of=sender_of,
         senders=[_sender(flat, *divmod(kind, len(_ROLES))) for kind in kinds.tolist()],
-        reasons={},
+        reasons=reasons,
     )
 
 
@@ -185,8 +162,9 @@ def _sender(flat: FlatPoints, resource: int, role: int) -> Sender | None:
     return replace(known or _NOBODY, role=_ROLES[role]) if role else known
 
 
-def _interpret(flat: FlatPoints, indices: Indices, names: Collection[str] | None) -> DecodedPayloads:
+def _interpret(found: _Read, names: Collection[str] | None) -> DecodedPayloads:
     """The points of metrics with these `names` (None: of all)."""
+    flat, indices, reasons = found
     kept = _kept(flat, names)
     push_of = _push_of_points(flat)
     numbers = {name: pa.array(column[kept]) for name, column in _numbers(flat, push_of).items()}
@@ -195,7 +173,7 @@ def _interpret(flat: FlatPoints, indices: Indices, names: Collection[str] | None
         set_of=flat.set_number[kept],
         sets=flat.sets,
         columns=_metric_columns(flat, kept) | _point_columns(flat, kept) | _map_columns(flat, kept) | numbers,
-        reasons={},
+        reasons=reasons,
     )
 
 
@@ -257,8 +235,8 @@ def _map_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
     resource = flat.resource_number[flat.resource_of[flat.metric_of[kept]]]
     set_number = flat.set_number[kept]
     columns = {
-        "resource": _take(pa.array(flat.resources, TEXT_MAP_TYPE), resource),
-        "attributes": _take(pa.array(flat.sets, TEXT_MAP_TYPE), set_number),
+        "resource": _take(pa.array(flat.resources, TEXT_MAP), resource),
+        "attributes": _take(pa.array(flat.sets, TEXT_MAP), set_number),
     }
     own = [_identity_of(tuple(attributes.items())) for attributes in flat.sets]
     for name, type_ in _IDENTITY_TYPES.items():

@@ -1,6 +1,6 @@
 """Rows in Arrow's form of the tables that Python makes on Spark's executors."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 
 import numpy as np
@@ -23,6 +23,14 @@ def _batch(schema: Schema, rows: int, column: Callable[[str], Array | None]) -> 
         array = column(field.name)
         arrays.append(pa.nulls(rows, field.type) if array is None else array.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def joined(batches: Sequence[RecordBatch], schema: Schema) -> RecordBatch:
+    """The rows of all batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    found = pa.Table.from_batches(batches, schema=schema).combine_chunks().to_batches()
+    return found[0] if found else pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def encoded(texts: Array) -> tuple[list[str | None], Indices]:

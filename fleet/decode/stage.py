@@ -9,7 +9,7 @@ import numpy as np
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import CountedPayloads, count, decode
-from fleet.decode.rows import counted_rows, decoded_rows, reject_rows
+from fleet.decode.rows import counted_rows, decoded_rows, joined, reject_rows
 from fleet.dialects import Sender
 from fleet.schemas import COUNTED, DECODED
 from fleet.workers import forget_archives
@@ -37,16 +37,16 @@ class DecodePoints:
     tally: Tally | None
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """One or more batches out for each chunk of pushes in."""
+        """At most two batches out for each chunk of pushes in."""
         forget_archives()
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             reasons = _given_reasons(chunk)
             good = np.flatnonzero([reason is None for reason in reasons])
-            for part in decode(_taken(chunk.column("metrics"), good), self.metric_names):
-                _add_reasons(reasons, good, part.reasons)
-                if len(part.push_of):
-                    yield decoded_rows(chunk, good[part.push_of], part)
+            decoded = decode(_taken(chunk.column("metrics"), good), self.metric_names)
+            _add_reasons(reasons, good, decoded.reasons)
+            if len(decoded.push_of):
+                yield decoded_rows(chunk, good[decoded.push_of], decoded)
             yield from reject_rows(chunk, reasons, DECODED)
             rejects += _rejects(reasons)
         if self.tally:
@@ -65,8 +65,7 @@ class CountPoints:
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             pushes = CountedPushes(chunk)
-            for part in count(pushes.payloads):
-                pushes.add(part)
+            pushes.add(count(pushes.payloads))
             yield from pushes.rows()
             rejects += pushes.rejects
         if self.tally:
@@ -94,19 +93,19 @@ class CountedPushes:
         """Rows set aside so far."""
         return _rejects(self.reasons)
 
-    def add(self, part: CountedPayloads) -> None:
-        """What some of the payloads hold."""
-        _add_reasons(self.reasons, self.good, part.reasons)
-        self.points[self.good[part.payloads]] = part.points
-        self._sender_of[self.good[part.payloads]] = len(self._senders) + part.sender_of
-        self._senders += part.senders
+    def add(self, counted: CountedPayloads) -> None:
+        """What the payloads hold."""
+        _add_reasons(self.reasons, self.good, counted.reasons)
+        self.points[self.good[counted.payloads]] = counted.points
+        self._sender_of[self.good[counted.payloads]] = 1 + counted.sender_of
+        self._senders += counted.senders
 
     def good_rows(self) -> RecordBatch:
-        """COUNTED of the good ones, once all parts are there."""
+        """COUNTED of the good ones, once they are counted."""
         return counted_rows(self.chunk, self.reasons, self.points, self._sender_of, self._senders)
 
     def rows(self) -> Iterator[RecordBatch]:
-        """COUNTED, once all parts are there."""
+        """COUNTED, once they are counted."""
         yield self.good_rows()
         yield from reject_rows(self.chunk, self.reasons, COUNTED)
 
@@ -140,13 +139,13 @@ def regroup(batches: Iterable[RecordBatch], max_bytes: int, max_rows: int = MAX_
         for piece, piece_bytes in _divide(batch, max_bytes):
             is_full = waiting_bytes + piece_bytes > max_bytes or waiting_rows + len(piece) > max_rows
             if waiting and is_full:
-                yield _join(waiting)
+                yield joined(waiting, waiting[0].schema)
                 waiting, waiting_bytes, waiting_rows = [], 0, 0
             waiting.append(piece)
             waiting_bytes += piece_bytes
             waiting_rows += len(piece)
     if waiting:
-        yield _join(waiting)
+        yield joined(waiting, waiting[0].schema)
 
 
 def _divide(batch: RecordBatch, max_bytes: int) -> Iterator[tuple[RecordBatch, int]]:
@@ -158,7 +157,3 @@ def _divide(batch: RecordBatch, max_bytes: int) -> Iterator[tuple[RecordBatch, i
         upto = int(ends[end - 1])
         yield batch.slice(start, end - start), upto - before
         start, before = end, upto
-
-
-def _join(batches: list[RecordBatch]) -> RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -7,7 +7,7 @@ and are read with few row groups.
 from bisect import bisect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from fleet.decode.arrow import Table, pa, pc
 from fleet.explain.subjects import Subject
 from fleet.measures.rows import Numbers, filled, one
 from fleet.pipeline.by_window import judged_rows
+from fleet.pipeline.spans import micros_of
 from fleet.tables import catalog
 from fleet.tables.store import Store
 from verdicts.window import MEASURES, medians
@@ -30,7 +31,6 @@ _LARGE: Final = 50_000
 _MOST_ROWS: Final = 6_000_000
 _FEW: Final = 3
 _FEW_WINDOWS: Final = 12
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME: Final = catalog.WINDOWS.schema.field("window_start").type
 _LATENCY: Final = "request_latency_avg_ms"
 _PUSHES: Final = "pushes"
@@ -189,7 +189,7 @@ def _starts(store: Store) -> tuple[Numbers, float]:
         return np.zeros(0, np.int64), 0.0
     first, last = (of(file[f"{name}.window_start"] for file in files) for of, name in ((min, "min"), (max, "max")))
     step_us = min(file["min.window_s"] for file in files) * 1_000_000
-    starts = np.arange(_micros(last), _micros(first) - 1, -step_us)[::-1]
+    starts = np.arange(micros_of(last), micros_of(first) - 1, -step_us)[::-1]
     return starts, sum(file["num_records"] for file in files) / len(starts)
 
 
@@ -198,18 +198,14 @@ def _chosen(starts: Numbers, asked: Asked, most: int) -> Numbers:
 
     So what is read for one subject serves others whose windows are more or fewer.
     """
-    is_asked = starts >= _micros(asked.begin)
+    is_asked = starts >= micros_of(asked.begin)
     if asked.end is not None:
-        is_asked &= starts < _micros(asked.end)
+        is_asked &= starts < micros_of(asked.end)
     step = 1
     while np.count_nonzero(is_asked) > most * step:
         step *= 2
     is_asked &= np.arange(len(starts))[::-1] % step == 0
     return starts[is_asked]
-
-
-def _micros(at: datetime) -> int:
-    return int((at - _EPOCH) / timedelta(microseconds=1))
 
 
 def _times(micros: Numbers) -> Any:
@@ -392,7 +388,7 @@ def _series(
 def _started(clients: Table, since: datetime | None, windows: list[datetime]) -> Series:
     """How many instances of the subject sent their first push in each window; of all of them, not of a sample."""
     seen = one(clients["first_seen"].cast(pa.int64())).to_numpy(zero_copy_only=False)
-    starts = np.array([_micros(window) for window in windows], np.int64)
+    starts = np.array([micros_of(window) for window in windows], np.int64)
     place = np.searchsorted(starts, seen, side="right") - 1
     counts = np.bincount(place[place >= 0], minlength=len(windows)).astype(np.float64)
     counts[:1] = np.nan  # what was there before has its first push in the first window

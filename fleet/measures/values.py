@@ -162,11 +162,9 @@ def wide(rows: Table) -> Table:
 
 def conformed(schema: Schema, columns: dict[str, Array], rows: int) -> Table:
     """A table of `schema`; columns that are not given are null."""
-    arrays = [
-        columns.get(field.name, pa.nulls(0)) if field.name in columns else pa.nulls(rows, field.type)
-        for field in schema
-    ]
-    return pa.table([array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema)
+    kinds = {field.name: field.type for field in schema}
+    arrays = [columns[name].cast(kind) if name in columns else pa.nulls(rows, kind) for name, kind in kinds.items()]
+    return pa.table(arrays, schema=schema)
 
 
 @cache

@@ -7,13 +7,13 @@ that is not over for later: what half of it said would be delivered, and change 
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from fleet.decode.arrow import Table, pa, pc
 from fleet.pipeline.by_window import ROWS_IN_MEMORY, by_window
 from fleet.pipeline.of_windows import Target
-from fleet.pipeline.spans import Span, within
+from fleet.pipeline.spans import EPOCH, Span, micros_of, within
 from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
@@ -33,7 +33,6 @@ _ROWS_AT_ONCE: Final = 5_000_000
 """Wide rows of the hours that `by_window` takes together; an hour at least."""
 _RULES: Final = "rules"
 """Beside the parts of a memory: the rule file that says all rules."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def latest_memory(store: Store) -> tuple[Memory, Rules]:
@@ -58,7 +57,7 @@ def replace_verdicts(
         window_s: length of the windows [s]; those of another length are not judged.
         judged_to: windows that end later are left for a later run; None judges all.
     """
-    limit = None if judged_to is None else judged_to - (judged_to - _EPOCH) % timedelta(seconds=window_s)
+    limit = None if judged_to is None else judged_to - (judged_to - EPOCH) % timedelta(seconds=window_s)
     rows, wide = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
     files = wide + _sample_files(store)
     points = store.snapshot(catalog.POINTS)
@@ -103,8 +102,7 @@ def _samples(offsets: Snapshot, span: Span, window_s: int) -> Samples | None:
     begin, end = span
     before = timedelta(seconds=LOOKBACK_S)
     found = offsets.table(OFFSETS_COLUMNS, within([(begin - before, end)], "sampled_at"))
-    begin_us = (begin - _EPOCH) // timedelta(microseconds=1)
-    return Samples(found, window_s, begin_us) if found.num_rows else None
+    return Samples(found, window_s, micros_of(begin)) if found.num_rows else None
 
 
 def _replace_trends(store: Store, span: Span, trends: Table) -> None:

@@ -1,13 +1,13 @@
 """What the gold tables reckon with, and what they do not yet: the tables `batches` and `runs` read together."""
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
 from fleet.decode.arrow import pa, pc
 from fleet.pipeline.source import source_name
-from fleet.pipeline.spans import Span, joined, of_windows, whole
+from fleet.pipeline.spans import EPOCH, Span, joined, of_windows, whole
 from fleet.pipeline.spans import days as days_of
 from fleet.schemas import TIME
 from fleet.selection import Days
@@ -16,7 +16,6 @@ from fleet.tables.store import Store
 from fleet.tables.written_file import DATE
 
 _REDECODED: Final = "redecode-"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = N
 def _latest_sample(store: Store) -> datetime:
     """About when a group was sampled last; long ago where none was."""
     files = store.files(catalog.GROUP_OFFSETS) if store.has(catalog.GROUP_OFFSETS) else ()
-    return max((file["max.sampled_at"] for file in files), default=_EPOCH)
+    return max((file["max.sampled_at"] for file in files), default=EPOCH)
 
 
 def _latest(store: Store) -> datetime | None:
@@ -96,7 +95,7 @@ def _latest(store: Store) -> datetime | None:
     if not store.has(catalog.PUSHES):
         return None
     # Bounds of files are rounded up to the millisecond.
-    bound = max((file["max.received_at"] for file in store.files(catalog.PUSHES)), default=_EPOCH)
+    bound = max((file["max.received_at"] for file in store.files(catalog.PUSHES)), default=EPOCH)
     where = pc.field("received_at") >= pa.scalar(bound - timedelta(milliseconds=1), TIME)
     pushes = store.snapshot(catalog.PUSHES).scan(["received_at"], where)
     return max((pc.max(batch.column("received_at")).as_py() for batch in pushes), default=None)

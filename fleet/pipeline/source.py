@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from fleet.engine import MAX_BAD_FILES
 from fleet.errors import LandingError, no_landing_zone
-from fleet.landing import GROUP_OFFSETS_FOLDER, refuse_data_directory
+from fleet.landing import FOLDERS_WITHOUT_PUSHES, GROUP_OFFSETS_FOLDER, refuse_data_directory
 from fleet.pipeline.ledger import Ledger, Part, Plan, day_of
 from fleet.tables.paths import local_path, plain_path, qualified
 from fleet.topic.source import Source, TopicSource
@@ -101,7 +101,9 @@ class LandingSource:
         self.is_local = local_path(source) is not None
         sizes = list_files(start, source)
         self.group_offsets = {path: size for path, size in sizes.items() if _is_of_offsets(path)}
-        self._sizes = {path: size for path, size in sizes.items() if path not in self.group_offsets}
+        self._sizes = {
+            path: size for path, size in sizes.items() if path.partition("/")[0] not in FOLDERS_WITHOUT_PUSHES
+        }
         self._ledger = ledger
 
     def news(self) -> News:

@@ -18,12 +18,17 @@ MAX_SPANS: Final = 100
 """That a condition names; of more, whole days are taken."""
 
 _DAY: Final = timedelta(days=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def from_micros(micros: int) -> datetime:
     """Of microseconds since the epoch, in UTC."""
-    return _EPOCH + timedelta(microseconds=micros)
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def micros_of(at: datetime) -> int:
+    """Microseconds since the epoch."""
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def whole(day: date) -> Span:

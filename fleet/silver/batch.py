@@ -20,13 +20,13 @@ from fleet.decode.arrow import Array, RecordBatch, Table, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import decode_and_count
-from fleet.decode.rows import batch_of, day_of_receipt, decoded_rows, encoded, reject_rows
+from fleet.decode.rows import batch_of, day_of_receipt, decoded_rows, encoded, joined, reject_rows
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
-from fleet.schemas import COUNTED, DECODED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
+from fleet.schemas import COUNTED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
 from fleet.silver.check import checked
 from fleet.silver.correct import CORRECTED, MARKS
-from fleet.silver.deltas import LOOKED_AT, ORDER, Comparison, Numbers, changes, differ, distinct_maps, joined, last_rows
+from fleet.silver.deltas import LOOKED_AT, ORDER, Comparison, Numbers, changes, differ, distinct_maps, last_rows
 from fleet.silver.late import Late, Standing, micros
 from fleet.silver.repeats import PUSH, WithoutRepeats
 from fleet.tables import catalog
@@ -423,8 +423,6 @@ class SentPoints:
 
     def followed_by(self, other: "SentPoints") -> "SentPoints":
         """These points, and others behind them."""
-        if not len(self.rows):
-            return other
         return SentPoints(
             joined([self.rows, other.rows], other.rows.schema),
             np.concatenate([self.instance_of, other.instance_of]),
@@ -441,9 +439,6 @@ class SentPoints:
         return found.astype(np.int64)
 
 
-_NOTHING: Final = np.empty(0, np.int64)
-
-
 def sent_points(
     chunk: RecordBatch, pushes: CountedPushes, instance_of: Indices, metric_names: Collection[str] | None = None
 ) -> tuple[SentPoints, Indices]:
@@ -455,15 +450,10 @@ def sent_points(
         instance_of: for each row the number of its instance.
         metric_names: only the points of these metrics; None for all.
     """
-    sent = SentPoints(pa.RecordBatch.from_pylist([], schema=DECODED), _NOTHING, _NOTHING, ())
-    row_of = _NOTHING
-    for decoded, counted in decode_and_count(pushes.payloads, metric_names):
-        pushes.add(counted)
-        if len(decoded.push_of):
-            rows = pushes.good[decoded.push_of]
-            points = SentPoints(decoded_rows(chunk, rows, decoded), instance_of[rows], decoded.set_of, decoded.sets)
-            sent, row_of = sent.followed_by(points), np.concatenate([row_of, rows])
-    return sent, row_of
+    decoded, counted = decode_and_count(pushes.payloads, metric_names)
+    pushes.add(counted)
+    rows = pushes.good[decoded.push_of]
+    return SentPoints(decoded_rows(chunk, rows, decoded), instance_of[rows], decoded.set_of, decoded.sets), rows
 
 
 def point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array) -> RecordBatch:

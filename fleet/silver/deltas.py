@@ -27,10 +27,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
+from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
-from fleet.decode.rows import batch_of, encoded
+from fleet.decode.rows import batch_of, encoded, joined
 from fleet.schemas import INSTANCE, POINTS, SERIES
 from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
 
@@ -71,9 +71,8 @@ class _Known:
     is_new: Numbers = field(default_factory=lambda: np.empty(0, np.bool_))
 
     def followed_by(self, other: "_Known") -> "_Known":
-        rows = pa.Table.from_batches([self.rows, other.rows]).combine_chunks().to_batches()
         return _Known(
-            rows[0] if rows else self.rows,
+            joined([self.rows, other.rows], SERIES),
             np.concatenate([self.instance, other.instance]),
             np.concatenate([self.is_new, other.is_new]),
         )
@@ -211,14 +210,6 @@ def last_rows(batches: Sequence[RecordBatch]) -> RecordBatch:
     is_last = np.ones(len(rows), dtype=np.bool_)
     is_last[:-1] = changes([rows.column(name) for name in series])[1:]
     return rows.filter(pa.array(is_last))
-
-
-def joined(batches: Sequence[RecordBatch], schema: Schema) -> RecordBatch:
-    """The rows of all batches as one."""
-    if len(batches) == 1:
-        return batches[0]
-    found = pa.Table.from_batches(batches, schema=schema).combine_chunks().to_batches()
-    return found[0] if found else pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def changes(columns: Sequence[Array]) -> Numbers:

@@ -11,8 +11,9 @@ import numpy as np
 
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.flat import Indices
+from fleet.decode.rows import joined
 from fleet.schemas import INSTANCE, POINTS, TIME
-from fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, Numbers, joined
+from fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, Numbers
 from fleet.tables.log import Snapshot
 
 _ROWS_AT_ONCE: Final = 2_000_000

@@ -9,14 +9,14 @@ import numpy as np
 
 from fleet.decode.arrow import RecordBatch, Table, pa, pc
 from fleet.decode.flat import Indices
-from fleet.decode.rows import batch_of
+from fleet.decode.rows import batch_of, joined
 from fleet.decode.stage import CountedPushes
 from fleet.measures.aggregate import aggregate
 from fleet.measures.rows import ROWS
 from fleet.schemas import BRONZE, INSTANCE, POINTS, PUSH_RECORD, SERIES
 from fleet.silver.batch import dialects_of, point_rows, sent_points
 from fleet.silver.check import check
-from fleet.silver.deltas import Comparison, SeriesKeys, changes, joined
+from fleet.silver.deltas import Comparison, SeriesKeys, changes
 from fleet.silver.repeats import ORDER
 from telemetry.push_record import PushRecord
 

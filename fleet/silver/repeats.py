@@ -74,7 +74,7 @@ def repeated(rows: Sequence[dict[str, Any]]) -> list[int]:
         return []
     stays = min(good, key=lambda row: _content(rows[row]))
     payload = rows[stays]["metrics"]
-    is_push = not any(part.reasons for part in count([payload]))
+    is_push = not count([payload]).reasons
     return [row for row in good if row != stays and (is_push or rows[row]["metrics"] != payload)]
 
 

@@ -24,7 +24,6 @@ _HOUR_S: Final = 3600.0
 _SAMPLE_S: Final = 30.0
 _OFF_LINE: Final = "time.between.network.thread.poll"
 """Metrics of consumers with `group.protocol=consumer`, which are not simulated."""
-_REQUEST_BYTES: Final = 90
 
 
 @dataclass(slots=True, kw_only=True)

@@ -67,7 +67,7 @@ def _fits(verdict: str, app: App) -> bool:
     sends_latency = is_producer or (app.software.sends_consumer_latency and library != "franz-go")
     rules: dict[str, bool] = {
         "slow-client": sends_latency,
-        "slow-path": sends_latency,
+        "slow-path": sends_latency and (is_producer or len(app.partitions) > 1),
         "throttled": is_producer,
         "rebalance-storm": not is_producer and library != "franz-go" and app.size >= 2,
         "slow-processing": not is_producer and library != "franz-go",
@@ -186,14 +186,14 @@ def _slow_client(plan: Plan, app: App, times: Times, _: str | None) -> str:
 def _slow_path(plan: Plan, app: App, times: Times, subject: str | None) -> str:
     """A link loses packets: requests of one client to one node wait for what is sent again."""
     cluster = plan.world.clusters[app.cluster]
-    near = [node for node, region in enumerate(cluster.regions) if region != FAR]
+    near = [node for node in app.used_nodes(len(cluster.node_ids)) if cluster.regions[node] != FAR]
     node = near[int(plan.random.integers(len(near)))]
     if subject is not None:
         given = subject.rpartition("@")[2]
-        ids = [str(node_id) for node_id in cluster.node_ids]
+        ids = {str(cluster.node_ids[node]): node for node in app.used_nodes(len(cluster.node_ids))}
         if given not in ids:
             raise no_subject("slow-path", subject, [f"{app.name}@{node_id}" for node_id in ids])
-        node = ids.index(given)
+        node = ids[given]
     plan.cause("path_ms", _at_work(app), times, max(3.0 * max(_usual_ms(plan, app), 4.0), _seen_ms(app)), node)
     return f"{app.name}@{cluster.node_ids[node]}"
 

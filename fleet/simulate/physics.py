@@ -155,7 +155,7 @@ class Physics:
             0.9, 1.1, self._partitions
         )
         self._leader = np.array(
-            [index % len(world.clusters[app.cluster].node_ids) for app, index in self._of_partition]
+            [app.leader_of(index, len(world.clusters[app.cluster].node_ids)) for app, index in self._of_partition]
         )
         self._leader_cluster = np.array([app.cluster for app, _ in self._of_partition])
         self._service_ms, self._utilisation = (

@@ -126,6 +126,14 @@ class App:
         """The consumer group; None for others."""
         return f"{self.name}-group" if self.role == "consumer" else None
 
+    def used_nodes(self, nodes: int) -> range:
+        """Places of the nodes of its cluster of so many that it sends requests to: consumers, to leaders alone."""
+        return range(min(nodes, len(self.partitions)) if self.role == "consumer" else nodes)
+
+    def leader_of(self, partition: int, nodes: int) -> int:
+        """The place of the node that leads one of its partitions, counted from 0."""
+        return partition % nodes
+
     @property
     def most_partitions(self) -> int:
         """Of one of its members, while no spare is at work."""
@@ -152,10 +160,6 @@ class World:
     of_slot: tuple[App, ...]
     rtt_ms: Numbers
     nodes: int
-
-    def apps_of(self, role: Role) -> Iterator[App]:
-        """The applications of a role, batch jobs included."""
-        return (app for app in self.apps if app.role == role)
 
 
 _CORE: Final[tuple[tuple[str, Role, str, int], ...]] = (

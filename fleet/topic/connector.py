@@ -1,5 +1,6 @@
 """Spark's Kafka connector: four jars beyond PySpark's own, fetched from Maven Central once, or given by an operator."""
 
+import hashlib
 import os
 import re
 import subprocess
@@ -32,7 +33,17 @@ _FETCHED_WITHIN_S: Final = 300.0
 _SAYING_MOST: Final = ("Server access error", r"Host \S+ not found", "unresolved dependency", "Exception")
 """Patterns of the lines of a log that tell why nothing was fetched, the first of them most."""
 
-_JARS: Final = ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10", "kafka-clients", "commons-pool2")
+_SHA256: Final = {
+    "org.apache.commons_commons-pool2-2.12.0.jar": "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
+    "org.apache.kafka_kafka-clients-3.9.0.jar": "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18",
+    "org.apache.spark_spark-sql-kafka-0-10_2.13-4.0.0.jar": (
+        "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3"
+    ),
+    "org.apache.spark_spark-token-provider-kafka-0-10_2.13-4.0.0.jar": (
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767"
+    ),
+}
+"""The files that are fetched, as Ivy names them, and their digests."""
 
 
 def connector_jars(
@@ -46,7 +57,7 @@ def connector_jars(
         note: told in a sentence when jars are about to be fetched.
 
     Raises:
-        JarError: a jar of one's own is not there, or Maven Central cannot be reached.
+        JarError: a jar of one's own is not there, Maven Central cannot be reached, or sends other bytes.
     """
     if named := list(own):
         return tuple(jar for path in named for jar in _own_jars(Path(path)))
@@ -82,11 +93,27 @@ def _fetch(kept: Path) -> None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=kept.parent) as directory:
             _resolve(Path(directory))
+            _check(Path(directory) / "jars")
             if not kept.is_dir():
                 (Path(directory) / "jars").rename(kept)
     except OSError as error:
         if not kept.is_dir():
             raise JarError(f"Spark's Kafka connector cannot be kept in {kept}: {error}") from error
+
+
+def _check(directory: Path) -> None:
+    """Compares what was fetched with the release's digests.
+
+    Raises:
+        JarError: a file differs, is missing or is no part of the connector.
+    """
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in directory.glob("*.jar")}
+    wrong = sorted(name for name in found.keys() | _SHA256 if found.get(name) != _SHA256.get(name))
+    if wrong:
+        raise JarError(
+            f"Spark's Kafka connector was dropped: the SHA-256 of {', '.join(wrong)} is not the expected one; "
+            "check the repository that answers for Maven Central, or name jars of your own with --kafka-jars"
+        )
 
 
 def _resolve(ivy: Path) -> None:
@@ -118,7 +145,7 @@ def _resolve(ivy: Path) -> None:
 def _not_fetched(reason: str) -> str:
     return (
         f"Spark's Kafka connector {COORDINATES} cannot be fetched from Maven Central ({reason}): "
-        f"name jars of your own with --kafka-jars ({', '.join(_JARS)})"
+        f"name jars of your own with --kafka-jars ({', '.join(_SHA256)})"
     )
 
 

@@ -99,6 +99,14 @@ PUSH_LOG: Final[Mapping[str, Count]] = {
     "oldest_received_at": Count("push_log_oldest_timestamp_seconds", "Receive time of the log's oldest push.", _US),
     "newest_received_at": Count("push_log_newest_timestamp_seconds", "Receive time of the log's newest push.", _US),
 }
+STATE: Final[Mapping[str, Count]] = {
+    "topic_lost": Count("state_topic_lost", "Listener processes that cannot read the topic of state.store=kafka."),
+}
+AUDIT_LOG: Final[Mapping[str, Count]] = {
+    "recorded": Count("audit_log_lines_total", "Lines written to the audit log by the listener processes."),
+    "left_out": Count("audit_log_left_out_total", "Occurrences without a line of their own: repeated, or too many."),
+    "failed": Count("audit_log_failed_total", "Lines of the audit log that could not be written."),
+}
 CONNECTIONS: Final[Mapping[str, Count]] = {
     "open": Count("connections", "Open connections."),
     "accepted": Count("connections_accepted_total", "Connections accepted."),
@@ -146,6 +154,7 @@ EXPORTERS: Final[Mapping[str, Count]] = {
     "last_error_over_at": Count(
         "exporter_last_error_over_timestamp_seconds", "Since when that failure is over; absent while it is not.", _US
     ),
+    "call_ms": Count("exporter_call_seconds", "For how long the exporter has not returned from a call.", _MS),
     "last_export_ms": Count("exporter_last_export_seconds", "Duration of its latest successful export.", _MS),
 }
 WORKERS: Final[Mapping[str, Count]] = {
@@ -171,25 +180,63 @@ HISTOGRAMS: Final[Mapping[str, Count]] = {
     "freshness_s": Count("exporter_freshness_seconds", "Time from the receipt of a push to its delivery."),
 }
 """One histogram per exporter; values in seconds."""
+TRAFFIC: Final[Mapping[str, Count]] = {
+    "requests": Count("gateway_requests_total", "Requests that passed, or that the gateway answered."),
+    "request_bytes": Count("gateway_request_bytes_total", "Their size."),
+    "response_bytes": Count("gateway_response_bytes_total", "Size of their responses."),
+    "gateway_ms": Count("gateway_loop_seconds_total", "Time that they took of the gateway's loop.", _MS),
+    "broker_ms": Count("gateway_broker_seconds_total", "Time from requests to the beginning of their answers.", _MS),
+    "throttled": Count("gateway_throttled_requests_total", "Requests after which the gateway throttled the client."),
+    "throttle_ms": Count("gateway_throttle_seconds_total", "Throttle times of these requests.", _MS),
+    "joins": Count("gateway_group_joins_total", "Members that joined a consumer group."),
+    "batches": Count("gateway_record_batches_total", "Record batches of Produce requests."),
+    "records": Count("gateway_records_total", "Records in these batches."),
+}
+"""One series per client and API."""
+TRAFFIC_LABELS: Final = ("user", "client_id", "api")
+GATEWAY: Final[Mapping[str, Count]] = {
+    "broker_connections": Count("gateway_broker_connections", "Open connections to the broker."),
+    "broker_connect_failures": Count(
+        "gateway_broker_connect_failures_total", "Clients without a connection to the broker."
+    ),
+}
 STATES: Final = ("starting", "running", "retrying", "stopped", "revoked")
 
 
-def exposition(status: Status, own: OwnMetrics, accept: str) -> tuple[bytes, str]:
+class HttpStatus(NamedTuple):
+    """What the HTTP process knows of itself.
+
+    Attributes:
+        failures: failed log-ins by reason.
+        certificate_expires_at: when the certificate in use expires [s since the epoch]; None without TLS.
+    """
+
+    failures: Mapping[str, int]
+    certificate_expires_at: int | None
+
+
+def exposition(status: Status, own: OwnMetrics, accept: str, http: HttpStatus | None = None) -> tuple[bytes, str]:
     """The metrics in the form that `accept` prefers, and its content type.
 
     Args:
         status: the status of the process.
         own: metrics of single instances.
         accept: the header of that name; empty gets Prometheus' text form.
+        http: of the process that serves it; None without.
     """
     registry = CollectorRegistry()
-    registry.register(_Collector(status, own))
+    registry.register(_Collector(status, own, http))
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 
 
-def families(status: Status, own: OwnMetrics) -> Iterator[Metric]:
+def families(status: Status, own: OwnMetrics, http: HttpStatus | None = None) -> Iterator[Metric]:
     """The metrics of a status; fewer for `fleetgauge export`."""
+    yield from _certificates(status, http)
+    if http is not None:
+        text = "Log-ins at the HTTP port that failed."
+        failures = [((reason,), n) for reason, n in http.failures.items()]
+        yield _labelled("http_failed_authentications_total", text, ("reason",), failures)
     yield from _process(head_of(status))
     if "node" in status:
         yield from _of_node(status)
@@ -216,18 +263,43 @@ def _of_node(status: Status) -> Iterator[Metric]:
     yield from _scalars(QUOTAS, [({}, status["quotas"])])
     yield from _quota_usage(status["quotas"]["usage"])
     yield from _telemetry(status["telemetry"])
+    yield from _authorization(status)
+    yield from _scalars(STATE, [({}, status["state"])] if "state" in status else [])
+    if "gateway" in status:
+        yield from _gateway(status["gateway"])
+
+
+def _gateway(gateway: Mapping[str, Any]) -> Iterator[Metric]:
+    yield from _scalars(GATEWAY, [({}, gateway)])
+    traffic = gateway["traffic"]
+    clients = list(traffic["by_client"].values())
+    sources = [(dict(zip(TRAFFIC_LABELS, _client_of(each), strict=True)), each) for each in clients]
+    yield from _scalars(TRAFFIC, sources)
+    errors = [((*_client_of(each), code), n) for each in clients for code, n in each["errors"].items()]
+    labels = (*TRAFFIC_LABELS, "error_code")
+    yield _labelled("gateway_errors_total", "Error codes in the broker's responses.", labels, errors)
+    kinds = [((kind,), n) for kind, n in traffic["throttled"].items()]
+    yield _labelled("gateway_quota_violations_total", "Throttled requests, by quota.", ("quota_type",), kinds)
+    yield _single("gateway_series_left_out", "Clients and APIs beyond the limit of series.", traffic["left_out"])
+    others = "Requests of clients beyond those that are counted by name."
+    yield _single("gateway_shared_requests_total", others, traffic["requests_of_others"])
+
+
+def _client_of(counts: Mapping[str, Any]) -> tuple[str, str, str]:
+    return counts["principal"], counts["client_id"], counts["api"]
 
 
 class _Collector(Collector):
-    def __init__(self, status: Status, own: OwnMetrics) -> None:
+    def __init__(self, status: Status, own: OwnMetrics, http: HttpStatus | None) -> None:
         self._status = status
         self._own = own
+        self._http = http
 
     def describe(self) -> Iterable[Metric]:
         return ()  # no check for duplicates at registration
 
     def collect(self) -> Iterator[Metric]:
-        return families(self._status, self._own)
+        return families(self._status, self._own, self._http)
 
 
 def _family(count: Count, labels: Iterable[str]) -> Any:
@@ -271,6 +343,20 @@ def _process(head: Mapping[str, Any]) -> Iterator[Metric]:
     yield _single("ready", "1 while /readyz answers 200.", float(not head["not_ready"]))
 
 
+def _certificates(status: Status, http: HttpStatus | None) -> Iterator[Metric]:
+    """Certificates in use: of listeners, of the HTTP port, and client certificates of exporters."""
+    found = [
+        (("listener", each["listener"]), each.get("certificate_expires_at")) for each in status.get("connections", ())
+    ]
+    if http is not None:
+        found.append((("http", ""), http.certificate_expires_at))
+    exporters = status["exporter_process"]["exporters"].items()
+    found.extend((("exporter", name), each.get("certificate_expires_at")) for name, each in exporters)
+    known = [(labels, at) for labels, at in found if at is not None]
+    text = "When the first certificate of a chain in use expires."
+    yield _labelled("certificate_expiry_timestamp_seconds", text, ("use", "name"), known)
+
+
 def _listeners(listeners: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     reasons = [((each["listener"], reason), n) for each in listeners for reason, n in each["closed"].items()]
     yield _labelled("connections_closed_total", "Ended connections.", ("listener", "reason"), reasons)
@@ -291,6 +377,13 @@ def _quota_labels(kind: str, tags: Mapping[str, str]) -> tuple[str, ...]:
     own = dict(tags)
     known = [own.pop(tag, "") for tag in ("user", "client-id", "ip", "listener")]
     return (kind, *known, ",".join(f"{tag}={value}" for tag, value in sorted(own.items())))
+
+
+def _authorization(status: Status) -> Iterator[Metric]:
+    denials = [(what.lower().partition(": ")[::2], n) for what, n in status["authorization"]["denials"].items()]
+    text = "Requests denied by ACLs or client.id.patterns; reason: the missing operation, or client_id."
+    yield _labelled("authorization_denials_total", text, ("api", "reason"), denials)
+    yield from _scalars(AUDIT_LOG, [({}, status["audit_log"])])
 
 
 def _telemetry(telemetry: Mapping[str, Any]) -> Iterator[Metric]:
@@ -317,6 +410,8 @@ def _exporter_process(process: Mapping[str, Any]) -> Iterator[Metric]:
         yield _single("exporter_process_up", "1 while the exporter process runs.", is_up)
         text = "How often the exporter process was restarted."
         yield _single("exporter_process_restarts_total", text, process["restarts"])
+        text = "How often the exporter process was killed because it hung."
+        yield _single("exporter_process_hangs_total", text, process["hangs"])
         yield from _scalars(EXPORTER_PROCESS, [({}, process)])
 
 

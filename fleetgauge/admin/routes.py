@@ -14,9 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from exporters.http.connection import ACCESS, USER
 from exporters.http.errors import Json, refused
 from fleetgauge.admin.clients_page import DEFAULT_LIMIT, DEFAULT_SORT, ClientsPage, PageRequest, as_object
-from fleetgauge.admin.exposition import exposition, head_of
+from fleetgauge.admin.exposition import HttpStatus, exposition, head_of
 from fleetgauge.admin.node_socket import Answer, NotRunningError, Status, ask_async, read_status_async
 from telemetry.instances.inventory import FILTER_KEYS, ClientFilter
 
@@ -36,6 +37,8 @@ ENDPOINTS: Final = {
 }
 
 
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+"""Paths that need no login: the probes of orchestrators have none."""
 JSON_LINES: Final = "application/jsonl"
 _NO_TELEMETRY: Final = {"counters": {"instances_with_metrics": 0}}
 
@@ -80,6 +83,8 @@ class Routes:
         except (TimeoutError, NotRunningError):
             node = {"not_ready": [f"the node did not answer within {HEALTH_WITHIN_S:.0f} s"]}
         reasons = node["not_ready"]
+        if USER not in request.scope:  # no login: reasons may name brokers and files
+            return Json({"ready": not reasons}, 503 if reasons else 200)
         degraded = {"degraded": node["degraded"]} if "degraded" in node else {}
         return Json({"ready": not reasons, "reasons": reasons, **degraded}, 503 if reasons else 200)
 
@@ -91,7 +96,7 @@ class Routes:
             async with aclosing(ask_async(self._path, {"ask": "own_metrics"})) as answers:
                 async for answer in answers:
                     own.extend(answer["rows"])
-        body, content_type = exposition(status, own, request.headers.get("accept", ""))
+        body, content_type = exposition(status, own, request.headers.get("accept", ""), _http_status(request))
         return Response(body, headers={"Content-Type": content_type})
 
     async def _clients(self, request: Request) -> Response:
@@ -149,6 +154,11 @@ async def _not_running(_: Request, error: Exception) -> Response:
 
 
 EXCEPTION_HANDLERS: Final[Mapping[Any, Any]] = {HTTPException: _refused, NotRunningError: _not_running}
+
+
+def _http_status(request: Request) -> HttpStatus:
+    access = request.scope[ACCESS]
+    return HttpStatus(access.failures, access.certificate_expires_at)
 
 
 def _takes_no_parameters(request: Request) -> None:

@@ -1,8 +1,7 @@
 """The command line `fleetgauge`: one file per command. This one combines them, and prints errors as one sentence."""
 
-import importlib.util
+import importlib
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Annotated, ClassVar
 
 import typer
@@ -19,6 +18,10 @@ class _Commands(LazyGroup):
     lazy: ClassVar = {
         "serve": LazyCommand(
             "fleetgauge.cli.serve:serve", "Run a node: receive the pushes of Kafka clients, log them, deliver them."
+        ),
+        "gateway": LazyCommand(
+            "fleetgauge.cli.gateway:gateway",
+            "Run a gateway: pass Kafka traffic to a broker, and receive the telemetry of its clients.",
         ),
         "export": LazyCommand(
             "fleetgauge.cli.export:export",
@@ -47,11 +50,20 @@ class _Commands(LazyGroup):
             "fleetgauge.cli.subscriptions:app",
             "Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
         ),
+        "quotas": LazyCommand(
+            "fleetgauge.cli.quotas:app",
+            "Plan and apply the quotas of brokers or nodes, and see how far they are used.",
+        ),
         "exporters": LazyCommand(
             "fleetgauge.cli.exporters:exporters",
             "Show the exporters of a running node, and of every fleetgauge export beside it.",
         ),
         "log": LazyCommand("fleetgauge.cli.log:app", "Read the push log, whether a node runs or not."),
+        "doctor": LazyCommand(
+            "fleetgauge.cli.doctor.command:doctor",
+            "Check whether Fleetgauge can work here: the installation, the machine, the configuration, and the "
+            "brokers.",
+        ),
         "config": LazyCommand(
             "fleetgauge.cli.show_config:show_config",
             "Check a configuration and print it as TOML: every key with its current value and its meaning.",
@@ -62,7 +74,7 @@ class _Commands(LazyGroup):
         ),
         "credentials": LazyCommand(
             "fleetgauge.cli.credentials:credentials",
-            "Print the lines of one SASL user for the configuration file, [sasl.users.NAME].",
+            "Print the lines of a user for the configuration file, [sasl.users.NAME]; with --http, of an HTTP user.",
         ),
         "demo": LazyCommand(
             "fleetgauge.cli.demo:demo",
@@ -101,18 +113,13 @@ def fleet(context: typer.Context) -> None:
     commands.app(args=context.args or ["--help"], prog_name="fleetgauge fleet")
 
 
-def _form() -> str:
-    """How this installation was built: `hatch_build.py` compiles `base.clock` with the other modules, or none."""
-    clock = importlib.util.find_spec("base.clock")
-    is_compiled = clock is not None and str(clock.origin).endswith(tuple(EXTENSION_SUFFIXES))
-    return "compiled" if is_compiled else "pure Python"
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version  # imports email: for this option alone
 
-        typer.echo(f"fleetgauge {version('fleetgauge')} ({_form()})")
+        from fleetgauge.cli.doctor.installation import installed_form
+
+        typer.echo(f"fleetgauge {version('fleetgauge')} ({installed_form()})")
         raise typer.Exit
 
 

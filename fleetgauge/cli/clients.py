@@ -2,15 +2,17 @@
 
 import csv
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import typer
 from rich.console import Console
@@ -32,6 +34,10 @@ from terminal.text import csv_value, printable
 Row = dict[str, Any]
 
 _URL_WITHIN_S: Final = 30.0
+_ANSWER_BYTES: Final = 64 << 20
+"""Longest page, or line of a list, that is read [B]."""
+_TOKEN_FILE: Final = "FLEETGAUGE_TOKEN_FILE"  # noqa: S105  # a variable's name
+"""Environment variable with the path of the bearer token for `--url`."""
 _ERROR_BYTES: Final = 1_000
 _HEADINGS: Final = (
     "client instance id", "client id", "software", "principal", "address", "subscription", "broker", "partition",
@@ -192,32 +198,62 @@ class _Url:
 
     def __init__(self, url: str) -> None:
         if not url.startswith(("http://", "https://")):
-            raise RequestError("--url is http://host:port, as fleetgauge serve and export log it at their start")
+            raise RequestError("--url is http(s)://host:port, as fleetgauge serve and export log it at their start")
         self._url = url.rstrip("/")
 
     def page(self, wanted: dict[str, str], page: PageRequest) -> _Page:
         order = "desc" if page.descending else "asc"
         (line,) = self._get({**wanted, "sort": page.sort, "order": order, "limit": str(page.limit)}, whole=True)
-        found = json.loads(line)
-        return _Page(found["clients"], found["total"], [found["coverage"]] if "coverage" in found else [])
+        found = self._parsed(line)
+        try:
+            rows = [self._row(row) for row in found["clients"]]
+            return _Page(rows, int(found["total"]), [found["coverage"]] if "coverage" in found else [])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._no_node() from error
 
     def rows(self, wanted: dict[str, str]) -> Iterator[Row]:
         for line in self._get({**wanted, "format": "jsonl"}):
-            yield json.loads(line)
+            yield self._row(self._parsed(line))
+
+    def _parsed(self, line: bytes) -> Any:
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise self._no_node() from error
+
+    def _row(self, row: Any) -> Row:
+        if not isinstance(row, dict) or not row.keys() >= set(FIELDS):
+            raise self._no_node()
+        return row
+
+    def _no_node(self) -> RequestError:
+        return RequestError(f"{self._url} does not answer as fleetgauge serve and export do: is it another server?")
 
     def _get(self, query: dict[str, str], *, whole: bool = False) -> Iterator[bytes]:
-        address = f"{self._url}/clients?{urlencode(query)}"
+        request = Request(f"{self._url}/clients?{urlencode(query)}")  # noqa: S310  # only http, see __init__
+        if token := _token():
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
-            with urlopen(address, timeout=_URL_WITHIN_S) as answer:  # noqa: S310  # only http, see __init__
+            with urlopen(request, timeout=_URL_WITHIN_S) as answer:  # noqa: S310  # as above
                 if whole:
-                    yield answer.read()
+                    yield answer.read(_ANSWER_BYTES)
                 else:
-                    yield from answer
+                    yield from iter(lambda: answer.readline(_ANSWER_BYTES), b"")
         except HTTPError as error:
-            raise RequestError(f"{self._url} answered {error.code}: {_problem(error)}") from error
+            hint = f"; set {_TOKEN_FILE} to a file with a token" if error.code == HTTPStatus.UNAUTHORIZED else ""
+            raise RequestError(f"{self._url} answered {error.code}: {_problem(error)}{hint}") from error
         except (URLError, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise NotRunningError(f"no node answers at {self._url}: {reason}") from error
+
+
+def _token() -> str:
+    """The bearer token for nodes with a login; empty without one."""
+    path = os.environ.get(_TOKEN_FILE, "")
+    try:
+        return Path(path).read_text(encoding="utf-8").strip() if path else ""
+    except (OSError, ValueError) as error:
+        raise RequestError(f"{_TOKEN_FILE}: cannot read {path}: {error}") from error
 
 
 def _problem(error: HTTPError) -> str:

@@ -17,7 +17,7 @@ from base.clock import SystemTime
 from base.errors import FleetgaugeError
 from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
 from exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJsonLines, data_directory
+from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJsonLines, audit_command, data_directory
 from fleetgauge.cli.tables import selected
 from fleetgauge.cli.units import ago, amount, at, size
 from terminal.options import Columns, Command, Group
@@ -123,6 +123,10 @@ def replay(
         asked = frozenset(letters.ask_replay(exporter, ids or ()))
         if not asked:
             raise FleetgaugeError(_none_of(letters, exporter, ids))
+        named = ids or ("all",)
+        audit_command(
+            config, override, log_dirs, "dead_letters.replayed", exporter=exporter, ids=named, letters=len(asked)
+        )
         deadline = time.monotonic() + wait
         while asked & letters.ids(exporter, replaying=True) and time.monotonic() < deadline:
             time.sleep(_POLL_EVERY_S)
@@ -153,6 +157,8 @@ def drop(
         gone = letters.drop(exporter, reason, ids or ())
         if not gone:
             raise FleetgaugeError(_none_of(letters, exporter, ids))
+    named = ids or (f"reason={reason}" if reason else "all",)
+    audit_command(config, override, log_dirs, "dead_letters.dropped", exporter=exporter, ids=named, letters=gone)
     typer.echo(f"dropped {amount(gone)}")
 
 

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import getpass
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -64,3 +65,20 @@ def data_directory(config: Path | None, override: list[str] | None, log_dirs: Pa
             "log.dirs", f"there is no data directory {root.absolute()}; name one with --log-dirs or --config"
         )
     return DataDirectory(root)
+
+
+def audit_command(
+    config: Path | None, override: list[str] | None, log_dirs: Path | None, event: str, **fields: object
+) -> None:
+    """Records in the audit log of the data directory that a command changed something.
+
+    Raises:
+        ConfigError: the configuration cannot be read.
+    """
+    from fleetgauge import audit
+
+    named = [f"log.dirs={log_dirs}"] if log_dirs is not None else []
+    found = read_config(config, [*(override or ()), *named])
+    audit.configure(found.audit_settings(), found.secrets())
+    audit.record(event, f"os:{getpass.getuser()}", "", **fields)
+    audit.close()

@@ -34,11 +34,12 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
 def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[str]:
     from exporters.registry import EXPORTER_TYPES
     from exporters.self_metrics import SELF_METRICS
+    from fleetgauge.config.http import HttpKeys
     from fleetgauge.config.model import TABLES
     from fleetgauge.config.security import ListenerKeys
 
     fields = type(checked).model_fields
-    meanings = _meanings(ListenerKeys) | _meanings(type(checked))
+    meanings = key_meanings(ListenerKeys) | key_meanings(HttpKeys) | key_meanings(type(checked))
     keys = [field.alias or name for name, field in fields.items()]
     for name, field in sorted(fields.items(), key=lambda item: item[0] in ListenerKeys.model_fields):
         if name in TABLES:
@@ -47,19 +48,21 @@ def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[
         # TOML needs quotes around a key that is also the prefix of another.
         quoted = f'"{key}"' if any(other.startswith(f"{key}.") for other in keys) else key
         yield f"# {meanings[name]}"
-        yield f"{quoted} = {_toml(written.get(key) or shown(key, getattr(checked, name)))}"
+        yield f"{quoted} = {toml_value(written.get(key) or shown(key, getattr(checked, name)))}"
     for prefix, table in (
+        ("client.id.patterns.", {toml_value(name): pattern for name, pattern in checked.client_id_patterns.items()}),
         ("listener.name.", checked.listener_name),
         ("push.log.kafka.client.", checked.push_log_kafka_client),
         # The configuration of a custom class may contain anything, also secrets.
         ("client.quota.callback.config.", dict.fromkeys(checked.client_quota_callback_config, HIDDEN)),
     ):
         for key, value in table.items():
-            yield f"{prefix}{key} = {_toml(written.get(prefix + key) or shown(prefix + key, value))}"
+            yield f"{prefix}{key} = {toml_value(written.get(prefix + key) or shown(prefix + key, value))}"
     for user, credentials in checked.sasl_users.items():
-        yield f"\n[sasl.users.{_toml(user)}]"
+        yield f"\n[sasl.users.{toml_value(user)}]"
         for key in credentials:
-            yield f"{key} = {_toml(written.get(f'sasl.users.{user}.{key}') or HIDDEN)}"
+            yield f"{key} = {toml_value(written.get(f'sasl.users.{user}.{key}') or HIDDEN)}"
+    yield from _acls(checked)
     for name, table in (
         ("exporters", checked.exporters),
         ("client-metrics", checked.client_metrics),
@@ -67,15 +70,22 @@ def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[
         ("quotas", checked.quotas),
     ):
         for entry, properties in table.items():
-            yield f"\n[{name}.{_toml(entry)}]"
+            yield f"\n[{name}.{toml_value(entry)}]"
             is_known = name != "exporters" or properties["type"] in (*EXPORTER_TYPES, SELF_METRICS)
             for key, value in properties.items():
                 text = shown(key, value) if is_known or key == "type" else HIDDEN
-                yield f"{_toml_key(key)} = {_toml(written.get(f'{name}.{entry}.{key}') or text)}"
+                yield f"{_toml_key(key)} = {toml_value(written.get(f'{name}.{entry}.{key}') or text)}"
 
 
-def _meanings(keys: type) -> dict[str, str]:
-    """Docstring of each field, which Python does not keep.
+def _acls(checked: "ServiceConfig") -> Iterator[str]:
+    for name, keys in checked.acls.items():
+        yield f"\n[acls.{toml_value(name)}]"
+        for key, value in keys.items():
+            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"  # JSON's lists of texts are TOML's, too
+
+
+def key_meanings(keys: type) -> dict[str, str]:
+    """The meaning of each key: the docstrings of the fields, which Python does not keep.
 
     Not by pydantic's `use_attribute_docstrings`, which would read the source at the start of every process.
     """
@@ -89,7 +99,8 @@ def _meanings(keys: type) -> dict[str, str]:
     return found
 
 
-def _toml(value: object) -> str:
+def toml_value(value: object) -> str:
+    """A value as TOML has it; lists as Kafka writes them."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
@@ -100,4 +111,4 @@ def _toml(value: object) -> str:
 
 
 def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_.-]+", key) else _toml(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_.-]+", key) else toml_value(key)

@@ -1,7 +1,7 @@
 """`fleetgauge status`: the state of a running node or export."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ def status(
         for table in (
             _node(found),
             _traffic(found),
+            *_gateway(found),
             *_quotas(found),
             _push_log(found),
             _exporters(found),
@@ -138,6 +139,60 @@ def _node(found: Status) -> Table:
     if node.get("degraded"):
         table.add_row("degraded", "; ".join(node["degraded"]))
     return table
+
+
+_CLIENTS_SHOWN = 20
+"""Of a gateway: the clients and APIs with the most bytes."""
+
+
+def _gateway(found: Status) -> Iterator[Table]:
+    """What passes a gateway; none for `fleetgauge serve`."""
+    gateway = found.get("gateway")
+    if gateway is None:
+        return
+    traffic = gateway["traffic"]
+    table = facts("\nGateway")
+    table.add_row("broker", printable(gateway["broker"]))
+    failures = gateway["broker_connect_failures"]
+    table.add_row("connections to it", f"{amount(gateway['broker_connections'])} open, {amount(failures)} failed")
+    table.add_row("to the broker", size(gateway["bytes_to_broker"]))
+    table.add_row("from the broker", size(gateway["bytes_from_broker"]))
+    table.add_row("throttled by quota", _counts(traffic["throttled"]))
+    if "landing" in traffic:
+        landing = traffic["landing"]
+        table.add_row("rows of traffic", f"{amount(landing['rows'])} in {printable(landing['path'])}/traffic")
+    yield table
+    largest = sorted(traffic["by_client"].values(), key=_bytes_of, reverse=True)[:_CLIENTS_SHOWN]
+    if largest:
+        yield _clients_of_gateway(largest, traffic["left_out"])
+
+
+def _clients_of_gateway(largest: list[Status], left_out: int) -> Table:
+    table = Table(title="\nTraffic by client and API, most bytes first", title_justify="left", box=None)
+    for name in ("user", "client id", "API"):
+        table.add_column(name, overflow="fold", max_width=40)
+    for name in ("requests", "sent", "received", "broker, mean", "throttled", "errors"):
+        table.add_column(name, justify="right")
+    for each in largest:
+        mean_ms = each["broker_ms"] / max(each["requests"], 1)
+        table.add_row(
+            printable(each["principal"]),
+            printable(each["client_id"]),
+            each["api"],
+            amount(each["requests"]),
+            size(each["request_bytes"]),
+            size(each["response_bytes"]),
+            f"{mean_ms:.1f} ms",
+            amount(each["throttled"]),
+            _counts(each["errors"]),
+        )
+    if left_out:
+        table.caption = f"and {amount(left_out)} more"
+    return table
+
+
+def _bytes_of(counts: Status) -> int:
+    return int(counts["request_bytes"] + counts["response_bytes"])
 
 
 def _traffic(found: Status) -> Table:

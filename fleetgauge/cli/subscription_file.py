@@ -1,10 +1,9 @@
 """Reads a file of subscriptions."""
 
-import difflib
 from pathlib import Path
 
-from fleetgauge.config.sources import from_toml
-from fleetgauge.subscriptions.resources import KEYS, TABLE, Resource, SubscriptionError, checked, short
+from fleetgauge.cli.table_file import read_tables
+from fleetgauge.subscriptions.resources import KEYS, TABLE, Resource, checked
 
 
 def read_file(path: Path) -> tuple[Resource, ...]:
@@ -14,25 +13,11 @@ def read_file(path: Path) -> tuple[Resource, ...]:
         SubscriptionError: a key is unknown, or a value is not allowed.
         ConfigError: the file cannot be read, or is not TOML.
     """
-    found: dict[str, dict[str, str]] = {}
-    for key, raw in from_toml(path).items():
-        name, inner = _split_key(key, path)
-        found.setdefault(name, {})[inner] = _kafka_text(raw.value)
-    return tuple(checked(name, found[name], source=str(path)) for name in sorted(found))
-
-
-def _split_key(key: str, path: Path) -> tuple[str, str]:
-    table, _, rest = key.partition(".")
-    if table == TABLE:
-        for inner in KEYS:
-            if rest.endswith(f".{inner}") and (name := rest.removesuffix(f".{inner}")):
-                return name, inner
-        last = rest.rpartition(".")[2]
-        raise SubscriptionError(
-            f"{path}: {short(key)} is no key of a subscription; [{TABLE}.NAME] has {', '.join(KEYS)}"
-            + (f"; did you mean {close[0]}?" if (close := difflib.get_close_matches(last, KEYS, n=1)) else "")
-        )
-    raise SubscriptionError(f"{path}: {short(key)} is not about subscriptions; the file has tables [{TABLE}.NAME]")
+    found = read_tables(path, TABLE, KEYS, "subscription")
+    return tuple(
+        checked(name, {key: _kafka_text(value) for key, value in values.items()}, source=str(path))
+        for name, values in found.items()
+    )
 
 
 def _kafka_text(value: object) -> str:

@@ -13,10 +13,18 @@ from rich.console import Console
 
 from base.durations import parse_duration_us
 from fleetgauge.cli import subscriptions_text as text
+from fleetgauge.cli.cluster_options import (
+    EXIT_CHANGE,
+    BootstrapServer,
+    CommandConfig,
+    PlanCommand,
+    Timeout,
+    Yes,
+    cluster_settings,
+)
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides
 from fleetgauge.cli.subscription_file import read_file
 from fleetgauge.cli.units import duration
-from fleetgauge.lean_imports import import_structlog
 from fleetgauge.subscriptions import canary as canaries
 from fleetgauge.subscriptions import deadlines
 from fleetgauge.subscriptions.clients import Client, clients_of
@@ -31,39 +39,13 @@ if TYPE_CHECKING:
     from fleetgauge.subscriptions.cluster import Cluster
     from fleetgauge.subscriptions.tables import FleetTables
 
-EXIT_CHANGE: Final = 2
-"""Of `plan`: there is a change."""
-
 app = typer.Typer(
     help="Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
     no_args_is_help=True,
 )
 
-_OF_CLUSTER: Final = "Cluster"
 _OF_CLIENTS: Final = "Live clients"
 
-BootstrapServer = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT[,...]",
-        help="Brokers of the cluster, or a fleetgauge serve.",
-        rich_help_panel=_OF_CLUSTER,
-    ),
-]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="Client settings, as Kafka's own tools take them: TLS, SASL PLAIN and SCRAM.",
-        rich_help_panel=_OF_CLUSTER,
-    ),
-]
-Timeout = Annotated[
-    int,
-    typer.Option(min=100, max=600_000, help="Of one request to the cluster [ms].", rich_help_panel=_OF_CLUSTER),
-]
 Url = Annotated[
     str | None,
     typer.Option(
@@ -90,20 +72,6 @@ OptionalFile = Annotated[
 Prune = Annotated[bool, typer.Option("--prune", help="Delete subscriptions that are not in the file.")]
 ShowNames = Annotated[bool, typer.Option("--show", help="Name the clients.")]
 Form = Annotated[text.Form, typer.Option("--format", help="Output format.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-class _PlanCommand(Command):
-    """Wrong options exit with 1, since 2 says that there is a change."""
-
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """The context, from the words of the command line."""
-        try:
-            return super().make_context(*arguments, **options)
-        except Exception as error:
-            if getattr(error, "exit_code", None) == EXIT_CHANGE:
-                error.exit_code = 1  # type: ignore[attr-defined]  # a UsageError of Typer's own click
-            raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +149,7 @@ def show(
         text.print_one(_console(), named(resources, name), resources, clients, session.problem, form, names=names)
 
 
-@app.command(cls=_PlanCommand)
+@app.command(cls=PlanCommand)
 def plan(
     file: File,
     bootstrap_server: BootstrapServer,
@@ -417,13 +385,9 @@ def _compare(
 
 @contextmanager
 def _cluster(bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> "Iterator[Cluster]":
-    import_structlog()
-    from exporters.group_offsets.settings import read_command_config
+    settings = cluster_settings(bootstrap_server, command_config, timeout_ms)
     from fleetgauge.subscriptions.cluster import Cluster
-    from fleetgauge.subscriptions.settings import ClusterSettings
 
-    client = {} if command_config is None else read_command_config(command_config)
-    settings = ClusterSettings(bootstrap_servers=bootstrap_server, client=client, timeout_ms=timeout_ms)
     with Cluster(settings) as cluster:
         yield cluster
 

@@ -25,8 +25,8 @@ from terminal.text import printable as printable
 
 _MOST_NAMED: Final = 200
 """Clients that are named per line of a plan; JSON names all."""
-_SIGNS: Final = {Action.ADD: "+", Action.CHANGE: "~", Action.DELETE: "-", Action.KEEP: " ", Action.LEAVE: " "}
-_STYLES: Final = {Action.ADD: "green", Action.CHANGE: "yellow", Action.DELETE: "red"}
+SIGNS: Final = {Action.ADD: "+", Action.CHANGE: "~", Action.DELETE: "-", Action.KEEP: " ", Action.LEAVE: " "}
+STYLES: Final = {Action.ADD: "green", Action.CHANGE: "yellow", Action.DELETE: "red"}
 
 
 class Form(StrEnum):
@@ -50,7 +50,7 @@ def print_list(
     matched = {each.name: None if problem else _matching(each, clients) for each in shown}
     counts = {name: None if found is None else len(found) for name, found in matched.items()}
     if form is Form.JSON:
-        _write(
+        write_json(
             [resource_as_json(each) | {"clients": counts[each.name], "until": _time(due, each.name)} for each in shown]
         )
         return
@@ -89,7 +89,9 @@ def print_one(
     if form is Form.JSON:
         listed = {"matching": [client_as_json(each) for each in found or ()]} if names else {}
         count = None if problem or found is None else len(found)
-        _write({**resource_as_json(resource), "clients": count, "live_clients": len(clients), "until": due, **listed})
+        write_json(
+            {**resource_as_json(resource), "clients": count, "live_clients": len(clients), "until": due, **listed}
+        )
         return
     table = facts()
     table.add_row("name", resource.name)
@@ -112,7 +114,7 @@ def print_one(
 def print_plan(console: Console, plan: Plan, problem: str, form: Form, *, names: bool) -> None:
     """Prints a plan."""
     if form is Form.JSON:
-        _write(plan_as_json(plan, names=names))
+        write_json(plan_as_json(plan, names=names))
         return
     for change in plan.changes:
         _print_change(console, change, None if problem else plan.clients, names=names)
@@ -131,8 +133,8 @@ def print_plan(console: Console, plan: Plan, problem: str, form: Form, *, names:
 
 
 def _print_change(console: Console, change: Change, clients: int | None, *, names: bool) -> None:
-    style = _STYLES.get(change.action, "dim")
-    console.print(Text(f"{_SIGNS[change.action]} {printable(change.name)}", style=f"bold {style}"), end="")
+    style = STYLES.get(change.action, "dim")
+    console.print(Text(f"{SIGNS[change.action]} {printable(change.name)}", style=f"bold {style}"), end="")
     if not change.is_change:
         why = "is so already" if change.action is Action.KEEP else "left alone"
         console.print(Text(f"  {why}", style="dim"))
@@ -222,7 +224,7 @@ def print_fares(console: Console, resource: Resource, mine: Fares, others: Fares
     """Prints how the clients of a canary fare, beside the others."""
     problems = worse(mine, others)
     if form is Form.JSON:
-        _write(
+        write_json(
             {
                 "name": resource.name,
                 "minutes": minutes,
@@ -288,5 +290,6 @@ def _time(due: dict[str, Any], name: str) -> str | None:
     return f"{due[name]:%Y-%m-%d %H:%M:%S}" if name in due else None
 
 
-def _write(value: object) -> None:
+def write_json(value: object) -> None:
+    """Prints a value as JSON."""
     print(json.dumps(value, indent=2))  # noqa: T201

@@ -4,13 +4,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Final
 
+from exporters.http.users import MIN_TOKEN_CHARACTERS
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.config.offsets import deadline_settings
 from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.errors import ConfigError
 
 _KEY: Final = "console.operate.token.file"
-MIN_TOKEN_CHARACTERS: Final = 16
+_RULES_KEY: Final = "console.rules.file"
 _MAX_TOKEN_BYTES: Final = 4096
 
 
@@ -22,7 +23,8 @@ def console_job(config: ServiceConfig, form: str) -> dict[str, Any]:
         form: `serve`, `export` or `console`.
 
     Raises:
-        ConfigError: the token cannot be read or is too short, or a file of client settings cannot be used.
+        ConfigError: the token cannot be read or is too short, the rule file is not there, or a file of client settings
+            cannot be used.
     """
     cluster = deadline_settings(config)
     return {
@@ -31,13 +33,29 @@ def console_job(config: ServiceConfig, form: str) -> dict[str, Any]:
         "topic": dataclasses.asdict(topic_settings(config)) if config.push_log == "kafka" else None,
         "clients_max": config.console_clients_max,
         "tables": config.console_tables or None,
+        "rules": _rules(config.console_rules_file),
+        "decode_cores": config.console_decode_cores,
         "cluster": None if cluster is None else dataclasses.asdict(cluster),
-        "token": _token(config.console_operate_token_file),
+        "token": operator_token(config),
     }
 
 
-def _token(path: Path | None) -> str | None:
-    """The token of those who may change something; None where nobody may."""
+def _rules(path: Path | None) -> str | None:
+    """The rule file; what is wrong in it is a notice of the console."""
+    if path is None:
+        return None
+    if not path.is_file():
+        raise ConfigError(_RULES_KEY, f"there is no file {path}; make one by: fleetgauge fleet rules > rules.toml")
+    return str(path.absolute())
+
+
+def operator_token(config: ServiceConfig) -> str | None:
+    """The token in `console.operate.token.file`; None without that key, or without the console.
+
+    Raises:
+        ConfigError: it cannot be read or is too short.
+    """
+    path = config.console_operate_token_file if config.console_enabled else None
     if path is None:
         return None
     try:

@@ -14,6 +14,7 @@ _ENDPOINT = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)"
 )
 HTTP = "http"
+HTTPS = "https"
 LOOPBACK = "loopback"
 """In `admin.listeners`: every listener that is bound to a loopback address."""
 _WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # recognised, not bound to
@@ -87,24 +88,26 @@ def _hint(entry: str) -> str:
 
 
 def parse_http_endpoints(text: str) -> tuple[Endpoint, ...]:
-    """Reads `http.listeners`: `http://host:port,...`; empty is none.
+    """Reads `http.listeners`: `http://host:port,https://host:port,...`; empty is none.
 
     >>> [str(each) for each in parse_http_endpoints("http://127.0.0.1:9465, http://[::1]:0")]
     ['http://127.0.0.1:9465', 'http://[::1]:0']
 
     Raises:
-        ValueError: an entry is not `http://host:port`, or occurs twice.
+        ValueError: an entry is neither `http://host:port` nor `https://host:port`, or occurs twice.
     """
     endpoints = []
     for entry in (part.strip() for part in text.split(",")):
         if not entry:
             continue
         match = _ENDPOINT.fullmatch(entry.removesuffix("/"))
-        if match is None or match["name"] != HTTP or int(match["port"]) > 65535:
-            raise ValueError(f"{entry!r} is not http://host:port{_hint(entry)}, for example http://127.0.0.1:9465")
-        endpoints.append(Endpoint(HTTP, match["ipv6"] or match["host"] or "", int(match["port"])))
+        if match is None or match["name"] not in (HTTP, HTTPS) or int(match["port"]) > 65535:
+            raise ValueError(
+                f"{entry!r} is not http://host:port or https://host:port{_hint(entry)}, for example http://127.0.0.1:9465"
+            )
+        endpoints.append(Endpoint(match["name"], match["ipv6"] or match["host"] or "", int(match["port"])))
     fixed = [endpoint for endpoint in endpoints if endpoint.port]
-    if len(set(fixed)) != len(fixed):
+    if len({(each.host, each.port) for each in fixed}) != len(fixed):
         raise ValueError("an address occurs twice")
     return tuple(endpoints)
 

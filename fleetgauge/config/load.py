@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from base.errors import InvalidConfigError
 from base.redaction import hide, is_secret, secrets_in, shown, without_credentials
 from exporters.options import ExporterConfigError
+from fleetgauge.config.authorization import ACLS_PREFIX, CLIENT_IDS_PREFIX, read_acls, read_client_id_pattern, read_key
+from fleetgauge.config.http import check_http_listeners
 from fleetgauge.config.model import TABLES, ServiceConfig
 from fleetgauge.config.offsets import deadline_settings, offsets_settings
 from fleetgauge.config.push_logs import topic_settings
@@ -91,9 +93,12 @@ def _check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     config = sized(_validate(sourced), Machine.this())
     _check_subscriptions(config, sourced)
     _check_quotas(config)
+    _check_acls(config, sourced)
     _check_exporters(config, sourced)
     _check_topic(config)
+    _check_gateway(config)
     _check_security(config, sourced)
+    check_http_listeners(config.http_listeners, config.http_access())
     offsets_settings(config)  # reads its file
     deadline_settings(config)  # the same
     return config
@@ -134,9 +139,15 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     except ValidationError as error:
         raise _first_problem(error, sourced) from error
     for keys in config.exporters.values():
-        if keys.get("type") == "landing":
-            keys.setdefault("path", str(DataDirectory(config.log_dirs.absolute()).landing))
+        keys.update({key: value for key, value in _node_defaults(config, keys.get("type")).items() if key not in keys})
     return config
+
+
+def _node_defaults(config: ServiceConfig, exporter_type: object) -> dict[str, Any]:
+    """Keys that an exporter of this type has from the node, unless its own table has them."""
+    if exporter_type == "landing":
+        return {"path": str(DataDirectory(config.log_dirs.absolute()).landing)}
+    return config.page_keys() if exporter_type == "prometheus" else {}
 
 
 def _exporter(key: str, value: object) -> tuple[object, ...]:
@@ -190,6 +201,8 @@ _TABLES: Final[dict[str, Callable[[str, object], tuple[object, ...]]]] = {
     LISTENER_PREFIX: lambda key, value: (key, value),
     USERS_PREFIX: _user,
     QUOTAS_PREFIX: _quota,
+    ACLS_PREFIX: read_key,
+    CLIENT_IDS_PREFIX: read_client_id_pattern,
 }
 """Prefix of a table's keys -> reads one of them, without the prefix: its path in the table, and its value; raises
 ValueError or InvalidConfigError."""
@@ -209,6 +222,8 @@ def _did_you_mean(key: str, known: Iterable[str]) -> str:
             "[exporters.<name>]",
             "[client-metrics.<name>]",
             "[client-guard.<name>]",
+            "[acls.<name>]",
+            "[client.id.patterns]",
             "[sasl.users.<name>]",
             '[quotas."<entity>"]',
         ],
@@ -264,6 +279,12 @@ def _check_quotas(config: ServiceConfig) -> None:
             )
 
 
+def _check_acls(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
+    for name, keys in config.acls.items():
+        with _problems_of("acls", name, sourced):
+            read_acls({name: keys})
+
+
 def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
     # Imported here: a worker gets a checked configuration, and must not load pyarrow and gRPC for it.
     from exporters.registry import check_exporter
@@ -295,12 +316,31 @@ def _check_loop(config: ServiceConfig, name: str, keys: Mapping[str, Any]) -> No
 
 
 def _check_topic(config: ServiceConfig) -> None:
-    if config.push_log != "kafka":
+    if config.push_log != "kafka" and config.state_store != "kafka":
         return
     try:
         check_clients(topic_settings(config))
     except PushLogError as error:
-        raise ConfigError("push.log", str(error)) from error
+        raise ConfigError("push.log" if config.push_log == "kafka" else "state.store", str(error)) from error
+
+
+def _check_gateway(config: ServiceConfig) -> None:
+    if not config.gateway_broker:
+        return
+    passing = config.passing_listener_names()
+    if not passing:
+        raise ConfigError(
+            "admin.listeners",
+            "names every listener, and a gateway passes nothing on these: add a listener for clients to listeners",
+        )
+    for name, protocol in config.security_protocols().items():
+        if protocol.has_sasl and name in passing:
+            instead = "SSL" if protocol.has_tls else "PLAINTEXT"
+            raise ConfigError(
+                "listeners",
+                f"holds a listener with {protocol}, and a gateway passes SASL to the broker: use {instead} here, and "
+                "SASL in gateway.security.protocol",
+            )
 
 
 def _check_security(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:

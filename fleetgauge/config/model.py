@@ -10,14 +10,21 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from base.redaction import secrets_in
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.landing.retention import MIN_RETENTION_MS
+from fleetgauge.audit import AuditSettings
+from fleetgauge.authorizer.settings import AuthorizationSettings
+from fleetgauge.authorizer.standard_authorizer import read_super_users
+from fleetgauge.config.authorization import read_acls
 from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
+from fleetgauge.config.http import HttpKeys
 from fleetgauge.config.listeners import HTTP, LOOPBACK, Endpoint, Endpoints, HttpEndpoints
-from fleetgauge.config.security import ListenerKeys, Names, SecurityKeys, checked, read_protocol_map
+from fleetgauge.config.security import ListenerKeys, Names, OptionalPath, SecurityKeys, checked, read_protocol_map
+from fleetgauge.data_dir import DataDirectory
+from gateway.addresses import parse_nodes
 from push_log.embedded.settings import PushLogSettings
 from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
@@ -29,9 +36,6 @@ from telemetry.manager import ClientMetricsSettings
 from wire.listener import ListenerSettings
 from wire.security_protocol import SecurityProtocol
 
-OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: None if value == "" else value)]
-"""A path; an empty text is none."""
-
 _WIRE = ListenerSettings()
 _TELEMETRY = ClientMetricsSettings()
 _LOG = PushLogSettings(dir=Path("push-log"))
@@ -41,16 +45,16 @@ _QUOTAS = QuotaConfig()
 
 TABLES = (
     *("push_log_kafka_client", "client_quota_callback_config", "exporters", "client_metrics", "client_guard"),
-    *("listener_name", "sasl_users", "quotas", "referenced_secrets"),
+    *("acls", "client_id_patterns", "listener_name", "sasl_users", "quotas", "referenced_secrets"),
 )
 """The fields whose keys are not listed here: those of librdkafka, a quota callback, an exporter, a subscription, a rule
-of the client guard, a listener, a user, a quota entity; and the secrets that references stand for."""
+of the client guard, ACLs, client ids, a listener, a user, a quota entity; and the secrets that references stand for."""
 
 
-class ServiceConfig(ListenerKeys):
+class ServiceConfig(ListenerKeys, HttpKeys):
     """The checked configuration of one node.
 
-    The keys of `ListenerKeys` apply to every listener without a value of its own.
+    The keys of `ListenerKeys` apply to every listener without a value of its own, those of `HttpKeys` to all pages.
     """
 
     listeners: Endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
@@ -59,13 +63,17 @@ class ServiceConfig(ListenerKeys):
     """Addresses that clients connect to; by default the listeners."""
     # Not 9464: OpenTelemetry's default port for a Prometheus exporter, here `type = "prometheus"`.
     http_listeners: HttpEndpoints = Field(default=(Endpoint(HTTP, "127.0.0.1", 9465),), max_length=8)
-    """Addresses of /healthz, /readyz, /metrics and /clients, http://host:port,...; empty: off (extra: http)."""
+    """Addresses of /healthz, /readyz, /metrics and /clients, http(s)://host:port,...; empty: off (extra: http)."""
     console_enabled: bool = True
     """Whether these addresses also serve the console, a page that shows the fleet (extra: console)."""
     console_clients_max: int = Field(default=100_000, ge=1, le=10_000_000)
     """Clients that the console keeps; beyond it, those that were silent longest are dropped."""
     console_tables: str = ""
     """Root of standing tables (fleetgauge fleet run) whose verdicts the console shows; by default it judges itself."""
+    console_rules_file: OptionalPath = None
+    """Rule file (fleetgauge fleet rules) by which the console judges; by default the default rules."""
+    console_decode_cores: float = Field(default=0.5, gt=0, le=64)
+    """CPU for payloads [cores]; of a larger fleet the console reads the payloads of a part of the clients."""
     console_operate_token_file: OptionalPath = None
     """File with the token of those who may change something on the console; by default it only shows."""
     listener_security_protocol_map: Annotated[Names, checked(read_protocol_map)] = tuple(
@@ -116,8 +124,18 @@ class ServiceConfig(ListenerKeys):
     client_quota_callback_config: dict[str, str] = Field(default_factory=dict)
     """client.quota.callback.config.<key>: additional configuration of that class."""
     admin_listeners: Names = (LOOPBACK,)
-    """Listeners whose clients may change subscriptions by Kafka's admin APIs (kafka-client-metrics.sh); loopback: those
-    bound to a loopback address, without PROXY headers; empty: none."""
+    """Listeners whose clients may change subscriptions, quotas and users by Kafka's admin APIs; loopback: those
+    bound to a loopback address, without PROXY headers; empty: none. A gateway passes nothing on the listeners that are
+    named here, and loopback names none."""
+    authorizer_class_name: Literal["", "standard", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"] = ""
+    """standard, or Kafka's name of its StandardAuthorizer: what no ACL allows is denied; empty: all is allowed."""
+    super_users: Annotated[str, checked(read_super_users)] = ""
+    """Principals that may do everything, as in Kafka: User:alice;User:bob."""
+    allow_everyone_if_no_acl_found: bool = False
+    """With an authorizer: whether everyone may do everything on a resource that has no ACL."""
+    telemetry_acl_required: bool = False
+    """With an authorizer: whether GetTelemetrySubscriptions and PushTelemetry need DESCRIBE on the cluster; in Kafka
+    they need nothing."""
     inter_broker_listener_name: str = ""
     """A listener exempt from the node's max.connections and max.connection.creation.rate, as in Kafka."""
     telemetry_max_bytes: int = Field(default=_TELEMETRY.telemetry_max_bytes, ge=1, le=INT_MAX)
@@ -176,6 +194,11 @@ class ServiceConfig(ListenerKeys):
     """The consumer group of an exporter is <prefix>-<exporter>."""
     push_log_kafka_client: dict[str, str] = Field(default_factory=dict)
     """push.log.kafka.client.<key>: librdkafka settings, such as security.protocol."""
+    state_store: Literal["sqlite", "kafka"] = "sqlite"
+    """Where changes by admin tools are kept: in the data directory, or on a topic that several nodes share."""
+    state_topic: str = Field(default="fleetgauge-state", pattern=r"^[a-zA-Z0-9._-]{1,249}$")
+    """With state.store=kafka, the compacted topic at push.log.kafka.bootstrap.servers; the nodes of one topic have one
+    state."""
     push_log_segment_bytes: int = Field(default=_LOG.segment_bytes, ge=1 << 20)
     """A segment of the log is sealed at this size [B]."""
     push_log_segment_ms: int = Field(default=_LOG.segment_ms, ge=1000)
@@ -204,6 +227,16 @@ class ServiceConfig(ListenerKeys):
     """Lowest level that is logged."""
     logging_format: Literal["auto", "human", "json"] = "auto"
     """auto: human on a terminal, JSON otherwise."""
+    audit_log_output: Literal["file", "stdout", "off"] = "file"
+    """Where log-ins, denials, changes and administrative commands are recorded, as lines of JSON."""
+    audit_log_file: OptionalPath = None
+    """The file of audit.log.output=file; by default audit.log in the data directory."""
+    audit_log_max_bytes: int = Field(default=10 << 20, ge=1 << 16)
+    """The audit log's file is rotated at this size [B]."""
+    audit_log_max_files: int = Field(default=10, ge=1, le=1_000)
+    """Files of the audit log that are kept, the current one included; older ones are deleted."""
+    audit_log_max_lines_per_minute: int = Field(default=600, ge=1, le=1_000_000)
+    """Lines of a process about log-ins and denials, and as many about changes; what is left out is counted [1/min]."""
     offsets_bootstrap_servers: Names = ()
     """host:port,... of the cluster whose consumer groups are sampled to the landing zone; empty: off (extra: kafka)."""
     offsets_command_config: OptionalPath = None
@@ -229,12 +262,45 @@ class ServiceConfig(ListenerKeys):
     empty: off (extra: kafka)."""
     subscriptions_command_config: OptionalPath = None
     """File with client settings for it, as Kafka's own tools take with --command-config."""
+    gateway_broker: str = ""
+    """host:port of the broker behind fleetgauge gateway, which every client connection is passed to."""
+    gateway_security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """Of that broker's listener; SASL passes from the client, and with SASL_* telemetry is answered after it alone."""
+    gateway_tls_ca_file: OptionalPath = None
+    """PEM file with the CA certificates of the broker's certificate; by default the system's."""
+    gateway_tls_cert_file: OptionalPath = None
+    """PEM file with the gateway's own certificate chain, for a broker that requires one."""
+    gateway_tls_key_file: OptionalPath = None
+    """PEM file with its private key, without a password."""
+    gateway_tls_server_name: str = ""
+    """Name in the broker's certificate; by default the host of gateway.broker."""
+    gateway_nodes: Annotated[Names, checked(parse_nodes)] = ()
+    """id=host:port,...: address of the gateway before each broker, as clients reach it, and *=host:port for all other
+    brokers; empty: brokers already advertise their gateways."""
+    gateway_telemetry: Literal["answer", "pass"] = "answer"
+    """answer: the gateway answers GetTelemetrySubscriptions and PushTelemetry; pass: the broker does."""
+    gateway_request_max_bytes: int = Field(default=100 * 1024 * 1024, ge=1024, le=INT_MAX)
+    """Largest request that passes [B]; at least the broker's socket.request.max.bytes."""
+    gateway_traffic_path: str = ""
+    """Landing zone of the rows of traffic; by default that of the landing exporter."""
+    gateway_traffic_interval_ms: int = Field(default=60_000, ge=0)
+    """How often the rows of traffic are written [ms]; 0: never."""
+    gateway_response_timeout_ms: int = Field(default=1_800_000, ge=1_000)
+    """A connection whose broker has sent nothing for this long, while a request waits, is closed [ms]."""
+    exporter_hang_timeout_seconds: int = Field(default=300, ge=0, le=86_400)
+    """The exporter process is killed and started again if it does not report for this time, or an exporter does not
+    return from one call; longer than any exporter's own timeout; 0: never [s]."""
     exporters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """[exporters.<name>]: a destination of pushes; its keys depend on its type."""
     client_metrics: dict[str, dict[str, str]] = Field(default_factory=dict, alias="client-metrics")
     """[client-metrics.<name>]: subscriptions with metrics, interval.ms and match, as in Kafka."""
     client_guard: dict[str, dict[str, Any]] = Field(default_factory=dict, alias="client-guard")
     """[client-guard.<name>]: subscriptions of faulty clients; rules, and changes of built-in ones."""
+    acls: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """[acls.<name>]: ACLs as kafka-acls.sh creates them; principals, operations, hosts, permission and a resource."""
+    client_id_patterns: dict[str, str] = Field(default_factory=dict)
+    """[client.id.patterns]: RE2 patterns of the client ids that a principal may use for telemetry; "User:*" for the
+    principals without a pattern of their own."""
     listener_name: dict[str, Any] = Field(default_factory=dict)
     """listener.name.<name in lower case>.<key>: a key of one listener, as in Kafka."""
     sasl_users: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -312,11 +378,14 @@ class ServiceConfig(ListenerKeys):
 
     @model_validator(mode="after")
     def _require_bootstrap_servers(self) -> "ServiceConfig":
-        if self.push_log == "kafka" and not self.push_log_kafka_bootstrap_servers:
-            raise ValueError(
-                "push.log=kafka needs push.log.kafka.bootstrap.servers, for example "
-                "push.log.kafka.bootstrap.servers=broker1.example.com:9092"
-            )
+        for key, store in (("push.log", self.push_log), ("state.store", self.state_store)):
+            if store == "kafka" and not self.push_log_kafka_bootstrap_servers:
+                raise ValueError(
+                    f"{key}=kafka needs push.log.kafka.bootstrap.servers, for example "
+                    "push.log.kafka.bootstrap.servers=broker1.example.com:9092"
+                )
+        if self.state_store == "kafka" and self.state_topic == self.push_log_kafka_topic:
+            raise ValueError(f"state.topic and push.log.kafka.topic are both {self.state_topic}: name two topics")
         return self
 
     def secrets(self, tables: tuple[str, ...] = ("",)) -> frozenset[str]:
@@ -326,16 +395,45 @@ class ServiceConfig(ListenerKeys):
         referenced = (texts for key, texts in self.referenced_secrets.items() if key.startswith(tables))
         return frozenset((*values, *itertools.chain.from_iterable(referenced)))
 
+    def audit_settings(self) -> AuditSettings:
+        """Where the audit log is written."""
+        return AuditSettings(
+            output=self.audit_log_output,
+            path=(self.audit_log_file or DataDirectory(self.log_dirs).audit_log).absolute(),
+            max_bytes=self.audit_log_max_bytes,
+            max_files=self.audit_log_max_files,
+            lines_per_minute=self.audit_log_max_lines_per_minute,
+        )
+
+    def authorization_settings(self) -> AuthorizationSettings:
+        """Who may do what."""
+        return AuthorizationSettings(
+            is_enabled=bool(self.authorizer_class_name),
+            super_users=read_super_users(self.super_users),
+            allow_everyone_if_no_acl_found=self.allow_everyone_if_no_acl_found,
+            telemetry_needs_describe=self.telemetry_acl_required,
+            acls=read_acls(self.acls),
+            client_id_patterns=self.client_id_patterns,
+        )
+
     def admin_listener_names(self) -> frozenset[str]:
         """The listeners that serve Kafka's admin APIs."""
         by_name, named = self.security_keys().by_listener, {name.upper() for name in self.admin_listeners}
+        # A gateway's listener on loopback passes traffic: one that does not has to be named.
         on_loopback = {
             each.listener_name
             for each in self.listeners
-            if each.is_loopback and not by_name[each.listener_name].proxy_protocol_enable
+            if each.is_loopback and not by_name[each.listener_name].proxy_protocol_enable and not self.gateway_broker
         }
         # A listener that is called LOOPBACK, wherever it is bound, is not named by the default.
         return frozenset(named - {LOOPBACK.upper()} | (on_loopback if LOOPBACK.upper() in named else set()))
+
+    def passing_listener_names(self) -> frozenset[str]:
+        """The listeners whose connections a gateway passes to the broker; none of `fleetgauge serve`."""
+        if not self.gateway_broker:
+            return frozenset()
+        own = {name.upper() for name in self.admin_listeners} - {LOOPBACK.upper()}
+        return frozenset({each.listener_name for each in self.listeners} - own)
 
     def security_protocols(self) -> dict[str, SecurityProtocol]:
         """The security protocol of each listener."""
@@ -349,6 +447,18 @@ class ServiceConfig(ListenerKeys):
             ConfigError: a key of a listener is unknown, or a required key is missing.
         """
         return SecurityKeys(self, self.listener_name, self.security_protocols(), self.sasl_users)
+
+    @model_validator(mode="after")
+    def _check_authorizer(self) -> "ServiceConfig":
+        if not self.authorizer_class_name:
+            keys = [
+                *(["super.users"] if self.super_users else []),
+                *(["telemetry.acl.required"] if self.telemetry_acl_required else []),
+                *(["acls"] if self.acls else []),
+            ]
+            if keys:
+                raise ValueError(f"{keys[0]} has no effect without an authorizer: set authorizer.class.name=standard")
+        return self
 
     @model_validator(mode="after")
     def _check_admin_listeners(self) -> "ServiceConfig":

@@ -25,7 +25,7 @@ def offsets_settings(config: ServiceConfig, instance: str = "") -> OffsetsSettin
     client = _client("offsets.command.config", config.offsets_command_config)
     return OffsetsSettings(
         bootstrap_servers=servers,
-        path=config.offsets_path or _landing_path(config),
+        path=config.offsets_path or landing_path(config),
         writer="-".join(filter(None, (writer_name(servers), instance))),
         client=client,
         groups=config.offsets_groups,
@@ -59,7 +59,7 @@ def _client(key: str, file: Path | None) -> dict[str, str]:
         raise ConfigError(key, str(error)) from error
 
 
-def _landing_path(config: ServiceConfig) -> str:
+def landing_path(config: ServiceConfig) -> str:
     """That of the one `landing` exporter; else the landing zone in the data directory."""
     paths = [str(keys["path"]) for keys in config.exporters.values() if keys.get("type") == "landing"]
     return paths[0] if len(paths) == 1 else str(DataDirectory(config.log_dirs.absolute()).landing)

@@ -1,4 +1,4 @@
-"""Settings and directories of the push logs and the dead letters, from the configuration."""
+"""Settings and directories of the push logs, the state and the dead letters, from the configuration."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.data_dir import DataDirectory, LogPlace
 from push_log.embedded.inspect import holds_pushes, is_log, undelivered
-from push_log.embedded.settings import PushLogSettings
+from push_log.embedded.settings import MIB, PushLogSettings
 from push_log.kafka_topic.settings import KafkaTopicSettings
 
 
@@ -69,3 +69,21 @@ def topic_settings(config: ServiceConfig) -> KafkaTopicSettings:
         client=config.push_log_kafka_client,
         max_payload_bytes=config.telemetry_max_decompressed_bytes,
     )
+
+
+def state_topic_settings(config: ServiceConfig) -> KafkaTopicSettings:
+    """Settings of the topic of the state."""
+    return KafkaTopicSettings(
+        bootstrap_servers=",".join(config.push_log_kafka_bootstrap_servers),
+        topic=config.state_topic,
+        partitions=1,
+        replication_factor=config.push_log_kafka_topic_replication_factor,
+        cleanup_policy="compact",
+        client=config.push_log_kafka_client,
+        max_payload_bytes=MIB,
+    )
+
+
+def state_file(config: ServiceConfig, data: DataDirectory) -> Path:
+    """The file with what admin tools changed: the state of the node, or its copy of the topic."""
+    return data.state_copy if config.state_store == "kafka" else data.state

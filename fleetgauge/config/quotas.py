@@ -10,7 +10,8 @@ An entity is written as a path of the entity types and names of `kafka-configs.s
 | `--entity-type users --entity-name alice --entity-type clients --entity-default` | `users/alice/clients/<default>` |
 | `--entity-type ips --entity-name 10.0.0.1` | `ips/10.0.0.1` |
 
-A name that holds `/` or `%`, or is `<default>` itself, is percent-encoded, as in Kafka's paths.
+A name in a path that holds `/` or `%`, or is `<default>` itself, is percent-encoded, as in Kafka's paths. In requests
+an entity is its names by type (`Parts`).
 """
 
 import math
@@ -18,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from base.errors import InvalidConfigError
-from quotas import IP_QUOTA_KEYS, TELEMETRY_QUOTA_KEYS, USER_AND_CLIENT_QUOTA_KEYS, checked_quota_value
+from base.errors import InvalidConfigError, InvalidRequestError
+from quotas import IP_QUOTA_KEYS, TELEMETRY_QUOTA_KEYS, USER_AND_CLIENT_QUOTA_KEYS, EntityQuotaKey, checked_quota_value
 from quotas.connection_quota_config import canonical_address
 from quotas.entity import (
     DEFAULT_CLIENT_ID_ENTITY,
@@ -28,6 +29,8 @@ from quotas.entity import (
     DEFAULT_USER_ENTITY,
     ClientIdEntity,
     ConfigEntity,
+    ConfigEntityType,
+    DefaultEntity,
     IpEntity,
     KafkaQuotaEntity,
     UserEntity,
@@ -38,7 +41,31 @@ QUOTAS_PREFIX: Final = "quotas."
 Entity = KafkaQuotaEntity | ConfigEntity
 """`KafkaQuotaEntity` for users and client ids, `ConfigEntity` for addresses."""
 
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+"""The types of entities in requests (Kafka's `ClientQuotaEntity`)."""
+
+Parts = Mapping[str, str | None]
+"""An entity of a request: names by type, None for the default."""
+
+Limits = Mapping[Entity, Mapping[str, float]]
+"""Limits by entity and key, in the unit of the key."""
+
+MAX_NAME_CHARACTERS: Final = 1_024
+"""Far above real names: the subject of a certificate."""
+
 _CLIENT_KEYS: Final = {**USER_AND_CLIENT_QUOTA_KEYS, **TELEMETRY_QUOTA_KEYS}
+ALL_KEYS: Final = (*_CLIENT_KEYS, *IP_QUOTA_KEYS)
+"""The keys of all entities."""
+_KINDS: Final = {
+    ConfigEntityType.USER: "users",
+    ConfigEntityType.DEFAULT_USER: "users",
+    ConfigEntityType.CLIENT_ID: "clients",
+    ConfigEntityType.DEFAULT_CLIENT_ID: "clients",
+    ConfigEntityType.IP: "ips",
+    ConfigEntityType.DEFAULT_IP: "ips",
+}
 _FORMS: Final = (
     "users/<name>, clients/<client id>, users/<name>/clients/<client id> and ips/<address>, with <default> for any name"
 )
@@ -59,7 +86,7 @@ def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[tuple[Entity
         entity = read_entity(path)
         if written.setdefault(entity, path) != path:
             raise InvalidConfigError(f"{path}: it is the same entity as {written[entity]}, and occurs twice")
-        keys = _CLIENT_KEYS if isinstance(entity, KafkaQuotaEntity) else IP_QUOTA_KEYS
+        keys = keys_of(entity)
         for key, value in limits.items():
             found[entity, key] = checked_quota_value(keys, key, _number(key, value))
     return found
@@ -90,6 +117,28 @@ def read_entity(path: str) -> Entity:
     except ValueError as error:
         raise InvalidConfigError(f"{path}: {error}") from error
     raise _no_entity(path)
+
+
+def entity_path(entity: Entity) -> str:
+    """Returns the path of an entity; the reverse of `read_entity`.
+
+    >>> entity_path(read_entity("users/a%2Fb/clients/<default>"))
+    'users/a%2Fb/clients/<default>'
+    """
+    parts = entity.config_entities if isinstance(entity, KafkaQuotaEntity) else (entity,)
+    return "/".join(f"{_KINDS[part.entity_type]}/{_path_name(part)}" for part in parts)
+
+
+def _path_name(part: ConfigEntity) -> str:
+    if isinstance(part, DefaultEntity):
+        return DEFAULT_NAME
+    name = part.name.replace("%", "%25").replace("/", "%2F")
+    return "%3Cdefault>" if name == DEFAULT_NAME else name
+
+
+def keys_of(entity: Entity) -> Mapping[str, EntityQuotaKey]:
+    """Returns the keys that an entity may have."""
+    return _CLIENT_KEYS if isinstance(entity, KafkaQuotaEntity) else IP_QUOTA_KEYS
 
 
 def _no_entity(path: str) -> InvalidConfigError:
@@ -124,3 +173,71 @@ def _number(key: str, value: Any) -> float:
     if not math.isfinite(number):
         raise InvalidConfigError(f"{key}: it takes a number above 0, not {value!r}; without a limit, leave it out")
     return number
+
+
+def entity_of(parts: Parts) -> Entity:
+    """The entity of a request.
+
+    >>> str(entity_of({"client-id": None, "user": "alice"}))
+    'user alice default client-id'
+
+    Raises:
+        InvalidRequestError: it is not one, with Kafka's text.
+    """
+    if not parts:
+        raise InvalidRequestError("Invalid empty client quota entity")
+    for kind, name in parts.items():
+        if kind not in (USER, CLIENT_ID, IP):
+            raise InvalidRequestError(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise InvalidRequestError(f"Empty {kind} not supported")
+        if name is not None and len(name) > MAX_NAME_CHARACTERS:
+            raise InvalidRequestError(f"The name of a {kind} can't be longer than {MAX_NAME_CHARACTERS} characters")
+    if IP not in parts:
+        return KafkaQuotaEntity(_user_of(parts), _client_of(parts))
+    if len(parts) > 1:
+        raise InvalidRequestError(
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+        )
+    return _ip_of(parts[IP])
+
+
+def _user_of(parts: Parts) -> ConfigEntity | None:
+    if USER not in parts:
+        return None
+    name = parts[USER]
+    return DEFAULT_USER_ENTITY if name is None else UserEntity(name)
+
+
+def _client_of(parts: Parts) -> ConfigEntity | None:
+    if CLIENT_ID not in parts:
+        return None
+    name = parts[CLIENT_ID]
+    return DEFAULT_CLIENT_ID_ENTITY if name is None else ClientIdEntity(name)
+
+
+def _ip_of(address: str | None) -> ConfigEntity:
+    try:
+        return DEFAULT_IP_ENTITY if address is None else IpEntity(canonical_address(address))
+    except ValueError as error:
+        raise InvalidRequestError(f"{address} is not a valid IP or resolvable host.") from error
+
+
+def parts_of(entity: Entity) -> dict[str, str | None]:
+    """The reverse of `entity_of`."""
+    if not isinstance(entity, KafkaQuotaEntity):
+        return {IP: _name_of(entity)}
+    named = ((USER, entity.user_entity), (CLIENT_ID, entity.client_id_entity))
+    return {kind: _name_of(part) for kind, part in named if part is not None}
+
+
+def _name_of(part: ConfigEntity) -> str | None:
+    return None if isinstance(part, DefaultEntity) else part.name
+
+
+def by_entity(limits: Mapping[tuple[Entity, str], float]) -> dict[Entity, dict[str, float]]:
+    """Groups limits by entity."""
+    grouped: dict[Entity, dict[str, float]] = {}
+    for (entity, key), value in limits.items():
+        grouped.setdefault(entity, {})[key] = value
+    return grouped

@@ -3,11 +3,14 @@
 A key of one listener, `listener.name.<name in lower case>.<key>`, overrides the node's.
 """
 
+import importlib.util
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from base.clock import SystemTime
 from base.redaction import is_secret, shown
 from fleetgauge.errors import ConfigError
 from quotas.config import QuotaConfig
@@ -15,10 +18,19 @@ from quotas.metric_config import INT_MAX
 from wire.listener_security import ListenerSecurity
 from wire.principal_mapping import DEFAULT_RULES, PrincipalMapper
 from wire.proxy_header import ProxyTrust
-from wire.sasl.authenticator import MECHANISMS, SaslSettings
+from wire.sasl.authenticator import MECHANISMS, OAUTHBEARER, SaslSettings
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from wire.sasl.oauthbearer import TokenVerifier
 from wire.security_protocol import SecurityProtocol
-from wire.tls import HOW_TO_CONVERT, TLS_VERSIONS, ClientAuth, TlsConfigError, TlsSettings, make_server_context
+from wire.tls import (
+    HOW_TO_CONVERT,
+    TLS_VERSIONS,
+    ClientAuth,
+    TlsConfigError,
+    TlsSettings,
+    expires_at,
+    make_server_context,
+)
 
 LISTENER_PREFIX: Final = "listener.name."
 USERS_PREFIX: Final = "sasl.users."
@@ -61,6 +73,16 @@ def checked(parse: Callable[[Any], object]) -> AfterValidator:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(comma_separated)]
+
+
+def _check_versions(value: tuple[str, ...]) -> None:
+    if not value or not set(value) <= set(TLS_VERSIONS):
+        raise ValueError(f"takes {' and '.join(TLS_VERSIONS)}; older versions are broken")
+
+
+TlsVersions = Annotated[Names, checked(_check_versions)]
+OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: None if value == "" else value)]
+"""A path; an empty text is none."""
 StoreType = Annotated[Literal["PEM"], BeforeValidator(_store_type)]
 
 
@@ -96,12 +118,34 @@ class ListenerKeys(BaseModel):
     """The same as PEM text, instead of the file."""
     ssl_client_auth: Literal["none", "requested", "required"] = "none"
     """Whether clients present a certificate; for SASL_SSL set listener.name.<name>.ssl.client.auth."""
-    ssl_enabled_protocols: Names = TLS_VERSIONS
+    ssl_enabled_protocols: TlsVersions = TLS_VERSIONS
     """Allowed TLS versions."""
+    ssl_cipher_suites: Names = ()
+    """Allowed cipher suites of TLS 1.2, by the names of IANA or OpenSSL; by default Python's choice."""
+    ssl_crl_location: str = ""
+    """PEM file with revocation lists (CRL) of the CAs of client certificates; reread on SIGHUP."""
     ssl_principal_mapping_rules: Annotated[str, BeforeValidator(_joined), checked(PrincipalMapper)] = DEFAULT_RULES
     """RULE:pattern/replacement/[LU] or DEFAULT,...: maps a certificate's subject to a principal name."""
     sasl_enabled_mechanisms: Names = tuple(mechanism.value for mechanism in ScramMechanism)
-    """Allowed SASL mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512."""
+    """Allowed SASL mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."""
+    sasl_oauthbearer_jwks_endpoint_url: str = ""
+    """https://, http:// or file:// with the JSON Web Key Set of the issuer of tokens (extra: oauth)."""
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = Field(default=3_600_000, ge=1_000)
+    """Time between two readings of these keys; an unknown key id asks for another, at most every 10 s [ms]."""
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = Field(default=100, ge=1)
+    """Wait after a reading that failed, doubled with each [ms]."""
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = Field(default=10_000, ge=1)
+    """The longest such wait [ms]."""
+    sasl_oauthbearer_expected_audience: Names = ()
+    """One of these has to be in the claim aud of a token; by default only tokens without that claim are accepted."""
+    sasl_oauthbearer_expected_issuer: str = ""
+    """The claim iss of a token; by default any."""
+    sasl_oauthbearer_clock_skew_seconds: int = Field(default=30, ge=0, le=3600)
+    """By how much the issuer's clock may differ [s]."""
+    sasl_oauthbearer_scope_claim_name: str = Field(default="scope", min_length=1)
+    """The claim with the scopes of a token, which are only checked for their form."""
+    sasl_oauthbearer_sub_claim_name: str = Field(default="sub", min_length=1)
+    """The claim with the user's name."""
     sasl_server_max_receive_size: int = Field(default=_SASL.max_receive_bytes, ge=1024, le=INT_MAX)
     """Largest request of an unauthenticated client [B]."""
     connections_max_reauth_ms: int = Field(default=_SASL.max_reauth_ms, ge=0)
@@ -118,19 +162,13 @@ class ListenerKeys(BaseModel):
     proxy_protocol_trusted_addresses: Annotated[Names, checked(ProxyTrust)] = ()
     """Addresses and networks (CIDR) of the load balancers; no other address can connect."""
 
-    @field_validator("ssl_enabled_protocols")
-    @classmethod
-    def _check_versions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value or not set(value) <= set(TLS_VERSIONS):
-            raise ValueError(f"takes {' and '.join(TLS_VERSIONS)}; older versions are broken")
-        return value
-
     @field_validator("sasl_enabled_mechanisms")
     @classmethod
     def _check_mechanisms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         names = tuple(name.upper() for name in value)
-        if not names or not set(names) <= set(MECHANISMS) or len(set(names)) != len(names):
-            raise ValueError(f"takes each of {', '.join(MECHANISMS)} at most once, and one at least")
+        if not names or not set(names) <= {*MECHANISMS, OAUTHBEARER} or len(set(names)) != len(names):
+            known = ", ".join((*MECHANISMS, OAUTHBEARER))
+            raise ValueError(f"takes each of {known} at most once, and one at least")
         return names
 
 
@@ -228,7 +266,12 @@ class SecurityKeys:
                 f"listener {name} has proxy.protocol.enable=true, and needs the addresses of its load balancers, for "
                 "example 10.0.0.0/8",
             )
-        if self._protocols[name].has_sasl and not self._users:
+        if not self._protocols[name].has_sasl:
+            return
+        mechanisms = keys.sasl_enabled_mechanisms
+        if OAUTHBEARER in mechanisms:
+            _check_oauth(name, keys)
+        if set(mechanisms) != {OAUTHBEARER} and not self._users:
             raise ConfigError(
                 "sasl.users", f"listener {name} needs at least one user: make one by fleetgauge credentials NAME"
             )
@@ -236,12 +279,14 @@ class SecurityKeys:
     def _build(self, name: str, keys: ListenerKeys, store: CredentialStore) -> ListenerSecurity:
         protocol = self._protocols[name]
         try:
-            context = make_server_context(_tls_settings(keys)) if protocol.has_tls else None
+            settings = _tls_settings(keys)
+            context = make_server_context(settings) if protocol.has_tls else None
         except TlsConfigError as error:
             raise ConfigError(error.key, f"{error.problem} (listener {name})") from error
         sasl = SaslSettings(
             mechanisms=keys.sasl_enabled_mechanisms,
             store=store,
+            tokens=_verifier(name, keys) if protocol.has_sasl and OAUTHBEARER in keys.sasl_enabled_mechanisms else None,
             max_receive_bytes=keys.sasl_server_max_receive_size,
             max_reauth_ms=keys.connections_max_reauth_ms,
             failure_delay_ms=keys.connection_failed_authentication_delay_ms,
@@ -249,6 +294,7 @@ class SecurityKeys:
         return ListenerSecurity(
             protocol=protocol,
             tls=context,
+            certificate_expires_at=expires_at(settings) if protocol.has_tls else None,
             principal_mapper=PrincipalMapper(keys.ssl_principal_mapping_rules),
             sasl=sasl if protocol.has_sasl else None,
             proxy=ProxyTrust(keys.proxy_protocol_trusted_addresses) if keys.proxy_protocol_enable else None,
@@ -294,6 +340,45 @@ def _merged(name: str, common: dict[str, Any], own: Mapping[str, object], protoc
         raise ConfigError(f"{LISTENER_PREFIX}{name.lower()}.{key}", f"{value} is not allowed: {message}") from error
 
 
+_JWKS_KEY: Final = "sasl.oauthbearer.jwks.endpoint.url"
+
+
+def _check_oauth(name: str, keys: ListenerKeys) -> None:
+    if not keys.sasl_oauthbearer_jwks_endpoint_url.startswith(("https://", "http://", "file:///")):
+        raise ConfigError(
+            _JWKS_KEY,
+            f"listener {name} has OAUTHBEARER, and needs the address of the issuer's keys, for example "
+            "https://login.example.com/keys or file:///etc/fleetgauge/jwks.json",
+        )
+    if importlib.util.find_spec("jwt") is None:
+        raise ConfigError(
+            "sasl.enabled.mechanisms", "OAUTHBEARER needs the extra oauth: pip install 'fleetgauge[oauth]'"
+        )
+
+
+def _verifier(name: str, keys: ListenerKeys) -> TokenVerifier:
+    from wire.oauth.jwks import JwksError, JwksSettings, jwks_of  # needs the extra
+    from wire.oauth.verifier import JwtVerifier, OAuthSettings
+
+    source = JwksSettings(
+        url=keys.sasl_oauthbearer_jwks_endpoint_url,
+        refresh_ms=keys.sasl_oauthbearer_jwks_endpoint_refresh_ms,
+        retry_backoff_ms=keys.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms,
+        retry_backoff_max_ms=keys.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms,
+    )
+    settings = OAuthSettings(
+        audience=keys.sasl_oauthbearer_expected_audience,
+        issuer=keys.sasl_oauthbearer_expected_issuer,
+        clock_skew_s=keys.sasl_oauthbearer_clock_skew_seconds,
+        sub_claim=keys.sasl_oauthbearer_sub_claim_name,
+        scope_claim=keys.sasl_oauthbearer_scope_claim_name,
+    )
+    try:
+        return JwtVerifier(jwks_of(source), settings, SystemTime())
+    except JwksError as error:
+        raise ConfigError(_JWKS_KEY, f"{error} (listener {name})") from error
+
+
 def _tls_settings(keys: ListenerKeys) -> TlsSettings:
     return TlsSettings(
         keystore_location=keys.ssl_keystore_location,
@@ -304,4 +389,6 @@ def _tls_settings(keys: ListenerKeys) -> TlsSettings:
         truststore_certificates=keys.ssl_truststore_certificates,
         client_auth=ClientAuth(keys.ssl_client_auth),
         versions=keys.ssl_enabled_protocols,
+        cipher_suites=keys.ssl_cipher_suites,
+        crl_location=keys.ssl_crl_location,
     )

@@ -77,5 +77,6 @@ def _connections(config: ServiceConfig, machine: Machine) -> int:
     has_tls = any(protocol.has_tls for protocol in config.security_protocols().values())
     each = _TLS_BYTES if has_tls else _PLAINTEXT_BYTES
     by_memory = machine.memory_bytes // _CONNECTIONS_SHARE // each
-    by_files = files_for_clients(machine.open_files) * config.workers
+    descriptors = 2 if config.gateway_broker else 1  # a gateway has a connection to the broker for each
+    by_files = files_for_clients(machine.open_files) * config.workers // descriptors
     return max(min(by_memory, by_files), _MIN_CONNECTIONS)

@@ -11,7 +11,7 @@ from pathlib import Path
 from fleetgauge.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "FLEETGAUGE_"
-NOT_CONFIGURATION = frozenset({"FLEETGAUGE_CONFIG"})
+NOT_CONFIGURATION = frozenset({"FLEETGAUGE_CONFIG", "FLEETGAUGE_TOKEN_FILE"})
 """Variables with this prefix that are options of the command line, not configuration keys."""
 
 MAX_FILE_BYTES = 4 << 20

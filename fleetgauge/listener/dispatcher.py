@@ -3,16 +3,17 @@
 from collections.abc import Callable
 
 from base.clock import Time
+from fleetgauge import audit
+from fleetgauge.listener.apis.admin import AdminApis
 from fleetgauge.listener.apis.api_versions import handle_api_versions
 from fleetgauge.listener.apis.cluster import ClusterApis
-from fleetgauge.listener.apis.configs import ConfigApis
 from fleetgauge.listener.apis.sasl import handle_sasl
 from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.misdirected_clients import RECORD_APIS, MisdirectedClients
 from fleetgauge.listener.push import PushHandler
 from fleetgauge.listener.request_quota import RequestQuota
 from telemetry.manager import ClientMetricsManager
-from wire.api_table import CONFIG_KEYS, ApiKey, ApiTable
+from wire.api_table import ADMIN_KEYS, ApiKey, ApiTable
 from wire.codec import Request
 from wire.listener import Channel
 
@@ -28,7 +29,7 @@ class RequestDispatcher:
         cluster: answers Metadata and DescribeCluster.
         subscriptions: answers GetTelemetrySubscriptions.
         pushes: answers PushTelemetry.
-        configs: answers admin tools.
+        admin: answers admin tools.
         manager: notified of every ended connection.
         misdirected: records clients that request records.
         request_quota: records the time of requests.
@@ -41,13 +42,14 @@ class RequestDispatcher:
         cluster: ClusterApis,
         subscriptions: SubscriptionsHandler,
         pushes: PushHandler,
-        configs: ConfigApis,
+        admin: AdminApis,
         manager: ClientMetricsManager,
         misdirected: MisdirectedClients,
         request_quota: RequestQuota,
         time: Time,
     ) -> None:
         self._manager = manager
+        self._admin = admin
         self._misdirected = misdirected
         self._request_quota = request_quota
         self._time = time
@@ -60,7 +62,7 @@ class RequestDispatcher:
             ApiKey.DESCRIBE_CLUSTER: cluster.handle_describe_cluster,
             ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: subscriptions.handle,
             ApiKey.PUSH_TELEMETRY: pushes.handle,
-            **dict.fromkeys(CONFIG_KEYS, configs.handle),
+            **dict.fromkeys(ADMIN_KEYS, admin.handle),
         }
 
     @property
@@ -86,9 +88,19 @@ class RequestDispatcher:
         """See `RequestHandler.authentication_took`."""
         self._request_quota.record_authentication(nanos)
 
+    def authentication_ended(self, channel: Channel, user: str, mechanism: str, failure: str) -> None:
+        """See `RequestHandler.authentication_ended`: it is audited."""
+        described = {"mechanism": mechanism, "listener": channel.listener_name}
+        if failure:
+            principal = f"User:{user}" if user else "unknown"
+            audit.record("login.failed", principal, channel.client_address, reason=failure, **described)
+        else:
+            audit.record("login.succeeded", channel.principal, channel.client_address, **described)
+
     def connection_made(self, channel: Channel) -> None:
         """Does nothing: a connection has no state before its first telemetry request."""
 
     def connection_lost(self, channel: Channel, reason: str) -> None:
-        """Removes the connection from the manager."""
+        """Removes the connection from the manager, and its waiting requests."""
+        self._admin.connection_lost(channel)
         self._manager.connection_disconnected(channel.connection_id, now_ms=self._time.hi_res_clock_ms())

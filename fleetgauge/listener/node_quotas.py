@@ -1,5 +1,6 @@
 """The quotas of a node: quota managers, configured limits, and their status."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from base.clock import Time
 from base.errors import InvalidConfigError
 from base.redaction import hide
 from fleetgauge.config import ServiceConfig
-from fleetgauge.config.quotas import Entity, read_limits
+from fleetgauge.config.quotas import Entity, Limits, by_entity, keys_of, read_limits
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.request_quota import RequestQuota
 from quotas import USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig
@@ -31,7 +32,9 @@ log = structlog.get_logger(__name__)
 
 _Limits = Mapping[tuple[Entity, str], float]
 _NOT_SERVED: Final = ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
-"""Quotas on requests that the listener does not serve."""
+"""Quotas on requests that the listener does not serve; a gateway passes them."""
+
+_OF_TELEMETRY: Final = (str(QuotaType.TELEMETRY_BYTE), str(QuotaType.TELEMETRY_PUSH))
 
 MAX_SHOWN: Final = 100
 """Maximum number of entities in the status; those nearest to their limits are listed."""
@@ -69,6 +72,7 @@ class NodeQuotas:
         self._metrics = metrics
         self._connections = connections
         self._time = time
+        self._passes_records = bool(config.gateway_broker)
         sampling = _sampling(config)
         try:
             self._managers = QuotaManagers.instantiate(sampling, metrics, time, callback_configs)
@@ -91,21 +95,36 @@ class NodeQuotas:
         self.request = RequestQuota(self._managers.request, self.identities, table, time)
         self.pace = TelemetryPace(pushes, payloads, self.identities)
         self._limits: _Limits = {}
+        self._workers = config.workers
+        self._callback_class = config.client_quota_callback_class
         self._managers.start_reapers(AsyncioReaper)
-        self.reconfigure(config)
+        self.install(by_entity(read_limits(config.quotas)))
 
-    def reconfigure(self, config: ServiceConfig) -> None:
-        """Applies changed limits; recorded usage is kept and counts under the new limits.
+    @property
+    def managers(self) -> QuotaManagers:
+        """The managers of Kafka's quotas, for the traffic of a gateway."""
+        return self._managers
+
+    def install(self, limits: Limits) -> None:
+        """Puts limits in force in place of all earlier ones; recorded usage is kept and counts under the new limits.
+
+        Args:
+            limits: of the whole node; each of several workers enforces its share.
 
         Raises:
             ConfigError: the callback refuses a limit; the previous limits are restored.
         """
-        former, wanted = self._limits, read_limits(config.quotas)
+        former = self._limits
+        wanted = {
+            (entity, key): share(entity, key, limit, self._workers)
+            for entity, values in limits.items()
+            for key, limit in values.items()
+        }
         try:
             self._install(wanted)
         except Exception as error:
             self._install(former)
-            raise ConfigError("quotas", f"{config.client_quota_callback_class} refuses them: {error}") from error
+            raise ConfigError("quotas", f"{self._callback_class} refuses them: {error}") from error
 
     def _install(self, wanted: _Limits) -> None:
         former, self._limits = self._limits, wanted
@@ -131,7 +150,7 @@ class NodeQuotas:
             return
         quota = None if value is None else Quota.upper_bound(value)
         self._by_key[key].update_quota(entity.user_entity, entity.client_id_entity, quota)
-        if key in _NOT_SERVED and value is not None:
+        if key in _NOT_SERVED and value is not None and not self._passes_records:
             log.warning(
                 "quotas.key_without_effect", message="the listener serves no such requests", key=key, entity=str(entity)
             )
@@ -150,6 +169,10 @@ class NodeQuotas:
         by_kind: dict[str, dict[str, Any]] = {}
         for each in found:
             shown = {"tags": dict(each.tags), "used": each.used, "limit": each.limit}
+            if each.kind == str(QuotaType.REQUEST):
+                shown["throttled_clients"] = self.request.held[each.entity]
+            elif each.kind in _OF_TELEMETRY:
+                shown["throttled_clients"] = self.pace.slowed_by(each.kind, each.tags)
             by_kind.setdefault(each.kind, {})[each.entity] = shown
         return {
             "channels_held": len(self._managers.request.reaper.delay_queue),
@@ -163,6 +186,13 @@ class NodeQuotas:
     def _exempt_time(self) -> float:
         """Loop time exempt from quotas [percent]; 0 while no request quota is set."""
         return self._managers.request.exempt_sensor.metrics[0].measurable_value()
+
+
+def share(entity: Entity, key: str, limit: float, workers: int) -> float:
+    """Returns a worker's share of a limit, whole numbers rounded up; that of an address is not divided."""
+    if not isinstance(entity, KafkaQuotaEntity):
+        return limit
+    return float(math.ceil(limit / workers)) if keys_of(entity)[key].integral else limit / workers
 
 
 def _sampling(config: ServiceConfig) -> QuotaConfig:

@@ -1,8 +1,8 @@
 """PushTelemetry (72): appends a push to the push log, and answers it with the outcome.
 
-The usual push arrives as exactly one chunk, from an instance that pushed before on the same connection: `take_usual`
-handles it in one straight function. All others are decoded by `wire.codec` and handled by `handle`. Both end in
-`ClientMetricsManager.judge` and `_log`.
+The usual push arrives as exactly one chunk, from an instance that pushed before on the same connection, and so is
+allowed to: `take_usual` handles it in one straight function. All others are decoded by `wire.codec` and handled by
+`handle`. Both end in `ClientMetricsManager.judge` and `_log`.
 
 A push is answered when it is in the push log (docs/decisions/003-answer-after-the-log.md). `throttle_time_ms` is 0
 unless a request quota is exceeded, so that telemetry never stalls a client's connection.
@@ -18,12 +18,14 @@ import structlog
 
 from base.clock import Time
 from base.errors import ErrorCode
+from fleetgauge.authorization import Authorization
 from fleetgauge.listener.request_context import request_context
 from fleetgauge.listener.request_quota import RequestQuota
 from push_log.log import PushAppender, PushLogError
 from telemetry.instances.instance import ClientInstance
 from telemetry.manager import ClientMetricsManager
 from telemetry.push import Push
+from wire.api_table import ApiKey
 from wire.channel import Channel
 from wire.codec import Request
 from wire.push_telemetry import FIXED_FIELDS, encode_push_telemetry_response
@@ -45,6 +47,7 @@ class PushHandler:
     Args:
         manager: validates pushes.
         push_log: stores accepted pushes, and passes them to `answer` with the outcome.
+        authorization: decides whose pushes are refused.
         time: the clocks.
         request_quota: records request time if a quota is set.
         plugin_export_timeout_ms: maximum time of an awaitable of a reporter [ms].
@@ -58,6 +61,7 @@ class PushHandler:
         self,
         manager: ClientMetricsManager,
         push_log: PushAppender,
+        authorization: Authorization,
         time: Time,
         request_quota: RequestQuota,
         *,
@@ -65,6 +69,7 @@ class PushHandler:
     ) -> None:
         self._manager = manager
         self._push_log = push_log
+        self._authorization = authorization
         self._time = time
         self._request_quota = request_quota
         self._plugin_timeout_s = plugin_export_timeout_ms / 1000
@@ -124,6 +129,11 @@ class PushHandler:
         context = request_context(
             channel, request.client_id or "", request.correlation_id, is_exact=self._manager.has_receivers
         )
+        authorization = self._authorization
+        if authorization.restricts_telemetry and authorization.refuses_telemetry(
+            channel.principal, channel.client_address, context.client_id, ApiKey.PUSH_TELEMETRY.name
+        ):
+            return self._refuse(self._manager.deny_push(), request.correlation_id)
         judged = self._manager.process_push_telemetry(
             request.body,
             context,

@@ -1,10 +1,12 @@
 """REQUEST quota: records the loop time of every request, and mutes clients above their quota."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from base.clock import Time
 from quotas.client_request_quota import ClientRequestQuotaManager, nanos_to_percentage
 from quotas.identities import Identities
+from quotas.usage import entity_name
 from wire.api_table import ApiKey, ApiTable
 from wire.channel import Channel
 from wire.codec import Request
@@ -33,6 +35,7 @@ class RequestQuota:
     Attributes:
         clock: for `RequestHandler.request_clock`; None while no request quota is set, so that no time is measured.
         throttled: number of throttled requests.
+        held: connections that are muted now, by `quotas.usage.entity_name` of their quota.
     """
 
     def __init__(self, manager: ClientRequestQuotaManager, identities: Identities, table: ApiTable, time: Time) -> None:
@@ -42,6 +45,7 @@ class RequestQuota:
         self._time = time
         self.clock: Callable[[], int] | None = None
         self.throttled = 0
+        self.held: Counter[str] = Counter()
         self.quotas_changed()
 
     def quotas_changed(self) -> None:
@@ -73,7 +77,8 @@ class RequestQuota:
         if throttle_time_ms > 0:
             self.throttled += 1
             request.throttle_time_ms = throttle_time_ms
-            self._manager.throttle(client_id, session, _Hold(channel), throttle_time_ms, now_ms)
+            entity = entity_name(self._manager.get_or_create_quota_sensors(session, client_id).metric_tags)
+            self._manager.throttle(client_id, session, _Hold(channel, self.held, entity), throttle_time_ms, now_ms)
 
     def record_answer(self, channel: Channel, client_id: str, started_ns: int) -> None:
         """Records further time for a request of `client_id` after `record`, from `started_ns` [ns, monotonic] on."""
@@ -88,15 +93,21 @@ class RequestQuota:
 
 
 class _Hold:
-    """Throttle callback that mutes and unmutes a channel."""
+    """Throttle callback that mutes and unmutes a channel, and counts it by its quota meanwhile."""
 
-    __slots__ = ("_channel",)
+    __slots__ = ("_channel", "_entity", "_held")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, held: Counter[str], entity: str) -> None:
         self._channel = channel
+        self._held = held
+        self._entity = entity
 
     def start_throttling(self) -> None:
+        self._held[self._entity] += 1
         self._channel.mute()
 
     def end_throttling(self) -> None:
+        self._held[self._entity] -= 1
+        if not self._held[self._entity]:
+            del self._held[self._entity]
         self._channel.unmute()

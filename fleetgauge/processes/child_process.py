@@ -17,6 +17,7 @@ import structlog
 
 from base.clock import Time
 from base.log_limiter import LogLimiter
+from fleetgauge import audit
 
 log = structlog.get_logger(__name__)
 
@@ -128,7 +129,7 @@ class ChildProcess(ABC):
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE_LIMIT,
-            pass_fds=self._pass_fds,
+            pass_fds=(*self._pass_fds, *audit.inherited_descriptors()),
         )
         self._write(self._job())
 

@@ -70,6 +70,8 @@ class Job:
         clients: its inventory of clients; None where the listener knows them.
         offsets: settings of the sampler of consumer groups; None where there is none.
         deadlines: the cluster whose subscriptions are taken back in time; None where there is none.
+        hang_timeout_ms: time after which a process that does not report, or an exporter that does not return from a
+            call, counts as hung [ms]; 0: never.
     """
 
     log_dirs: Path
@@ -83,6 +85,7 @@ class Job:
     clients: ClientsJob | None = None
     offsets: OffsetsSettings | None = None
     deadlines: ClusterSettings | None = None
+    hang_timeout_ms: int = 0
 
     @classmethod
     def of(cls, config: "ServiceConfig", instance: str = "") -> "Job":
@@ -106,6 +109,7 @@ class Job:
             ),
             offsets=offsets,
             deadlines=deadlines,
+            hang_timeout_ms=config.exporter_hang_timeout_seconds * 1000,
             node_socket=DataDirectory(config.log_dirs.absolute()).node_socket,
         )
 

@@ -26,6 +26,7 @@ from exporters.dead_letters.store import DeadLetters
 from exporters.delivery.pipeline import Pipeline
 from exporters.registry import build_exporter, pipeline_settings
 from exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
+from exporters.tls_files import CERT_FILE
 from fleetgauge.admin.own_metrics import own_metrics
 from fleetgauge.admin.topic_inventory import TopicInventory, list_clients
 from fleetgauge.data_dir import DataDirectory
@@ -39,11 +40,13 @@ from fleetgauge.processes.parent_pipe import Reports, ignore_signals
 from fleetgauge.processes.subscription_deadlines import SubscriptionDeadlines
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import PushLogError
+from wire.tls import TlsSettings, expires_at
 
 log = structlog.get_logger(__name__)
 
 _STATUS_EVERY_S = 1.0
 _LETTERS_AGE_EVERY_MS = 60_000
+_CERTIFICATES_EVERY_MS = 60_000
 _LOCK_WITHIN_MS = 30_000
 _NICENESS = 10
 """Clients wait for the listener and not for a delivery: where cores are short, the listener runs first."""
@@ -74,6 +77,8 @@ class ExporterProcess:
         self._letters_age_due_ms = 0
         self._counted_letters: dict[str, DeadLetterStats] = {}
         self._limiter = LogLimiter()
+        self._certificates: dict[str, int | None] = {}
+        self._certificates_due_ms = 0
         self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
         self._beside: dict[str, GroupOffsets | SubscriptionDeadlines] = {}
         if job.offsets is not None:
@@ -99,6 +104,7 @@ class ExporterProcess:
             self._report(reports)
             self._push_log.keep(self._time.hi_res_clock_ms())
             self._keep_letters(self._time.hi_res_clock_ms())
+            self._look_at_certificates(self._time.hi_res_clock_ms())
             try:
                 command = commands.get(timeout=_STATUS_EVERY_S)
             except queue.Empty:
@@ -124,6 +130,7 @@ class ExporterProcess:
                 **asdict(stats),
                 **cursors.get(pipeline.name, NO_CURSOR),
                 **self._own_counts(pipeline.name),
+                "certificate_expires_at": self._certificates.get(pipeline.name),
                 **_letters_status(letters.get(pipeline.name, _NO_LETTERS), stats.letters_without_room),
             }
         clients = {} if self._inventory is None else {"clients": self._inventory.counters()}
@@ -169,6 +176,15 @@ class ExporterProcess:
             if pipeline.name in requested:
                 pipeline.request_replay()
 
+    def _look_at_certificates(self, now_ms: int) -> None:
+        """Notes when the client certificates expire, which exporters read for each connection."""
+        if now_ms < self._certificates_due_ms:
+            return
+        self._certificates_due_ms = now_ms + _CERTIFICATES_EVERY_MS
+        for name, keys in self._job.exporters.items():
+            if file := keys.get(CERT_FILE):
+                self._certificates[name] = expires_at(TlsSettings(keystore_location=str(file)))
+
     def _letter_stats(self) -> dict[str, DeadLetterStats]:
         """Counts by exporter; the latest known ones while they cannot be read."""
         try:
@@ -186,6 +202,7 @@ class ExporterProcess:
             status = self.status()
         except FleetgaugeError as error:
             self._warn("exporters.status_unavailable", error)
+            reports.send({"alive": True})
         else:
             reports.send(status)
 

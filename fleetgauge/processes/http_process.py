@@ -21,9 +21,12 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from base.principal import ANONYMOUS, KafkaPrincipal
+from exporters.http.access import Access, AccessSettings
 from exporters.http.connection import HttpSettings
 from exporters.http.server import HttpServer
-from fleetgauge.admin.routes import EXCEPTION_HANDLERS, Routes
+from fleetgauge import audit
+from fleetgauge.admin.routes import EXCEPTION_HANDLERS, OPEN_PATHS, Routes
 from fleetgauge.logs import configure_logging
 from fleetgauge.processes.parent_pipe import ignore_signals
 
@@ -57,15 +60,17 @@ def main(make_site: Callable[[Job], Site]) -> None:
     if line:
         job = json.loads(line)
         configure_logging(job["level"], job["format"], job["secrets"])
+        audit.configure(audit.AuditSettings.from_json(job["audit"]), job["secrets"])
         structlog.contextvars.bind_contextvars(process="http")
         os.nice(_NICENESS)
         asyncio.run(_run(job, make_site))
 
 
 async def _run(job: Job, make_site: Callable[[Job], Site]) -> None:
-    sockets = [socket.socket(fileno=number) for number in job["sockets"]]
+    sockets = [(socket.socket(fileno=number), is_secure) for number, is_secure in job["sockets"]]
+    access = Access(AccessSettings.from_job(job["access"]), audited)
     site = make_site(job)
-    server = HttpServer(sockets, site.app, site.settings)
+    server = HttpServer(sockets, site.app, site.settings, access)
     await server.start()
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -76,11 +81,23 @@ async def _run(job: Job, make_site: Callable[[Job], Site]) -> None:
     site.close()
 
 
+def audited(user: str, address: str, failure: str) -> None:
+    """Records a log-in at the HTTP port; `failure` is empty for one that succeeded."""
+    principal = KafkaPrincipal("User", user) if user else ANONYMOUS
+    if failure:
+        audit.record("login.failed", principal, address, api="HTTP", reason=failure)
+    else:
+        audit.record("login.succeeded", principal, address, api="HTTP")
+
+
 def node_site(job: Job) -> Site:
     """The node's endpoints alone."""
     routes = Routes(Path(job["node"]))
     served = [*routes.routes(), Route("/", routes.index)]
-    return Site(app=Starlette(routes=served, exception_handlers=EXCEPTION_HANDLERS), settings=HttpSettings())
+    return Site(
+        app=Starlette(routes=served, exception_handlers=EXCEPTION_HANDLERS),
+        settings=HttpSettings(open_paths=OPEN_PATHS),
+    )
 
 
 if __name__ == "__main__":

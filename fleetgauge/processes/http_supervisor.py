@@ -13,8 +13,10 @@ from typing import Any, Final
 import structlog
 
 from base.clock import Time
+from exporters.http.access import AccessError, AccessSettings, check_access
 from fleetgauge.config import Endpoint, ServiceConfig
-from fleetgauge.config.console import console_job
+from fleetgauge.config.console import console_job, operator_token
+from fleetgauge.config.listeners import HTTPS
 from fleetgauge.errors import ConfigError
 from fleetgauge.processes.child_process import ChildProcess, module_command
 
@@ -65,8 +67,11 @@ class HttpPort(ChildProcess):
         """Binds the sockets.
 
         Raises:
-            ConfigError: `http.listeners` is configured, and cannot be served; or the console's token cannot be read.
+            ConfigError: `http.listeners` is configured, and cannot be served; or the file of users or tokens, or a
+                certificate, cannot be used.
         """
+        access = self._config.http_access(operator_token(self._config))
+        check(access)
         if self._config.console_enabled:
             console_job(self._config, self._form)
         try:
@@ -91,11 +96,16 @@ class HttpPort(ChildProcess):
 
     def _job(self) -> bytes:
         job = {
-            "sockets": self._pass_fds,
+            "sockets": [
+                (number, each.listener_name == HTTPS)
+                for number, each in zip(self._pass_fds, self._config.http_listeners, strict=True)
+            ],
+            "access": self._config.http_access(operator_token(self._config)).to_job(),
             "node": str(self._node_socket),
             "level": self._config.logging_level,
             "format": self._config.logging_format,
             "secrets": sorted(self._config.secrets(("push.log.kafka.client",))),
+            "audit": self._config.audit_settings().as_json(),
             "console": console_job(self._config, self._form) if self._config.console_enabled else None,
         }
         return json.dumps(job).encode() + b"\n"
@@ -127,6 +137,18 @@ class HttpPort(ChildProcess):
         for each in self._sockets:
             each.close()
         self._sockets.clear()
+
+
+def check(access: AccessSettings) -> None:
+    """Reads the files of users and certificates.
+
+    Raises:
+        ConfigError: one of them cannot be used.
+    """
+    try:
+        check_access(access)
+    except AccessError as error:
+        raise ConfigError(error.key, error.problem) from error
 
 
 def bound_socket(endpoint: Endpoint) -> socket.socket:

@@ -22,6 +22,8 @@ _FETCH_BYTES: Final = 32 * MIB
 
 _QUOTED_SETTING: Final = re.compile(r"(beginning at:|unsecured JWS claims:).*", re.DOTALL)
 
+_LOGGER: Final = logging.getLogger("librdkafka")
+
 OnError = Callable[["KafkaError"], None]
 
 
@@ -86,6 +88,42 @@ def make_consumer(settings: KafkaTopicSettings, exporter: str, on_error: OnError
     return made
 
 
+def make_state_consumer(settings: KafkaTopicSettings) -> "Consumer":
+    """A consumer of a compacted topic of changes, not yet assigned: it returns what transactions have committed, and an
+    event at the end of a partition; otherwise as `make_producer`.
+    """
+    own = {
+        "allow.auto.create.topics": False,
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 100,  # the end of a partition is reported after such a wait
+        "group.id": settings.group_of("state"),  # required by the client, and not used
+        "isolation.level": "read_committed",
+    }
+    made: Consumer = _make("Consumer", settings, {"client.id": "fleetgauge-state"}, own, lambda error: None)
+    return made
+
+
+def make_state_producer(settings: KafkaTopicSettings) -> "Producer":
+    """A producer of transactions, of which the one that was initialized last fences all others of the topic; otherwise
+    as `make_producer`.
+    """
+    own = {
+        "acks": "all",
+        "enable.idempotence": True,
+        "transactional.id": settings.topic,
+        "transaction.timeout.ms": 10_000,
+        "delivery.timeout.ms": 5_000,
+        "message.max.bytes": settings.max_record_bytes,
+    }
+    quiet = logging.getLogger("librdkafka.state")
+    quiet.disabled = True  # to be fenced is no fault, and the client logs it as one
+    made: Producer = _make("Producer", settings, {"client.id": "fleetgauge-state"}, own, lambda error: None, quiet)
+    return made
+
+
 def make_admin(settings: KafkaTopicSettings) -> "AdminClient":
     """An admin client; otherwise as `make_producer`."""
     made: AdminClient = _make("AdminClient", settings, {"client.id": "fleetgauge-admin"}, {}, lambda error: None)
@@ -103,7 +141,12 @@ def check_clients(settings: KafkaTopicSettings) -> None:
 
 
 def _make(
-    kind: str, settings: KafkaTopicSettings, default: dict[str, Any], own: dict[str, Any], on_error: OnError
+    kind: str,
+    settings: KafkaTopicSettings,
+    default: dict[str, Any],
+    own: dict[str, Any],
+    on_error: OnError,
+    logger: logging.Logger = _LOGGER,
 ) -> Any:
     try:
         import confluent_kafka
@@ -121,7 +164,7 @@ def _make(
         "error_cb": on_error,
     }
     try:
-        return make(chosen, logger=logging.getLogger("librdkafka"))
+        return make(chosen, logger=logger)
     except confluent_kafka.KafkaException as error:
         problem = text_of(error.args[0])
     except (TypeError, ValueError) as error:  # confluent-kafka's, for a value of the wrong type

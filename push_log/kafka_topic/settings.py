@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from push_log.embedded.settings import MIB
 
@@ -49,6 +49,7 @@ class KafkaTopicSettings:
         partitions: of a topic created here; at most as many processes share an exporter.
         replication_factor: of a topic created here; -1 for the broker's `default.replication.factor`.
         retention_ms: of a topic created here [ms].
+        cleanup_policy: of a topic created here; compact keeps the last record of each key.
         group_prefix: an exporter's consumer group is `<group_prefix>-<exporter>`.
         client: librdkafka settings for producer, consumers and admin client, such as security.
         max_payload_bytes: the largest decompressed payload of a push [B].
@@ -59,6 +60,7 @@ class KafkaTopicSettings:
     partitions: int = DEFAULT_PARTITIONS
     replication_factor: int = -1
     retention_ms: int = 7 * 24 * 3_600_000
+    cleanup_policy: Literal["delete", "compact"] = "delete"
     group_prefix: str = "fleetgauge"
     client: Mapping[str, str] = field(default_factory=dict)
     max_payload_bytes: int = 16 * MIB

@@ -16,6 +16,10 @@ log = structlog.get_logger(__name__)
 _REQUEST_S: Final = 3.0
 
 
+class WrongTopicError(PushLogError):
+    """The topic's partitions or configuration do not fit its use."""
+
+
 def ensure_topic(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
     """Returns once the topic exists; creates a missing one. Blocks for a few seconds at most.
 
@@ -37,10 +41,37 @@ def ensure_topic(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
         _check_record_limit(admin, settings)
 
 
+def check_compacted(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
+    """Checks that an existing topic keeps the last record of each key, all in one order.
+
+    Raises:
+        WrongTopicError: it has several partitions, or is not compacted.
+        PushLogError: no broker answers, or there is no such topic.
+    """
+    from confluent_kafka import KafkaException, TopicCollection
+    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]  # exported all the same
+
+    topic, resource = settings.topic, ConfigResource(ResourceType.TOPIC, settings.topic)
+    try:
+        described = admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)[topic].result()
+        configs = admin.describe_configs([resource], request_timeout=_REQUEST_S)[resource].result()
+    except KafkaException as error:
+        raise PushLogError(
+            f"cannot read topic {topic} at {settings.bootstrap_servers}: {text_of(error.args[0])}"
+        ) from error
+    if len(described.partitions) != 1:
+        raise WrongTopicError(f"topic {topic} has {len(described.partitions)} partitions, and needs exactly one")
+    policy = configs["cleanup.policy"].value
+    if policy != "compact":
+        raise WrongTopicError(
+            f"topic {topic} has cleanup.policy={policy}, and needs compact: others delete its records"
+        )
+
+
 def topic_config(settings: KafkaTopicSettings) -> dict[str, str]:
     """The configuration of a topic that is created here."""
     return {
-        "cleanup.policy": "delete",
+        "cleanup.policy": settings.cleanup_policy,
         "compression.type": "producer",
         "max.message.bytes": str(settings.max_record_bytes),
         "retention.ms": str(settings.retention_ms),

@@ -5,6 +5,7 @@ monotonic [ms].
 """
 
 import uuid
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from cachetools import FIFOCache
@@ -76,12 +77,14 @@ class _Sharers:
         demand: what they would send at their configured intervals, in millionths of pushes or bytes per second; after
             the last one disconnected, its demand, so that it gets its factor back.
         kept_until_ms: time of their removal if there are no clients.
+        slowed: number of instances among them with a longer interval than configured.
     """
 
-    __slots__ = ("clients", "demand", "kept_until_ms")
+    __slots__ = ("clients", "demand", "kept_until_ms", "slowed")
 
     def __init__(self) -> None:
         self.clients = 0
+        self.slowed = 0
         self.demand = 0
         self.kept_until_ms = 0
 
@@ -138,12 +141,14 @@ class TelemetryPace:
         factor = self._target(pace.factor, context, now_ms)
         if factor == pace.factor:
             return False
-        self.slowed += (factor > 1) - (pace.factor > 1)
+        slowed = (factor > 1) - (pace.factor > 1)
+        self.slowed += slowed
         self.changes += 1
         pace.factor = factor
         pace.changed_ms = now_ms
         for share in pace.shares:
             if share is not None:
+                share[0].slowed += slowed
                 _keep(share[0], pace, now_ms)
         return True
 
@@ -178,6 +183,14 @@ class TelemetryPace:
             for kind in (_PUSHES, _BYTES):
                 self._unshare(pace, kind)
 
+    def slowed_by(self, quota_type: str, tags: Mapping[str, str]) -> int:
+        """Number of instances with a longer interval than configured that share the quota with these metric tags."""
+        for manager, known in zip(self._managers, self._sharers, strict=True):
+            sharers = known.get(manager.quota_sensor_name(tags)) if str(manager.quota_type) == quota_type else None
+            if sharers is not None:
+                return sharers.slowed
+        return 0
+
     def expire(self, now_ms: int) -> None:
         """Removes quotas without clients after their time."""
         for known in self._sharers:
@@ -206,6 +219,7 @@ class TelemetryPace:
             self._unshare(pace, kind)
             sharers.demand = demand + (sharers.demand if sharers.clients else 0)
             sharers.clients += 1
+            sharers.slowed += pace.factor > 1
         pace.shares[kind] = (sharers, demand)
         return sharers
 
@@ -215,6 +229,7 @@ class TelemetryPace:
         if share is not None:
             sharers, demand = share
             sharers.clients -= 1
+            sharers.slowed -= pace.factor > 1
             if sharers.clients:
                 sharers.demand -= demand
 

@@ -11,10 +11,12 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Producers that are given bytes at a constant rate for some seconds, whatever a broker does to them.
  *
  * <p>Arguments: bootstrap servers, topic, seconds, and for each producer its client id and bytes per second. Prints for
- * each: client id, milliseconds, the mean throttle time of all responses in ms, and how many requests it sent.
+ * each: client id, milliseconds, the mean throttle time of all responses in ms, how many requests it sent, and for how
+ * many milliseconds its thread went on later than it wanted to, for want of processor time.
  */
 public final class SteadyProducers {
     private static final int RECORD_BYTES = 1000;
+    private static final int PAUSE_MS = 10;
 
     private SteadyProducers() {}
 
@@ -46,23 +48,26 @@ public final class SteadyProducers {
         producer.partitionsFor(topic);
         long began = System.nanoTime();
         long sent = 0;
+        long lateNanos = 0;
         while (System.nanoTime() - began < seconds * 1_000_000_000L) {
+            long round = System.nanoTime();
             long due = (System.nanoTime() - began) / 1_000 * bytesPerSecond / 1_000_000;
             sent = Math.max(sent, due - bytesPerSecond / 10); // what a busy machine held up is not made up for
             for (; sent < due; sent += RECORD_BYTES) {
                 producer.send(new ProducerRecord<>(topic, value));
             }
             pause();
+            lateNanos += Math.max(0, System.nanoTime() - round - PAUSE_MS * 1_000_000L);
         }
         double milliseconds = (System.nanoTime() - began) / 1e6;
         System.out.println(clientId + " " + milliseconds + " " + metric(producer, "produce-throttle-time-avg") + " "
-                + metric(producer, "request-total"));
+                + metric(producer, "request-total") + " " + lateNanos / 1e6);
         producer.close(Duration.ZERO);
     }
 
     private static void pause() {
         try {
-            Thread.sleep(10);
+            Thread.sleep(PAUSE_MS);
         } catch (InterruptedException error) {
             throw new IllegalStateException(error);
         }

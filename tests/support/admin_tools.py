@@ -9,8 +9,13 @@ from typing import Self
 from support.java_clients import compile_java, java_command
 from support.kafka_jars import SETUP, alone, kafka_jars
 
-_CLASSES = {"cm": "org.apache.kafka.tools.ClientMetricsCommand", "cc": "kafka.admin.ConfigCommand"}
-"""kafka-client-metrics.sh and kafka-configs.sh."""
+_CLASSES = {
+    "cm": "org.apache.kafka.tools.ClientMetricsCommand",
+    "cc": "kafka.admin.ConfigCommand",
+    "acl": "org.apache.kafka.tools.AclCommand",
+}
+"""kafka-client-metrics.sh, kafka-configs.sh, kafka-acls.sh."""
+_OF_OLDER = {"3.9.2": {"acl": "kafka.admin.AclCommand"}}
 _LOGGED = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \S+ (?=[A-Z]+ )|^\s+at |^\s*\.\.\. \d+ more|^log4j:")
 """Times and stack traces in what a tool logs."""
 _WITHIN_S = 120.0
@@ -29,6 +34,7 @@ class AdminTools:
 
     def __init__(self, version: str) -> None:
         self._version = version
+        self._classes = {**_CLASSES, **_OF_OLDER.get(version, {})}
 
     def __enter__(self) -> Self:
         jars, classes = kafka_jars(self._version), SETUP / f"kafka-{self._version}-classes"
@@ -56,7 +62,7 @@ class AdminTools:
         bootstrap = f"127.0.0.1:{port}"
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        words = [_CLASSES[command], "--bootstrap-server", bootstrap, *arguments]
+        words = [self._classes[command], "--bootstrap-server", bootstrap, *arguments]
         self._process.stdin.write("\t".join(words) + "\n")
         self._process.stdin.flush()
         watchdog = threading.Timer(_WITHIN_S, self._process.kill)

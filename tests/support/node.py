@@ -21,7 +21,8 @@ class Node:
     """One `fleetgauge serve`; may be stopped and started again on the same data directory.
 
     Its output goes to `<directory>/serve.log`, which a failing test prints. `modules` is where its packages lie,
-    if they are others than this test run's; `before` are words before its command.
+    if they are others than this test run's; `before` are words before its command, `command` is another
+    one in place of `serve`.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Node:
         config: str = "",
         modules: Path | None = None,
         before: Sequence[str] = (),
+        command: str = "serve",
     ) -> None:
         self.directory = directory
         self.data = directory / "data"
@@ -39,6 +41,7 @@ class Node:
         self.config_file.write_text(config)
         self._modules = modules
         self._before = tuple(before)
+        self._command = command
         self._overrides = ("log.dirs=" + str(self.data), *PATIENCE, *overrides)
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
@@ -58,7 +61,7 @@ class Node:
         """Starts the node and waits until it serves."""
         overrides = [f"listeners=PLAINTEXT://127.0.0.1:{port}", *self._overrides]
         arguments = [part for override in overrides for part in ("--override", override)]
-        command = [sys.executable, "-m", "fleetgauge", "serve", "--config", str(self.config_file)]
+        command = [sys.executable, "-m", "fleetgauge", self._command, "--config", str(self.config_file)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._before, *command, *arguments],
@@ -119,6 +122,16 @@ class Node:
         deadline = time.monotonic() + within_s
         while self.log.read_text().count("config.reread") == rereads:
             assert time.monotonic() < deadline, f"the node does not reread its file: {self.output()}"
+            time.sleep(0.05)
+
+    def audited(self, *, within_s: float = 60.0, **wanted: Any) -> list[dict[str, Any]]:
+        """The lines of the audit log with these values; waits for the first, and returns none after `within_s`."""
+        deadline = time.monotonic() + within_s
+        while True:
+            lines = [json.loads(line) for line in (self.data / "audit.log").read_bytes().splitlines()]
+            found = [line for line in lines if wanted.items() <= line.items()]
+            if found or time.monotonic() > deadline:
+                return found
             time.sleep(0.05)
 
     def stop(self, within_s: float = 90.0) -> int:

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -22,16 +23,20 @@ def free_port() -> int:
 
 
 class PrometheusServer:
-    """Scrapes `target` (host:port) under /metrics, and evaluates the rules of a file every second."""
+    """Scrapes `target` (host:port) under /metrics, and evaluates the rules of a file every second.
 
-    def __init__(self, directory: Path, target: str, rules: Path | None = None) -> None:
+    `jobs` are scrape configurations in its place, each YAML in one line.
+    """
+
+    def __init__(self, directory: Path, target: str, rules: Path | None = None, *, jobs: Sequence[str] = ()) -> None:
         self.port = free_port()
         self.log = directory / "prometheus.log"
         config = directory / "prometheus.yml"
+        only = f"{{job_name: clients, static_configs: [{{targets: ['{target}']}}]}}"
         config.write_text(
             "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n"
             f"rule_files: [{rules or ''}]\n"
-            f"scrape_configs: [{{job_name: clients, static_configs: [{{targets: ['{target}']}}]}}]\n"
+            f"scrape_configs: [{', '.join(jobs or [only])}]\n"
         )
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(

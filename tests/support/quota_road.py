@@ -16,10 +16,17 @@ from support.receiver import OtlpReceiver
 
 @dataclass(frozen=True)
 class Throttling:
-    """Of one producer: share of the time that its channel was held, and the mean throttle time of a response [ms]."""
+    """What a broker did to one producer.
+
+    Attributes:
+        share: of the time, in which its channel was held.
+        mean_delay_ms: throttle time of a response [ms].
+        late: share of the time that its thread waited for a processor.
+    """
 
     share: float
     mean_delay_ms: float
+    late: float
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,9 @@ def load(broker: KafkaBroker, version: str, rates: dict[str, int], seconds: int)
     found = {}
     for line in done.stdout.splitlines():
         client_id, *numbers = line.split()
-        took_ms, delay_ms, requests = map(float, numbers)
-        found[client_id] = Throttling(share=delay_ms * requests / took_ms, mean_delay_ms=delay_ms)
+        took_ms, delay_ms, requests, late_ms = map(float, numbers)
+        share = delay_ms * requests / took_ms
+        found[client_id] = Throttling(share=share, mean_delay_ms=delay_ms, late=late_ms / took_ms)
     assert set(found) == set(rates), done.stdout
     return found
 

@@ -1,5 +1,6 @@
 """Real clients of every library at work, on the page of client series of `fleetgauge export`."""
 
+import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,8 @@ PARTITIONS = 2
 PUSH_INTERVAL_MS = 1_000
 METRICS = re.findall(r"--metrics '(\S+)'", (ROOT / "docs" / "grafana.md").read_text())[0]
 """What the page on dashboards tells readers to subscribe to."""
+LABELS = json.loads(re.findall(r"^ *labels = (\[.*\])", (ROOT / "docs" / "grafana.md").read_text(), re.MULTILINE)[0])
+"""And which labels it has."""
 QUOTAS = {
     "franz-go-1.22.2-producer-1": ("producer_byte_rate", 400),
     **{f"java-4.4.0-consumer-{number}": ("consumer_byte_rate", 1000) for number in range(1, PARTITIONS + 1)},
@@ -74,6 +77,7 @@ push.log.kafka.topic = "{PUSH_TOPIC}"
 [exporters.page]
 type = "prometheus"
 listen = "{self.target}"
+labels = {json.dumps(LABELS)}
 linger.ms = 100
 """
         )

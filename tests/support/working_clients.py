@@ -58,8 +58,10 @@ class WorkingClients:
     def consumer(self, client_id: str, topic: str, group: str = "", work_ms: int = 0, **settings: str) -> Self:
         """Starts a consumer, of a group that is named like its client id if none is given."""
         own = {"group.id": group or client_id, "auto.offset.reset": "latest", "max.poll.interval.ms": "10000"}
+        if settings.get("group.protocol") != "consumer":  # by which the broker sets the session's length
+            own["session.timeout.ms"] = "6000"
         self.work(client_id, work_ms)
-        return self._start("consumer", client_id, topic, {**own, "session.timeout.ms": "6000", **settings})
+        return self._start("consumer", client_id, topic, {**own, **settings})
 
     def send(self, client_id: str, per_s: int, size: int) -> Self:
         """Has a producer send so many records of this size [B] per second from now on."""

@@ -26,7 +26,7 @@ def documented() -> Iterator[object]:
 
 @pytest.mark.parametrize("line", list(documented()))
 def test_a_documented_command_is_taken(line: str) -> None:
-    words = shlex.split(re.split(r" (?:>>?|\||&&?)(?: |$)", line)[0], comments=True)[1:]
+    words = shlex.split(re.split(r" (?:>>?|<|\||&&?)(?: |$)", line)[0], comments=True)[1:]
     command, words = (get_command(fleet), words[1:]) if words[0] == "fleet" else (get_command(fleetgauge), words)
     while words and hasattr(command, "commands") and words[0] in command.commands:
         command, words = getattr(command, "load", command.commands.get)(words[0]), words[1:]

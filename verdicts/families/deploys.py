@@ -91,7 +91,7 @@ def _latency(window: Window, memory: Memory, figures: Figures) -> tuple[Numbers,
     known = ~np.isnan(usual)
     if not known.all():
         row, path, link_value, usual = row[known], path[known], link_value[known], usual[known]
-    value = np.maximum(link_value, parts.wait[path]) - np.fmax(parts.node_part, 0)[path]
+    value = np.maximum(link_value, parts.wait[path]) - parts.node_part[path]
     count = np.bincount(row, minlength=len(window))
     found = []
     for each in (value - usual, usual):

@@ -28,7 +28,6 @@ from verdicts.window import (
     Subjects,
     Window,
     away_from_poll_ms,
-    medians,
     numbered,
 )
 
@@ -54,10 +53,12 @@ class Parts:
         client, node, series: of each path; a series is a client id, role and library.
         value: log of the latency [ms] and 1.
         expected: the same by history; NaN of paths without one, which are not judged.
-        node_part, client_part: of each path, what its node and its series have in common.
+        node_part: of each path, how much longer it takes for what the paths of its node have in common.
+        client_part: of each path, what its series has in common beside that.
         wait: how long a fetch may wait for data, of consumers; 0 of others.
         own: what is above history and cannot be a fetch that waits for data.
-        nodes: codes, of which `at` is each path's place; `by_node` are the paths in their order.
+        by_series: the paths in the order of their series.
+        nodes: codes, of which `at` is each path's place; `by_node` has the paths in their order.
         node_effect: of each node, less what all nodes of its cluster have in common.
     """
 
@@ -73,6 +74,7 @@ class Parts:
     client_part: Numbers
     wait: Numbers
     own: Numbers
+    by_series: Groups
     nodes: Numbers
     at: Numbers
     by_node: Groups
@@ -99,7 +101,10 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     client, kind = series_key[series] // KINDS, series_key[series] % KINDS
     key = series_key[series] * PATHS + node
     nodes, at = numbered(node)
+    cluster = np.zeros(len(nodes), np.int64)
+    cluster[at[path_of]] = window.cluster[row]
     by_path, by_node = Groups(path_of, len(path)), Groups(at, len(nodes))
+    by_series = Groups(series, len(series_key))
     before = history.expected(key, figures["history_windows"])
     measured = np.log1p(links.latency_ms)
     # What a consumer that is away from poll() measures is no evidence where it is more than usual.
@@ -108,12 +113,11 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     any_away = is_away.any()
     link_value = np.where(is_away, np.minimum(measured, usual), measured) if any_away else measured
     value = by_path.medians(link_value)
-    count = int(series.max(initial=-1)) + 1
-    above = value - before
-    node_effect = _polished(above, at, by_node, series, count)
+    node_effect = _polished(value - before, by_node, by_series)
     wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     own = np.maximum(value, wait) - np.maximum(before, wait)
-    own_client = medians(series, own - np.fmax(node_effect, 0)[at], count, low=True)
+    common = np.maximum(np.fmax(node_effect, 0)[at], _delay_of_node(value, before, wait == 0, by_node))
+    own_client = by_series.medians(own - common, low=True)
     # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
     age_us = window.begin_us - memory.instances["first_us"][window.instance[row]]
     is_young = age_us < figures["young_s"] * 1_000_000
@@ -122,8 +126,9 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     history.learn(key, learned, window.length_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,
-        expected=before, node_part=np.nan_to_num(node_effect)[at], client_part=own_client[series], wait=wait, own=own,
-        nodes=nodes, at=at, by_node=by_node, node_effect=_less_common(node_effect, nodes, memory, figures),
+        expected=before, node_part=common, client_part=own_client[series], wait=wait, own=own,
+        by_series=by_series, nodes=nodes, at=at, by_node=by_node,
+        node_effect=_less_common(node_effect, cluster, figures["least_nodes"]),
     )  # fmt: skip
 
 
@@ -141,23 +146,37 @@ def _waits_for_poll(window: Window) -> Numbers:
     return found
 
 
-def _polished(above: Numbers, at: Numbers, by_node: Groups, series: Numbers, count: int) -> Numbers:
+def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
     """What the paths of each node have in common beside what their series have; NaN where nothing is known."""
-    client, by_series = np.zeros(count), Groups(series, count)
+    rest = above
     for _ in range(_ROUNDS - 1):
-        node = by_node.medians(above - np.nan_to_num(client)[series])
-        client = by_series.medians(above - np.nan_to_num(node)[at], low=True)
-    return by_node.medians(above - np.nan_to_num(client)[series])
+        node = by_node.medians(rest)
+        client = by_series.medians(above - np.nan_to_num(node)[by_node.of], low=True)
+        rest = above - np.nan_to_num(client)[by_series.of]
+    return by_node.medians(rest)
 
 
-def _less_common(effect: Numbers, nodes: Numbers, memory: Memory, figures: Figures) -> Numbers:
-    """Less what all nodes of a cluster have in common, where these are three or more: load, not one broker."""
-    clusters = np.array([memory.registry.nodes.parts(code)[0] for code in nodes.tolist()])
-    found = effect.copy()
-    for cluster in np.unique(clusters):
-        of_cluster = (clusters == cluster) & ~np.isnan(effect)
-        if np.count_nonzero(of_cluster) >= figures["least_nodes"]:
-            found[of_cluster] -= max(float(effect[of_cluster].min()), 0.0)
+def _delay_of_node(value: Numbers, before: Numbers, is_short: Numbers, by_node: Groups) -> Numbers:
+    """What the delay that most clients of a node see makes of each path (log): the same time for every request.
+
+    A request that takes 2 ms suffers more from 10 ms in a broker's queue than one that waits 80 ms for data: so
+    consumers, which do not have `is_short`, count only where there are few others.
+    """
+    at = by_node.of
+    before_ms, delay_ms = _ms(before), _ms(value) - _ms(before)
+    enough = np.bincount(at[is_short & ~np.isnan(delay_ms)], minlength=len(by_node)) >= _LEAST_CLIENTS
+    of_node = by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan))
+    found: Numbers = np.log1p(before_ms + np.fmax(of_node, 0)[at]) - np.log1p(before_ms)
+    return np.nan_to_num(found)
+
+
+def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbers:
+    """Less what all nodes of a cluster have in common, where these are enough: load, not one broker."""
+    known = ~np.isnan(effect)
+    nodes = np.bincount(cluster[known], minlength=int(cluster.max(initial=0)) + 1)
+    least = np.full(len(nodes), np.inf)
+    np.minimum.at(least, cluster[known], effect[known])
+    found: Numbers = effect - np.where(nodes >= least_nodes, np.fmax(least, 0), 0.0)[cluster]
     return found
 
 
@@ -191,7 +210,7 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
         "requests to node {subject} take {observed}, {expected} are usual; so do those of {slow} of {clients} clients",
         slow=slow, clients=clients,
     )  # fmt: skip
-    others = beside_other_nodes(parts.value, parts.series, parts.at, parts.wait == 0, figures)
+    others = beside_other_nodes(parts.value, parts.by_series, parts.by_node, parts.wait == 0, figures)
     by_others = _test(
         others.expected, others.effect, figures["factor"], figures["far_ms"],
         "requests to node {subject} take {observed}, {expected} those of the same clients to the others; so do those "
@@ -210,8 +229,8 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
 
 def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
-    count = int(parts.series.max(initial=-1)) + 1
-    expected = medians(parts.series, parts.expected, count)
+    count = len(parts.by_series)
+    expected = parts.by_series.medians(parts.expected)
     effect = np.full(count, np.nan)
     effect[parts.series] = parts.client_part
     client = np.zeros(count, np.int64)
@@ -246,24 +265,10 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     )
 
 
-def _delay_of_node(parts: Parts) -> Numbers:
-    """What the delay that most clients of a node see makes of each path (log): the same time for every request.
-
-    A request that takes 2 ms suffers more from 10 ms in a broker's queue than one that waits 80 ms for data.
-    """
-    count = len(parts.nodes)
-    before_ms, delay_ms = _ms(parts.expected), _ms(parts.value) - _ms(parts.expected)
-    is_short = parts.wait == 0  # of consumers, only where no others are: how long data is waited for changes by itself
-    enough = np.bincount(parts.at[is_short & ~np.isnan(delay_ms)], minlength=count) >= _LEAST_CLIENTS
-    of_node = parts.by_node.medians(np.where(is_short | ~enough[parts.at], delay_ms, np.nan))
-    found: Numbers = np.log1p(before_ms + np.fmax(of_node, 0)[parts.at]) - np.log1p(before_ms)
-    return np.nan_to_num(found)
-
-
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
     sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
-    rest = parts.own - np.maximum(np.fmax(parts.node_part, 0), _delay_of_node(parts)) - np.fmax(parts.client_part, 0)
+    rest = parts.own - parts.node_part - np.fmax(parts.client_part, 0)
     test = _test(
         parts.expected, rest, figures["factor"], figures["least_ms"],
         "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "

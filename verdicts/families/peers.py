@@ -12,7 +12,7 @@ import numpy as np
 
 from verdicts.arrow import Numbers, pa, pc
 from verdicts.rules import Figures
-from verdicts.window import Window, medians, numbered
+from verdicts.window import Groups, Window, medians, numbered
 
 _LEAST_CLIENTS: Final = 3
 """Client ids of peers: one or two may work otherwise for reasons of their own."""
@@ -50,25 +50,28 @@ class BesideNodes(NamedTuple):
     is_slow: Numbers
 
 
-def beside_other_nodes(value: Numbers, series: Numbers, at: Numbers, is_used: Numbers, figures: Figures) -> BesideNodes:
+def beside_other_nodes(
+    value: Numbers, by_series: Groups, by_node: Groups, is_used: Numbers, figures: Figures
+) -> BesideNodes:
     """How each broker does beside the others of the same clients.
 
     Args:
         value: log of the latency of each path.
-        series: of each path its client.
-        at: of each path its node.
+        by_series: the paths by their clients.
+        by_node: the paths by their nodes.
         is_used: paths whose latencies do not depend on how long data is waited for.
         figures: of slow-node.
     """
-    count, several = int(at.max(initial=-1)) + 1, np.bincount(series[is_used], minlength=int(series.max(initial=0)) + 1)
+    series, at, count = by_series.of, by_node.of, len(by_node)
+    several = np.bincount(series[is_used], minlength=len(by_series))
     own = np.where(is_used & (several[series] > 1), value, np.nan)
-    others = medians(series, own, len(several), low=True)[series]
+    others = by_series.medians(own, low=True)[series]
     is_slow = (own - others > np.log(figures["factor"])) & (np.expm1(own) - np.expm1(others) > figures["far_ms"])
+    expected = by_node.medians(np.where(np.isnan(own), np.nan, others))
     clients = np.bincount(at[~np.isnan(own)], minlength=count)
     slow = np.bincount(at[is_slow], minlength=count)
-    expected = medians(at, np.where(np.isnan(own), np.nan, others), count)
     expected[clients < figures["least_clients"]] = np.nan
-    effect = np.where(slow >= figures["share"] * clients, medians(at, own, count) - expected, 0.0)
+    effect = np.where(slow >= figures["share"] * clients, by_node.medians(own) - expected, 0.0)
     return BesideNodes(expected, effect, slow, clients, is_slow)
 
 

@@ -86,16 +86,20 @@ def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
 def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
     rows = window.rows
     sent, retries = rows.number("records_sent"), rows.number("record_retries")
-    # A moment of errors may lie in two windows: the pushes that have some say how long it was so.
+    # A moment of errors may lie in two windows, and in pushes of several instances: how long it was so is said by the
+    # pushes that have some, of which each has a failed record, and the first of all says only that it began.
+    errors, pushes = rows.number("record_errors"), np.maximum(rows.number("pushes"), 1)
     failing = rows.number("record_error_pushes")  # 0 or null where its rate is not asked for
-    part = np.where(failing > 0, failing / np.maximum(rows.number("pushes"), 1), 1.0)
+    failing = np.minimum(np.where(failing > 0, failing, pushes), errors)
+    has_begun = np.isin(window.client, memory.codes("record-errors"))
+    part = np.nan_to_num(np.where(has_begun, failing, failing - 1)) / pushes
     share = retries / np.maximum(np.nan_to_num(sent), 1)
     return of_clients(
         window,
         [
             Test(
-                metric="record_errors", unit="records", observed=rows.number("record_errors"), bound=figures["errors"],
-                share=np.minimum(part, 1.0),
+                metric="record_errors", unit="records", observed=errors, bound=figures["errors"],
+                share=np.clip(part, 0.0, 1.0),
                 says="{observed} of {subject} failed in one window",
             ),
             Test(

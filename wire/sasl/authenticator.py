@@ -20,6 +20,7 @@ from wire.codec import Request, encode_response, parse_request
 from wire.errors import ProtocolError
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 from wire.sasl.mechanism import PasswordCheck, SaslAuthenticationError, SaslMechanism, SaslTokenError
+from wire.sasl.oauthbearer import OAuthBearerServer, TokenVerifier
 from wire.sasl.plain import PlainServer
 from wire.sasl.scram import ScramServer
 
@@ -27,7 +28,8 @@ MECHANISMS: Final[dict[str, Callable[[CredentialStore], SaslMechanism]]] = {
     "PLAIN": PlainServer,
     **{name.value: functools.partial(ScramServer, name) for name in ScramMechanism},
 }
-"""The values of `sasl.enabled.mechanisms`."""
+"""The mechanisms of users with passwords, by the values of `sasl.enabled.mechanisms`."""
+OAUTHBEARER: Final = "OAUTHBEARER"
 
 _SIZE = struct.Struct(">i")
 _API_KEY = struct.Struct(">h")
@@ -41,7 +43,8 @@ class SaslSettings:
 
     Attributes:
         mechanisms: the enabled ones, in the order that clients see.
-        store: the users.
+        store: the users with passwords.
+        tokens: checks the tokens of OAUTHBEARER; None if that is not enabled.
         max_receive_bytes: largest frame before authentication [B] (`sasl.server.max.receive.size`).
         max_reauth_ms: lifetime of a session until re-authentication [ms] (`connections.max.reauth.ms`); 0: unlimited.
         failure_delay_ms: delay of the response to a failed authentication [ms]
@@ -50,6 +53,7 @@ class SaslSettings:
 
     mechanisms: tuple[str, ...]
     store: CredentialStore
+    tokens: TokenVerifier | None = None
     max_receive_bytes: int = 524_288
     max_reauth_ms: int = 0
     failure_delay_ms: int = 100
@@ -118,6 +122,11 @@ class SaslAuthenticator:
         return user if user in self._settings.store else ""
 
     @property
+    def expires_in_ms(self) -> int:
+        """After what time the session's token expires, after a complete step [ms]; 0 without a token."""
+        return (self._mechanism.expires_in_ms or 0) if self._mechanism is not None else 0
+
+    @property
     def credential(self) -> ScramCredential | None:
         """The credential of the client's user; None before the user name is known."""
         return self._mechanism.credential if self._mechanism is not None else None
@@ -157,7 +166,7 @@ class SaslAuthenticator:
         try:
             return self._proceed(mechanism, mechanism.checked(fits))
         except SaslAuthenticationError as error:
-            return self._fail(str(error), str(error))
+            return self._fail(str(error), error.detail)
 
     def _shake_hands(self, request: Request) -> SaslStep:
         name, enabled = request.body.mechanism, self._settings.mechanisms
@@ -172,9 +181,15 @@ class SaslAuthenticator:
                 failure=FailedAuthentication.UNSUPPORTED_SASL_MECHANISM,
                 detail=f"the client requests mechanism {name[:40]!r}, sasl.enabled.mechanisms is {','.join(enabled)}",
             )
-        self._mechanism = MECHANISMS[name](self._settings.store)
+        self._mechanism = self._new_mechanism(name)
         self._uses_bare_tokens = request.api_version < _FIRST_WITH_AUTHENTICATE
         return SaslStep(api_key=ApiKey.SASL_HANDSHAKE, response=response)
+
+    def _new_mechanism(self, name: str) -> SaslMechanism:
+        if name == OAUTHBEARER:
+            assert self._settings.tokens is not None  # of the configuration, where it is enabled
+            return OAuthBearerServer(self._settings.tokens)
+        return MECHANISMS[name](self._settings.store)
 
     def _evaluate(self, mechanism: SaslMechanism, token: bytes) -> SaslStep:
         try:
@@ -184,7 +199,7 @@ class SaslAuthenticator:
                 return SaslStep(check=outcome)
             return self._proceed(mechanism, outcome)
         except SaslAuthenticationError as error:
-            return self._fail(str(error), str(error))
+            return self._fail(str(error), error.detail)
         except SaslTokenError as error:
             doing = "authentication" if self._previous is None else "re-authentication"
             message = (
@@ -197,7 +212,8 @@ class SaslAuthenticator:
             raise SaslAuthenticationError(
                 f"Cannot change principals during re-authentication from {self._previous[1]}: {self.principal}"
             )
-        lifetime_ms = self._settings.max_reauth_ms if mechanism.is_complete else 0
+        limits = (self._settings.max_reauth_ms, self.expires_in_ms) if mechanism.is_complete else ()
+        lifetime_ms = min(filter(None, limits), default=0)
         response = self._answer(ErrorCode.NONE, None, token, lifetime_ms)
         return SaslStep(response=response, is_complete=mechanism.is_complete)
 

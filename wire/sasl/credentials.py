@@ -103,6 +103,17 @@ class ScramCredential:
         """
         salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
         salted = mechanism.salted_password(password.encode(), salt, iterations)
+        return cls.from_salted_password(mechanism, salted, salt=salt, iterations=iterations)
+
+    @classmethod
+    def from_salted_password(
+        cls, mechanism: ScramMechanism, salted: bytes, *, salt: bytes, iterations: int
+    ) -> "ScramCredential":
+        """Makes a credential from a salted password, as Kafka's admin clients send it.
+
+        Raises:
+            ValueError: as for the class.
+        """
         return cls(
             mechanism=mechanism,
             salt=salt,

@@ -11,7 +11,15 @@ MAX_TOKEN_BYTES: Final = 16 * 1024
 
 
 class SaslAuthenticationError(FleetgaugeError):
-    """The authentication failed; the text is sent to the client with SASL_AUTHENTICATION_FAILED."""
+    """The authentication failed; the text is sent to the client with SASL_AUTHENTICATION_FAILED.
+
+    Attributes:
+        detail: a sentence for the log; by default that text.
+    """
+
+    def __init__(self, message: str, *, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail or message
 
 
 class SaslTokenError(FleetgaugeError):
@@ -19,12 +27,18 @@ class SaslTokenError(FleetgaugeError):
 
 
 class PasswordCheck:
-    """Work that takes milliseconds: `run` it in another thread, and pass the result to `SaslMechanism.checked`."""
+    """Work that takes milliseconds: `run` it in another thread, and pass the result to `SaslMechanism.checked`.
 
-    __slots__ = ("run",)
+    Attributes:
+        run: None is no result: the client is not told anything, and has to come again.
+        problem: why there is no result, in one sentence.
+    """
 
-    def __init__(self, run: Callable[[], bool]) -> None:
+    __slots__ = ("problem", "run")
+
+    def __init__(self, run: Callable[[], bool | None]) -> None:
         self.run = run
+        self.problem = ""
 
 
 class SaslMechanism(Protocol):
@@ -34,13 +48,15 @@ class SaslMechanism(Protocol):
         name: Kafka's name of it, for example `PLAIN`.
         user: the user name sent by the client; verified once `is_complete`.
         is_complete: True once the client is authenticated.
-        credential: the credential of that user; None before the user name is known.
+        credential: the credential of that user; None before the user name is known, and of users with tokens.
+        expires_in_ms: after what time the authentication is no longer valid, once `is_complete` [ms]; None: never.
     """
 
     name: str
     user: str
     is_complete: bool
     credential: ScramCredential | None
+    expires_in_ms: int | None
 
     def evaluate(self, token: bytes) -> bytes | PasswordCheck:
         """Handles the client's next token; returns the server's token, or a check whose result `checked` takes.

@@ -12,7 +12,7 @@ _PARTS: Final = 3  # [authzid] NUL authcid NUL password
 class PlainServer:
     """The server's side of one exchange; see `SaslMechanism`. Errors have the texts of Kafka's `PlainSaslServer`."""
 
-    __slots__ = ("_store", "credential", "is_complete", "name", "user")
+    __slots__ = ("_store", "credential", "expires_in_ms", "is_complete", "name", "user")
 
     def __init__(self, store: CredentialStore) -> None:
         self._store = store
@@ -20,6 +20,7 @@ class PlainServer:
         self.user = ""
         self.is_complete = False
         self.credential: ScramCredential | None = None
+        self.expires_in_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes | PasswordCheck:
         """Handles the only token of PLAIN."""

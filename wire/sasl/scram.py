@@ -46,6 +46,7 @@ class ScramServer:
         self._store = store
         self._nonce = nonce or secrets.token_urlsafe(24)
         self.credential: ScramCredential | None = None
+        self.expires_in_ms: int | None = None
         self._gs2_header = self._client_first_bare = self._server_first = ""
         self.name: str = mechanism.value
         self.user = ""

@@ -3,6 +3,7 @@ import { address, get } from "../api.js";
 import { encoded, el, name, replace, say, shown } from "../dom.js";
 import { VirtualList } from "../list.js";
 import { latest, listen } from "../live.js";
+import { FIGURES } from "../measures.js"; // made by console/web.py from console/measures.py
 import { Table } from "../table.js";
 import { STATES, ago, amount, countedStates, count, integer, mark, state } from "../words.js";
 import { drawOverview } from "./overview.js";
@@ -14,24 +15,6 @@ const LOADING_MS = 400; // how long a list may take before that is said
 const EVERY_MS = 4_000;
 const USUAL_SORT = "severity";
 const FILTERS = ["q", "state", "principal", "software", "broker", "group", "application", "verdict", "instance_id"];
-
-// The measures that the API has of each client, as console/measures.py calls them.
-const FIGURES = {
-  request_latency_avg_ms: ["Request latency", "ms"],
-  produce_throttle_avg_ms: ["Held back, produce", "ms"],
-  fetch_throttle_avg_ms: ["Held back, fetch", "ms"],
-  lag_records: ["Lag", "records"],
-  records_consumed: ["Records consumed", "records/min"],
-  poll_idle_ratio_avg: ["Waits in poll()", "ratio"],
-  rebalances: ["Rebalances", "per min"],
-  records_sent: ["Records sent", "records/min"],
-  record_errors: ["Records failed", "records/min"],
-  record_retries: ["Records sent again", "records/min"],
-  records_per_request_avg: ["Records a request", "records"],
-  batch_size_avg_bytes: ["Batch size", "B"],
-  bytes_sent_per_s: ["Bytes sent", "B/s"],
-  connections_created: ["Connections opened", "per min"],
-};
 
 const GROUPINGS = {
   application: "application",

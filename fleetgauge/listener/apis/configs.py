@@ -3,61 +3,27 @@
 What `kafka-client-metrics.sh` and `kafka-configs.sh` send, answered as by a broker of Kafka 4.3: resources of type
 CLIENT_METRICS can be changed, those of type BROKER only be read, others are refused. See
 `telemetry.subscriptions.overrides` for the checks.
-
-Who may use them is decided by the listener: one that is not in `admin.listeners` answers each request with
-CLUSTER_AUTHORIZATION_FAILED. Allowed requests are read and answered in a thread, off the listener's loop.
 """
 
-import asyncio
-import datetime
 import enum
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-import structlog
-from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from base.clock import Time
-from base.errors import ErrorCode, FleetgaugeError, InvalidConfigError, InvalidRequestError, KafkaError
-from base.log_limiter import LogLimiter
-from fleetgauge.client_metrics import ClientMetrics, Transaction
+from base.errors import ErrorCode, InvalidConfigError, InvalidRequestError, KafkaError
+from fleetgauge.client_metrics import ClientMetrics
+from fleetgauge.listener.apis.admin import Change, bounded, not_written
 from fleetgauge.listener.apis.broker_configs import BrokerConfigs, ConfigType
-from fleetgauge.listener.apis.messages import answer, new_part
-from fleetgauge.listener.request_quota import RequestQuota
+from fleetgauge.listener.apis.messages import NO_TIME, answer, error_fields, new_part
+from fleetgauge.node_state import Transaction
 from push_log.log import PushLogError
 from telemetry.subscriptions.overrides import Alteration, ClientMetricsResources, ConfigSource, ConfigValue
 from telemetry.subscriptions.resources import INTERVAL_MS_CONFIG, MATCH_CONFIG, METRICS_CONFIG
 from wire.api_table import ApiKey
-from wire.channel import Channel
-from wire.codec import Request, read_config_request, read_only_resource
-from wire.errors import ProtocolError
-from wire.throttled_response import with_throttle_time
+from wire.codec import Request, read_only_resource
 
-log = structlog.get_logger(__name__)
-
-MAX_REFUSED_BYTES: Final = 65_536
-"""Largest request that is answered where these APIs are not served; a larger one closes its connection [B]."""
-MAX_REFUSED_SEVERAL_BYTES: Final = 1_024
-"""The same for a request with several resources, each of which needs an answer: on the loop, in some 5 ms [B]. Tools
-ask for one resource a request, whose answer takes constant time."""
-MAX_REQUEST_BYTES: Final = 1 << 20
-"""Largest request of a tool; a larger one closes its connection [B]."""
-MAX_RESOURCES: Final = 1_000
-"""Resources of one request; one with more closes its connection: each may need an answer of 10 kB."""
-MAX_WAITING_BYTES: Final = 8 << 20
-"""Requests that may wait for the thread, on all connections; one more closes its connection [B]."""
-_REQUEST_OVERHEAD_BYTES: Final = 1_024
-_NO_TIME: Final = datetime.timedelta(0)
-_LOGGED_CHARACTERS: Final = 500
-_LINES_PER_MINUTE: Final = 60
-"""Bounds the lines about refused and malformed requests of all addresses together."""
-
-NOT_SERVED_HERE: Final = (
-    "this listener does not serve Kafka's admin APIs: use one that does, or name it in admin.listeners of the node's "
-    "configuration"
-)
 _DOCUMENTATION: Final = {
     INTERVAL_MS_CONFIG: "Metrics push interval in milliseconds",
     MATCH_CONFIG: "Client match criteria",
@@ -97,212 +63,97 @@ class _Resource(NamedTuple):
 
 
 class ConfigApis:
-    """Handlers of the four APIs.
+    """The four APIs; see `AdminApi`.
 
     Args:
         client_metrics: the resources that can be changed.
         brokers: this node's own configuration, to be read.
-        listeners: names of the listeners that serve the APIs.
-        request_quota: records the time of requests.
-        time: the clocks.
-
-    Attributes:
-        listeners: as given; may be replaced.
-        answers: number of answered requests by "api: outcome", for `fleetgauge status`.
     """
 
-    def __init__(
-        self,
-        client_metrics: ClientMetrics,
-        brokers: BrokerConfigs,
-        listeners: Collection[str],
-        request_quota: RequestQuota,
-        time: Time,
-    ) -> None:
+    keys = (
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.LIST_CONFIG_RESOURCES,
+    )
+
+    def __init__(self, client_metrics: ClientMetrics, brokers: BrokerConfigs) -> None:
         self._client_metrics = client_metrics
         self._brokers = brokers
-        self._request_quota = request_quota
-        self._time = time
-        self._log = LogLimiter(max_lines=_LINES_PER_MINUTE)
-        self._waiting_bytes = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.listeners = listeners
-        self.answers: Counter[str] = Counter()
 
-    def handle(self, channel: Channel, request: Request) -> bytes | None:
-        """Refuses a request at once, or answers it later.
-
-        Raises:
-            ProtocolError: the request is too large, too many wait, or it is malformed.
-        """
-        size = len(request.body)
-        if channel.listener_name not in self.listeners:
-            return self._refuse(channel, request, size)
-        if size > MAX_REQUEST_BYTES:
-            raise ProtocolError("admin_request_too_large", f"{size} bytes, at most {MAX_REQUEST_BYTES} are read")
-        held = size + _REQUEST_OVERHEAD_BYTES
-        if self._waiting_bytes + held > MAX_WAITING_BYTES:
-            raise ProtocolError("too_many_admin_requests", f"{self._waiting_bytes} bytes of requests wait already")
-        if request.started_ns:
-            self._request_quota.record(channel, request)
-        self._waiting_bytes += held
-        task = asyncio.get_running_loop().create_task(self._answer(channel, request))
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._finish(done, held))
-        return None
-
-    async def close(self, within_ms: int) -> None:
-        """Waits for the requests under way, at most `within_ms` [ms]."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=within_ms / 1000)
-
-    def _finish(self, task: asyncio.Task[None], held: int) -> None:
-        self._tasks.discard(task)
-        self._waiting_bytes -= held
-
-    def _refuse(self, channel: Channel, request: Request, size: int) -> bytes:
-        api = ApiKey(request.api_key).name
-        self.answers[f"{api}: refused"] += 1
-        if self._log.admit((api, channel.client_address), self._time.hi_res_clock_ms()):
-            log.warning(
-                "admin.request_refused",
-                message=NOT_SERVED_HERE,
-                api=api,
-                listener=channel.listener_name,
-                principal=str(channel.principal),
-                client_address=channel.client_address,
-            )
-        if size <= MAX_REFUSED_BYTES:
-            if request.api_key == ApiKey.LIST_CONFIG_RESOURCES:
-                return _answer_list(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            only = read_only_resource(request)
-            if only is not None:
-                return _refused(request, [_Resource(*only)])
-            if size <= MAX_REFUSED_SEVERAL_BYTES:
-                return _refused(request, read_config_request(request).resources)
-        raise ProtocolError("admin_request_refused", f"{api} on listener {channel.listener_name}")
-
-    async def _answer(self, channel: Channel, request: Request) -> None:
-        api = ApiKey(request.api_key).name
-        work = _Work(request, self._brokers, f"{channel.principal}", channel.client_address)
-        try:
-            response = await self._client_metrics.run(work)
-        except ProtocolError as error:
-            if self._log.admit((error.reason, channel.client_address), self._time.hi_res_clock_ms()):
-                log.warning(
-                    "admin.request_malformed",
-                    api=api,
-                    detail=error.detail,
-                    principal=str(channel.principal),
-                    client_address=channel.client_address,
-                )
-            channel.close(error.reason)
-            return
-        except FleetgaugeError as error:
-            # Whether the change is made is not known, and no answer may claim either: the tool tries again.
-            log.error("admin.request_failed", api=api, error=str(error))
-            channel.close("admin_request_failed")
-            return
-        except Exception:
-            log.exception("admin.request_failed", api=api)
-            channel.close("handler_error")
-            return
-        self.answers[f"{api}: answered"] += 1
-        work.log_changes()
-        if request.throttle_time_ms:
-            response = with_throttle_time(response, request.api_key, request.api_version, request.throttle_time_ms)
-        channel.respond(request.slot, response)
-        channel.flush()
-
-
-class _Work:
-    """One allowed request: called in the thread, returns the response."""
-
-    def __init__(self, request: Request, brokers: BrokerConfigs, principal: str, client_address: str) -> None:
-        self._request = request
-        self._brokers = brokers
-        self._principal = principal
-        self._client_address = client_address
-        self._changes: list[tuple[str, dict[str, str], dict[str, str]]] = []
-
-    def __call__(self, transaction: Transaction) -> bytes:
-        request, body = self._request, read_config_request(self._request)
+    def refusal(self, request: Request, body: Any, error: KafkaError) -> bytes | None:
+        """See `AdminApi`: tools ask for one resource a request, whose answer takes constant time."""
         if request.api_key == ApiKey.LIST_CONFIG_RESOURCES:
-            return self._list(transaction, body)
-        if len(body.resources) > MAX_RESOURCES:
-            raise ProtocolError("too_many_admin_resources", f"{len(body.resources)}, at most {MAX_RESOURCES} are taken")
+            return _answer_list(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if body is not None:
+            return _refused(request, body.resources, error)
+        only = read_only_resource(request)
+        return None if only is None else _refused(request, [_Resource(*only)], error)
+
+    def serve(self, request: Request, body: Any, transaction: Transaction) -> tuple[bytes, Sequence[Change]]:
+        """See `AdminApi`."""
+        if request.api_key == ApiKey.LIST_CONFIG_RESOURCES:
+            return self._list(request, body, transaction), ()
+        bounded(len(body.resources))
         if request.api_key == ApiKey.DESCRIBE_CONFIGS:
-            return self._describe(transaction, body)
-        return self._alter(transaction, body)
+            return self._describe(request, body, transaction), ()
+        return self._alter(request, body, transaction)
 
-    def log_changes(self) -> None:
-        """Writes who changed what to the log."""
-        for name, before, after in self._changes:
-            log.info(
-                "admin.client_metrics_changed",
-                name=name[:_LOGGED_CHARACTERS],
-                before={key: value[:_LOGGED_CHARACTERS] for key, value in before.items()},
-                after={key: value[:_LOGGED_CHARACTERS] for key, value in after.items()},
-                principal=self._principal,
-                client_address=self._client_address,
-            )
-
-    def _list(self, transaction: Transaction, body: Any) -> bytes:
-        listed = _LISTED[self._request.api_version]
+    def _list(self, request: Request, body: Any, transaction: Transaction) -> bytes:
+        listed = _LISTED[request.api_version]
         wanted = getattr(body, "resource_types", ()) or listed
         if not set(wanted) <= set(listed):
-            return _answer_list(self._request, ErrorCode.UNSUPPORTED_VERSION)
-        found = [(ResourceType.CLIENT_METRICS, name) for name in transaction.resources().effective()]
+            return _answer_list(request, ErrorCode.UNSUPPORTED_VERSION)
+        found = [
+            (ResourceType.CLIENT_METRICS, name) for name in self._client_metrics.resources(transaction).effective()
+        ]
         found.append((ResourceType.BROKER, self._brokers.name))
         return _answer_list(
-            self._request,
+            request,
             ErrorCode.NONE,
             [each for kind in listed for each in found if each[0] == kind and kind in wanted],
         )
 
-    def _describe(self, transaction: Transaction, body: Any) -> bytes:
-        resources = transaction.resources()
-        describe = _Describe(self._request, body, resources, self._brokers)
-        return answer(
-            self._request, throttle_time=_NO_TIME, results=tuple(describe.result(each) for each in body.resources)
-        )
+    def _describe(self, request: Request, body: Any, transaction: Transaction) -> bytes:
+        describe = _Describe(request, body, self._client_metrics.resources(transaction), self._brokers)
+        return answer(request, throttle_time=NO_TIME, results=tuple(map(describe.result, body.resources)))
 
-    def _alter(self, transaction: Transaction, body: Any) -> bytes:
+    def _alter(self, request: Request, body: Any, transaction: Transaction) -> tuple[bytes, Sequence[Change]]:
         """Applies the request's changes in one transaction; a refused resource does not keep the others from theirs."""
         errors: list[KafkaError | None] = []
+        changes: list[Change] = []
 
         def alter(resources: ClientMetricsResources) -> ClientMetricsResources:
+            errors.clear()
             before, after = resources, resources
             repeated = _repeated(body.resources)
             for each in body.resources:
                 try:
                     if (each.resource_type, each.resource_name) in repeated:
                         raise InvalidRequestError("Each resource must appear at most once.")
-                    after = self._altered(after, each)
+                    after = self._altered(request, after, each)
                     errors.append(None)
                 except KafkaError as error:
                     errors.append(error)
             if body.validate_only:
                 return before
-            self._changes = list(_differences(before, after))
+            changes[:] = _differences(before, after)
             return after
 
         try:
             if body.validate_only:
-                alter(transaction.resources())
+                alter(self._client_metrics.resources(transaction))
             else:
-                transaction.change(alter)
+                self._client_metrics.change(transaction, alter)
         except PushLogError as error:
-            log.error("admin.state_not_written", error=str(error))
-            self._changes = []
-            errors = [KafkaError(f"the node cannot write its state: {error}")] * len(body.resources)
-        return _answer_alter(self._request, body.resources, errors)
+            return _answer_alter(request, body.resources, [not_written(error)] * len(body.resources)), ()
+        return _answer_alter(request, body.resources, errors), changes
 
-    def _altered(self, resources: ClientMetricsResources, asked: Any) -> ClientMetricsResources:
+    def _altered(self, request: Request, resources: ClientMetricsResources, asked: Any) -> ClientMetricsResources:
         keys = [each.name for each in asked.configs]
         if asked.resource_type != ResourceType.CLIENT_METRICS:
             self._refuse_type(asked, keys)
-        if self._request.api_key == ApiKey.ALTER_CONFIGS:
+        if request.api_key == ApiKey.ALTER_CONFIGS:
             if len(set(keys)) < len(keys):
                 raise InvalidRequestError("Error due to duplicate config keys")
             return resources.replaced(asked.resource_name, {each.name: each.value for each in asked.configs})
@@ -326,17 +177,11 @@ class _UnknownTopicError(KafkaError):
     error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class _NotServedError(KafkaError):
-    """The listener does not serve the APIs."""
-
-    error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-
-
 class _Describe:
     """Makes the results of one DescribeConfigs request."""
 
     def __init__(self, request: Request, body: Any, resources: ClientMetricsResources, brokers: BrokerConfigs) -> None:
-        self._schema: Any = load_response_schema(request.api_key, request.api_version)
+        self._request = request
         self._synonyms = body.include_synonyms
         self._documentation = getattr(body, "include_documentation", False)
         self._resources = resources
@@ -347,8 +192,8 @@ class _Describe:
         try:
             configs = tuple(each for each in self._configs(asked) if not wanted or each.name in wanted)
         except KafkaError as error:
-            return _describe_error(self._schema, asked, error)
-        return _describe_result(self._schema, asked, ErrorCode.NONE, "", configs)
+            return _described(self._request, asked, error)
+        return _described(self._request, asked, None, configs)
 
     def _configs(self, asked: Any) -> Iterator[Any]:
         kind, name = asked.resource_type, asked.resource_name
@@ -381,11 +226,11 @@ class _Describe:
         is_read_only: bool,
     ) -> Any:
         synonyms = tuple(
-            new_part(self._schema, "DescribeConfigsSynonym", name=key, value=each, source=layer)
+            new_part(self._request, "DescribeConfigsSynonym", name=key, value=each, source=layer)
             for layer, each in (layers if self._synonyms else ())
         )
         return new_part(
-            self._schema,
+            self._request,
             "DescribeConfigsResourceResult",
             name=key,
             value=value,
@@ -403,60 +248,49 @@ def _repeated(resources: Iterable[Any]) -> set[tuple[int, str]]:
     return {each for each, count in counted.items() if count > 1}
 
 
-def _differences(
-    before: ClientMetricsResources, after: ClientMetricsResources
-) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
-    """The resources whose values in force changed: name, values before, values after."""
+def _differences(before: ClientMetricsResources, after: ClientMetricsResources) -> Iterator[Change]:
+    """A change for each resource whose values in force differ."""
     old, new = before.effective(), after.effective()
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            yield name, old.get(name, {}), new.get(name, {})
+            fields = {"name": name, "before": old.get(name, {}), "after": new.get(name, {})}
+            yield Change("client_metrics.changed", fields)
 
 
-def _refused(request: Request, resources: Sequence[Any]) -> bytes:
-    """The response to a request about these resources on a listener that does not serve it."""
-    error = _NotServedError(NOT_SERVED_HERE)
+def _refused(request: Request, resources: Sequence[Any], error: KafkaError) -> bytes:
+    """The response to a request about these resources that is refused as a whole."""
     if request.api_key == ApiKey.DESCRIBE_CONFIGS:
-        schema: Any = load_response_schema(request.api_key, request.api_version)
-        results = tuple(_describe_error(schema, each, error) for each in resources)
-        return answer(request, throttle_time=_NO_TIME, results=results)
+        results = tuple(_described(request, each, error) for each in resources)
+        return answer(request, throttle_time=NO_TIME, results=results)
     return _answer_alter(request, resources, [error] * len(resources))
 
 
 def _answer_list(request: Request, error: ErrorCode, found: Iterable[tuple[ResourceType, str]] = ()) -> bytes:
-    schema: Any = load_response_schema(request.api_key, request.api_version)
     resources = tuple(
-        new_part(schema, "ConfigResource", resource_name=name, resource_type=kind) for kind, name in found
+        new_part(request, "ConfigResource", resource_name=name, resource_type=kind) for kind, name in found
     )
-    return answer(request, throttle_time=_NO_TIME, error_code=KioErrorCode(error), config_resources=resources)
+    return answer(request, throttle_time=NO_TIME, error_code=KioErrorCode(error), config_resources=resources)
 
 
 def _answer_alter(request: Request, asked: Iterable[Any], errors: Iterable[KafkaError | None]) -> bytes:
-    schema: Any = load_response_schema(request.api_key, request.api_version)
     responses = tuple(
         new_part(
-            schema,
+            request,
             "AlterConfigsResourceResponse",
-            error_code=KioErrorCode(error.error_code if error else ErrorCode.NONE),
-            error_message=str(error) if error else None,
+            **error_fields(error),
             resource_type=each.resource_type,
             resource_name=each.resource_name,
         )
         for each, error in zip(asked, errors, strict=True)
     )
-    return answer(request, throttle_time=_NO_TIME, responses=responses)
+    return answer(request, throttle_time=NO_TIME, responses=responses)
 
 
-def _describe_error(schema: Any, asked: Any, error: KafkaError) -> Any:
-    return _describe_result(schema, asked, error.error_code, str(error), ())
-
-
-def _describe_result(schema: Any, asked: Any, code: ErrorCode, message: str, configs: tuple[Any, ...]) -> Any:
+def _described(request: Request, asked: Any, error: KafkaError | None, configs: tuple[Any, ...] = ()) -> Any:
     return new_part(
-        schema,
+        request,
         "DescribeConfigsResult",
-        error_code=KioErrorCode(code),
-        error_message=message,
+        **error_fields(error, without=""),
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
         configs=configs,

@@ -1,13 +1,18 @@
 """Builds `kio` responses for the requested version; omits fields that the version lacks."""
 
 import dataclasses
+import datetime
 import functools
 import sys
-from typing import Any
+from typing import Any, Final
 
 from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode as KioErrorCode
 
+from base.errors import ErrorCode, KafkaError
 from wire.codec import Request, encode_response
+
+NO_TIME: Final = datetime.timedelta(0)
 
 
 def new_response(api_key: int, api_version: int, **values: Any) -> Any:
@@ -20,21 +25,33 @@ def answer(request: Request, **values: Any) -> bytes:
     return encode_response(request.correlation_id, new_response(request.api_key, request.api_version, **values))
 
 
-def new_part(response: Any, part: str, **values: Any) -> Any:
-    """Returns a nested message from the module that defines `response` (a message or its class).
+def new_part(request: Request, part: str, **values: Any) -> Any:
+    """Returns a nested message of the response to a request, with the fields of `values` that its version has.
 
     Args:
-        response: for example a `MetadataResponse` class of some version.
+        request: the request.
         part: the nested class's name, for example `MetadataResponseBroker`.
-        values: its fields; those that the version lacks are omitted.
+        values: its fields.
     """
-    module = sys.modules[response.__module__ if isinstance(response, type) else type(response).__module__]
-    return _fitted(getattr(module, part), values)
+    return _fitted(_part_class(request.api_key, request.api_version, part), values)
+
+
+def error_fields(error: KafkaError | None, without: str | None = None) -> dict[str, Any]:
+    """The fields of an error, or of none; `without` is the message then, as Kafka writes it."""
+    return {
+        "error_code": KioErrorCode(error.error_code if error else ErrorCode.NONE),
+        "error_message": str(error) if error else without,
+    }
 
 
 def _fitted(message_class: Any, values: dict[str, Any]) -> Any:
     names = _field_names(message_class)
     return message_class(**{name: value for name, value in values.items() if name in names})
+
+
+@functools.cache
+def _part_class(api_key: int, api_version: int, part: str) -> Any:
+    return getattr(sys.modules[load_response_schema(api_key, api_version).__module__], part)
 
 
 @functools.cache

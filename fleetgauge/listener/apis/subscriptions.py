@@ -6,9 +6,11 @@ from collections import defaultdict
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from base.clock import Time
+from fleetgauge.authorization import Authorization
 from fleetgauge.listener.apis.messages import answer
 from fleetgauge.listener.request_context import request_context
 from telemetry.manager import ClientMetricsManager
+from wire.api_table import ApiKey
 from wire.channel import Channel
 from wire.codec import Request
 
@@ -20,8 +22,9 @@ class SubscriptionsHandler:
         answers: number of responses by error code name, for `fleetgauge status`.
     """
 
-    def __init__(self, manager: ClientMetricsManager, time: Time) -> None:
+    def __init__(self, manager: ClientMetricsManager, authorization: Authorization, time: Time) -> None:
         self._manager = manager
+        self._authorization = authorization
         self._time = time
         self.answers: defaultdict[str, int] = defaultdict(int)
 
@@ -33,9 +36,16 @@ class SubscriptionsHandler:
         context = request_context(
             channel, request.client_id or "", request.correlation_id, is_exact=self._manager.has_receivers
         )
-        result = self._manager.process_get_telemetry_subscriptions(
-            request.body.client_instance_id, context, now_ms=self._time.hi_res_clock_ms()
-        )
+        wanted = request.body.client_instance_id
+        authorization = self._authorization
+        if authorization.restricts_telemetry and authorization.refuses_telemetry(
+            channel.principal, channel.client_address, context.client_id, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS.name
+        ):
+            result = self._manager.deny_get(wanted, context)
+        else:
+            result = self._manager.process_get_telemetry_subscriptions(
+                wanted, context, now_ms=self._time.hi_res_clock_ms()
+            )
         self.answers[result.error_code.name] += 1
         return answer(
             request,

@@ -36,6 +36,9 @@ LEVELS: Final = frozenset(
         "exempt_request_time",
         "remembered_clients",
         "usage_left_out",
+        "broker_connections",
+        "left_out",
+        "topic_lost",
     }
 )
 """Numbers that are levels. All other numbers are counters, which never fall."""

@@ -87,7 +87,10 @@ class WorkersNode(NodeProcess):
             return {"not_ready": ["the node is stopping"], "degraded": []}
         reasons = [worker.reasons() for worker in self._workers]
         found = [reason for each in reasons for reason in each]
-        return {"not_ready": found, "degraded": []} if all(reasons) else {"not_ready": [], "degraded": found}
+        degraded = list(dict.fromkeys(each for worker in self._workers for each in worker.degraded()))
+        if all(reasons):
+            return {"not_ready": found, "degraded": degraded}
+        return {"not_ready": [], "degraded": [*found, *degraded]}
 
     async def _prepare(self) -> Job:
         await self.identity.claim(self._data)

@@ -1,6 +1,5 @@
-"""A worker's share of its node's configuration: the only place where limits are divided.
-
-Limits of what a process holds (`DIVIDED`) and those of users and client ids (`[quotas]`) are divided, and rounded up.
+"""A worker's share of its node's configuration: the limits of what a process holds (`DIVIDED`) are divided, and rounded
+up. Quotas are divided where they are put in force (`fleetgauge.listener.node_quotas`), since tools change them, too.
 Not divided are
 
 - limits of one connection or one request: they hold in each worker;
@@ -12,7 +11,6 @@ Not divided are
   to workers by hash, so that a share would refuse clients within the limit. One over `max.connections` only waits.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -21,7 +19,6 @@ from annotated_types import Ge
 
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
-from quotas import USER_AND_CLIENT_QUOTA_KEYS
 
 DIVIDED: Final = (
     "client_instances_max",
@@ -52,8 +49,8 @@ def worker_config(config: ServiceConfig, number: int, *, cluster_id: str, ports:
         update={
             **{name: _share(config, name) for name in DIVIDED},
             "listener_name": {key: _listener_share(config, key, value) for key, value in config.listener_name.items()},
-            "quotas": {name: _quota_shares(config, name, limits) for name, limits in config.quotas.items()},
             "listeners": tuple(replace(each, port=ports[each.listener_name]) for each in config.listeners),
+            "audit_log_file": config.audit_settings().path,
             "log_dirs": DataDirectory(config.log_dirs.absolute()).worker(number).root,
             "cluster_id": cluster_id,
             "exporters": {},
@@ -82,12 +79,3 @@ def _listener_share(config: ServiceConfig, key: str, value: Any) -> Any:
 
 def _divided(whole: int, workers: int) -> int:
     return -(-whole // workers)
-
-
-def _quota_shares(config: ServiceConfig, entity: str, limits: Mapping[str, float]) -> dict[str, float]:
-    """The share of every limit of an entity, whole numbers rounded up; those of an address are not divided."""
-    if entity.removeprefix("/").startswith("ips/"):
-        return dict(limits)
-    shares = {key: limit / config.workers for key, limit in limits.items()}
-    whole = {key.name for key in USER_AND_CLIENT_QUOTA_KEYS.values() if key.integral}
-    return {key: float(math.ceil(share)) if key in whole else share for key, share in shares.items()}

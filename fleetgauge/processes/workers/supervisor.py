@@ -82,6 +82,10 @@ class WorkerSupervisor(ChildProcess):
             return []
         return [f"worker {self.number}: {reason}" for reason in self.last["node"]["not_ready"]]
 
+    def degraded(self) -> list[str]:
+        """What does not work while it serves clients, a sentence each."""
+        return [] if self.last is None else self.last["node"].get("degraded", [])
+
     def status(self) -> Status:
         """The worker for the status of its node."""
         last = self.last

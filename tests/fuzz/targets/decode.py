@@ -14,12 +14,12 @@ _GOOD = metrics_data(2)
 
 def run(data: bytes) -> None:
     found = [decode([_GOOD, data, _GOOD], reader=reader.read) for reader in (by_bytes, by_protobuf)]
-    for parts in found:
-        pushes = [push for part in parts for push in part.push_of.tolist()]
+    for decoded in found:
+        pushes = decoded.push_of.tolist()
         assert pushes.count(0) == pushes.count(2) == 2, "one payload spoiled its neighbours"
-    refused = [any(1 in part.reasons for part in parts) for parts in found]
+    refused = [1 in decoded.reasons for decoded in found]
     assert refused[0] == refused[1], "the readers disagree on whether it is well-formed"
-    points = [sum(part.push_of.tolist().count(1) for part in parts) for parts in found]
+    points = [decoded.push_of.tolist().count(1) for decoded in found]
     assert points[0] == points[1], "the readers disagree on the points"
 
 

@@ -20,6 +20,10 @@ from support.payloads import metrics_data
 from support.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
 
 from base.clock import MockTime
+from fleetgauge.authorization import Authorization
+from fleetgauge.authorizer.settings import AuthorizationSettings
+from fleetgauge.listener.apis.acls import AclApis
+from fleetgauge.listener.apis.admin import AdminApis
 from fleetgauge.listener.apis.cluster import ClusterApis
 from fleetgauge.listener.apis.configs import ConfigApis
 from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
@@ -203,16 +207,20 @@ class _Node:
         request_quota = RequestQuota(
             ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, self.time), Identities(), table, self.time
         )
-        subscriptions = SubscriptionsHandler(self.manager, self.time)
-        pushes = PushHandler(self.manager, self.log, self.time, request_quota, plugin_export_timeout_ms=1_000)
+        authorization = Authorization(AuthorizationSettings(), self.time)
+        subscriptions = SubscriptionsHandler(self.manager, authorization, self.time)
+        pushes = PushHandler(
+            self.manager, self.log, authorization, self.time, request_quota, plugin_export_timeout_ms=1_000
+        )
         misdirected = MisdirectedClients(self.time)
-        cluster = ClusterApis(1, "fuzz", lambda _: ("localhost", 9_092), misdirected)
+        cluster = ClusterApis(1, "fuzz", lambda _: ("localhost", 9_092), authorization, misdirected)
         # No listener serves admin APIs here: the requests are read, and every resource is refused.
-        configs = ConfigApis(None, None, (), request_quota, self.time)  # type: ignore[arg-type]
+        apis = [ConfigApis(None, None), AclApis(None)]  # type: ignore[arg-type]
+        admin = AdminApis(None, apis, authorization, (), request_quota, self.time)  # type: ignore[arg-type]
         self.context = ListenerContext(
             listener_name="PLAINTEXT",
             handler=RequestDispatcher(
-                table, cluster, subscriptions, pushes, configs, self.manager, misdirected, request_quota, self.time
+                table, cluster, subscriptions, pushes, admin, self.manager, misdirected, request_quota, self.time
             ),
             api_table=table,
             settings=ListenerSettings(

@@ -12,8 +12,8 @@ from kio.serial import entity_reader, entity_writer
 from support.payloads import metrics_data
 from support.raw_client import get_request, header, push_request, uvarint
 
-from wire.api_table import CONFIG_KEYS, SERVED, ApiKey, ApiTable
-from wire.codec import Request, parse_request, read_config_request
+from wire.api_table import ADMIN_KEYS, SERVED, ApiKey, ApiTable
+from wire.codec import Request, parse_request, read_admin_request
 from wire.errors import ProtocolError
 from wire.push_telemetry import PushTelemetry, read_push_telemetry
 from wire.request_reader import read_body
@@ -40,9 +40,9 @@ def _check(request: Request) -> None:
         assert request.api_key == ApiKey.API_VERSIONS
         return
     if isinstance(body, bytes):
-        assert request.api_key in CONFIG_KEYS
+        assert request.api_key in ADMIN_KEYS
         try:
-            body = read_config_request(request)
+            body = read_admin_request(request)
         except ProtocolError as error:
             assert error.reason == "malformed_body"
             return

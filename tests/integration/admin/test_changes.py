@@ -1,33 +1,45 @@
 """Changes by admin requests: durable, in force at all workers and for live clients, bounded, only where allowed."""
 
-import random
-import signal
 import struct
 import threading
 import time
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient as RdkafkaAdmin
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka import admin as kafka_python
+from kafka.admin import KafkaAdminClient
 from support.admin_client import (
+    ALTER_QUOTAS,
     BROKER,
     CLIENT_METRICS,
     DELETE,
     DESCRIBE,
+    DESCRIBE_SCRAM,
     INCREMENTAL,
     LIST,
     SET,
     AdminClient,
 )
-from support.node import Node
+from support.admin_kills import COUNTER, kill_rounds
+from support.node import Node, credential_lines
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.raw_sasl import is_served, log_in
 
-from fleetgauge.listener.apis.configs import MAX_REFUSED_BYTES, MAX_REQUEST_BYTES
+from fleetgauge.listener.apis.admin import MAX_REFUSED_BYTES, MAX_REQUEST_BYTES
 
 pytestmark = pytest.mark.integration
 
@@ -124,31 +136,6 @@ def make_some(port: int, number: int) -> None:
             assert admin.set(f"t{number}-{each}", metrics="a") == (0, None)
 
 
-def kill_rounds(tmp_path: Path, rounds: int, *options: str) -> None:
-    """Changes one resource without end, and kills the node at random: what was acknowledged is there, whole."""
-    acknowledged = attempted = 0
-    node = Node(tmp_path, *options, config='[client-metrics.none]\nmetrics = ""\n')
-    for _ in range(rounds):
-        with node, AdminClient(node.port) as admin:
-            (found,) = admin.describe((CLIENT_METRICS, "counter"))
-            metrics, match = found.configs[2].value, found.configs[1].value
-            if attempted:
-                assert int(metrics.removeprefix("m")) in (acknowledged, attempted), (metrics, acknowledged, attempted)
-                assert match == f"client_id={metrics}", found
-                acknowledged = int(metrics.removeprefix("m"))
-            assert node.process is not None
-            killer = threading.Timer(random.uniform(0.0, 0.5), node.process.send_signal, [signal.SIGKILL])
-            killer.start()
-            try:
-                while True:
-                    attempted = acknowledged + 1
-                    assert admin.set("counter", metrics=f"m{attempted}", match=f"client_id=m{attempted}") == (0, None)
-                    acknowledged = attempted
-            except (ConnectionError, TimeoutError):
-                killer.join()
-    assert acknowledged > rounds
-
-
 def test_a_kill_at_any_moment_loses_no_acknowledged_change(tmp_path: Path) -> None:
     kill_rounds(tmp_path, 4)
 
@@ -157,7 +144,7 @@ def test_a_kill_at_any_moment_loses_no_acknowledged_change(tmp_path: Path) -> No
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_same_in_a_hundred_rounds(tmp_path: Path, workers: int) -> None:
-    kill_rounds(tmp_path, 100, f"workers={workers}")
+    print(workers, "workers:", kill_rounds(tmp_path, 100, f"workers={workers}"), "changes acknowledged")
 
 
 def test_requests_beyond_the_bounds_are_refused_and_the_node_serves_on(tmp_path: Path) -> None:
@@ -179,11 +166,19 @@ def test_requests_beyond_the_bounds_are_refused_and_the_node_serves_on(tmp_path:
         with AdminClient(node.port) as admin, pytest.raises(ConnectionError):
             admin.incremental(*hundred_thousand)
         for body in (b"", b"\xff" * 40, struct.pack(">i", 2**31 - 1) * 2, bytes(MAX_REQUEST_BYTES + 1)):
-            for api_key, version in ((DESCRIBE, 1), (DESCRIBE, 4), (INCREMENTAL, 0), (INCREMENTAL, 1), (LIST, 1)):
+            for api_key, version in ((DESCRIBE, 1), (DESCRIBE, 4), (INCREMENTAL, 1), (LIST, 1), (ALTER_QUOTAS, 1)):
                 with AdminClient(node.port) as admin, pytest.raises(ConnectionError):
                     admin.send_body(api_key, version, body)
         with AdminClient(node.port) as admin:
             assert admin.names() == sorted([STRANGE, "all"])
+            long = [("user", "u" * 2_000)]
+            assert admin.alter_quotas((long, {"request_percentage": 1.0}))[0][0] == 42
+            for name, salt in (("u" * 2_000, b"salt"), ("bob", b""), ("bob", bytes(2_000))):
+                assert admin.alter_scram(upsert=[(name, 1, 4_096, salt, b"x")])[name][0] == 93
+            assert (admin.quotas()[2], admin.scram()) == ({}, {})
+        many_entities = [([("user", f"u{number}")], {"request_percentage": 1.0}) for number in range(1_001)]
+        with AdminClient(node.port) as admin, pytest.raises(ConnectionError):
+            admin.alter_quotas(*many_entities)
         output = node.log.read_text()
         assert "\x1b" not in output
         assert "Traceback" not in output, output[-5000:]
@@ -198,6 +193,11 @@ def test_a_listener_that_does_not_serve_the_apis_refuses_each_of_them_at_once(tm
             assert "admin.listeners" in found.error_message
             assert admin.set("S", metrics="*")[0] == REFUSED
             assert admin.alter((CLIENT_METRICS, "S", {"metrics": "*"}))[0][0] == REFUSED
+            code, text, found = admin.quotas()
+            assert (code, "admin.listeners" in (text or ""), found) == (REFUSED, True, {})
+            assert admin.alter_quotas((COUNTER, {"request_percentage": 1.0}))[0][0] == REFUSED
+            assert admin.send(DESCRIBE_SCRAM, 0, users=None).error_code.value == REFUSED
+            assert admin.alter_scram(upsert=[("bob", 1, 4_096, b"salt", b"x")])["bob"][0] == REFUSED
         with AdminClient(node.port) as admin, pytest.raises(ConnectionError):
             admin.send_body(INCREMENTAL, 1, b"\x02" * (MAX_REFUSED_BYTES + 1))
         assert node.status()["telemetry"]["admin_answers"]["INCREMENTAL_ALTER_CONFIGS: refused"] == 2
@@ -211,6 +211,114 @@ def test_admin_requests_count_against_the_request_quota(tmp_path: Path) -> None:
     with Node(tmp_path, config=ALL + quotas) as node, AdminClient(node.port) as admin:
         times = [admin.send(LIST, 1, resource_types=()).throttle_time.total_seconds() for _ in range(5)]
         assert any(times)
+
+
+def is_throttled(port: int) -> bool:
+    """Whether a request quota holds for a client that any worker takes."""
+    with AdminClient(port) as admin:
+        return any(admin.send(LIST, 1, resource_types=()).throttle_time for _ in range(10))
+
+
+def test_a_quota_of_a_tool_is_in_force_at_once_at_all_workers_and_after_a_restart_over_the_files(
+    tmp_path: Path,
+) -> None:
+    file = ALL + '[quotas."users/<default>"]\nrequest_percentage = 100000\n'
+    everyone = [("user", None)]
+    with Node(tmp_path, "workers=2", config=file) as node:
+        assert not is_throttled(node.port)
+        with AdminClient(node.port) as admin:
+            assert admin.quotas()[2] == {(("user", None),): {"request_percentage": 100_000.0}}
+            assert admin.alter_quotas((everyone, {"request_percentage": 0.01}), validate=True)[0][0] == 0
+            assert admin.alter_quotas((everyone, {"request_percentage": 0.01}))[0][:2] == (0, None)
+            assert any(admin.send(LIST, 1, resource_types=()).throttle_time for _ in range(10))
+            refused = admin.alter_quotas((everyone, {"telemetry_push_rate": 1.0}))
+            assert (refused[0][0], "workers=1" in (refused[0][1] or "")) == (44, True)
+        deadline = time.monotonic() + 60
+        while not all(is_throttled(node.port) for _ in range(6)):
+            assert time.monotonic() < deadline
+        node.stop()
+        node.start()
+        assert is_throttled(node.port)
+        assert "quotas.overridden" in node.output()
+        with AdminClient(node.port) as admin:
+            assert admin.alter_quotas((everyone, {"request_percentage": None}))[0][:2] == (0, None)
+            assert admin.quotas()[2] == {(("user", None),): {"request_percentage": 100_000.0}}
+            code, text, _ = admin.alter_quotas((everyone, {"request_percentage": None}))[0]
+            assert (code, '[quotas."users/<default>"]' in (text or "")) == (44, True)
+
+
+def test_a_key_without_effect_is_kept_and_said_to_be_so(tmp_path: Path) -> None:
+    with Node(tmp_path, config=ALL) as node, AdminClient(node.port) as admin:
+        alice = [("user", STRANGE)]
+        assert admin.alter_quotas((alice, {"producer_byte_rate": 1024.0}))[0][0] == 0
+        assert admin.quotas()[2] == {(("user", STRANGE),): {"producer_byte_rate": 1024.0}}
+        node.reread(ALL)
+        assert admin.quotas()[2] == {(("user", STRANGE),): {"producer_byte_rate": 1024.0}}
+        output = node.output()
+        assert "quotas.key_without_effect" in output
+        changed = node.audited(event="client_quotas.changed")
+        assert (changed[0]["before"], changed[0]["after"]) == ({}, {"producer_byte_rate": 1024.0})
+        assert "\x1b[31m" not in output
+
+
+SASL = """
+listener.security.protocol.map = "ADMIN:PLAINTEXT,WORDS:SASL_PLAINTEXT"
+sasl.enabled.mechanisms = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+admin.listeners = "ADMIN"
+"""
+
+
+def logs_in(port: int, user: str, password: str) -> bool:
+    with RawClient(port) as client:
+        return log_in(client, user, password) == 0
+
+
+def test_users_of_admin_clients_log_in_at_once_and_sessions_of_removed_ones_end(tmp_path: Path) -> None:
+    """With confluent-kafka's and kafka-python's admin clients, at a node of two workers."""
+    config = SASL + ALL + credential_lines("file", "of the file")
+    listeners = "listeners=ADMIN://127.0.0.1:0,WORDS://127.0.0.1:0"
+    with Node(tmp_path, listeners, "workers=2", config=config) as node:
+        port = node.port_of("WORDS")
+        assert (logs_in(port, "file", "of the file"), logs_in(port, "bob", "secret words")) == (True, False)
+        admin = RdkafkaAdmin({"bootstrap.servers": f"127.0.0.1:{node.port}"})
+        made = UserScramCredentialUpsertion(
+            "bob", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"secret words"
+        )
+        assert admin.alter_user_scram_credentials([made])["bob"].result(60) is None
+        described = admin.describe_user_scram_credentials(["bob", "file"])
+        assert [each.iterations for each in described["bob"].result(60).scram_credential_infos] == [4096]
+        assert len(described["file"].result(60).scram_credential_infos) == 2
+        deadline = time.monotonic() + 60
+        while not all(logs_in(port, "bob", "secret words") for _ in range(8)):  # at all workers
+            assert time.monotonic() < deadline
+        node.reread(config)
+        assert logs_in(port, "bob", "secret words")
+        node.stop()
+        node.start()
+        port = node.port_of("WORDS")
+        with RawClient(port) as session:
+            assert log_in(session, "bob", "secret words") == 0
+            assert is_served(session)
+            python = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{node.port}")
+            gone = kafka_python.UserScramCredentialDeletion("bob", kafka_python.ScramMechanism.SCRAM_SHA_512)
+            assert python.alter_user_scram_credentials([gone]) == {"bob": None}
+            declared = kafka_python.UserScramCredentialDeletion("file", kafka_python.ScramMechanism.SCRAM_SHA_512)
+            refused = python.alter_user_scram_credentials([declared, gone])
+            assert "[sasl.users.file]" in refused["file"]
+            assert refused["bob"] == "Attempt to delete a user credential that does not exist"
+            python.close()
+            deadline = time.monotonic() + 60
+            with suppress(ConnectionError):
+                while is_served(session):
+                    assert time.monotonic() < deadline
+        while any(logs_in(port, "bob", "secret words") for _ in range(8)):
+            assert time.monotonic() < deadline
+        output = node.output()
+        assert node.audited(event="user.changed", user="bob", change="deleted")
+        assert b"secret words" not in (node.data / "audit.log").read_bytes()
+        assert "wire.sessions_revoked" in output
+        assert "secret words" not in output
+        assert (node.data / "state.db").stat().st_mode & 0o077 == 0
 
 
 def test_confluent_kafkas_admin_client_reads_and_is_refused_as_by_a_broker(tmp_path: Path) -> None:

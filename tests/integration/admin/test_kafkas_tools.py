@@ -1,13 +1,20 @@
 """kafka-client-metrics.sh and kafka-configs.sh: one session of commands, at a real broker and at a node."""
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.admin_client import CLIENT_METRICS, DELETE, AdminClient
 from support.admin_tools import AdminTools, Printed
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import Node
+from typer.testing import CliRunner
+
+from fleetgauge.cli.quotas import app as quotas
 
 pytestmark = pytest.mark.integration
 
@@ -64,6 +71,111 @@ SESSION: Sequence[str] = (
 """Every command of shared transcripts for client metrics, and more bad input."""
 
 
+QUOTAS: Sequence[str] = (
+    "cc --describe --entity-type users",
+    (
+        "cc --alter --entity-type users --entity-name alice --add-config "
+        "producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=50,controller_mutation_rate=5.5"
+    ),
+    "cc --alter --entity-type users --entity-default --add-config producer_byte_rate=4096",
+    (
+        "cc --alter --entity-type users --entity-name alice --entity-type clients --entity-name app1 --add-config "
+        "producer_byte_rate=512"
+    ),
+    "cc --alter --client app2 --add-config consumer_byte_rate=100",
+    "cc --alter --ip-defaults --add-config connection_creation_rate=200",
+    "cc --describe --entity-type users",
+    "cc --describe --entity-type users --entity-type clients",
+    "cc --describe --client app2",
+    "cc --describe --ip-defaults",
+    "cc --alter --user alice --add-config producer_byte_rate=-1",
+    "cc --alter --user alice --add-config producer_byte_rate=1.5",
+    "cc --alter --user alice --delete-config producer_byte_rate,consumer_byte_rate",
+    "cc --alter --user alice --delete-config request_percentage,controller_mutation_rate",
+    "cc --alter --user-defaults --delete-config producer_byte_rate",
+    "cc --alter --user alice --client app1 --delete-config producer_byte_rate",
+    "cc --alter --client app2 --delete-config consumer_byte_rate",
+    "cc --alter --ip-defaults --delete-config connection_creation_rate",
+    "cc --describe --entity-type users --entity-type clients",
+)
+"""The same for quotas; what is set is deleted again."""
+
+MORE_QUOTAS: Sequence[str] = (
+    "cc --alter --user alice --client-defaults --add-config request_percentage=25",
+    "cc --alter --user-defaults --client app3 --add-config request_percentage=12.5",
+    "cc --alter --client-defaults --add-config consumer_byte_rate=200",
+    "cc --alter --client a/b%2Fc=<default> --add-config consumer_byte_rate=300",
+    "cc --alter --entity-type ips --entity-name 127.0.0.1 --add-config connection_creation_rate=100",
+    "cc --describe --entity-type users --entity-name alice",
+    "cc --describe --entity-type users --entity-default",
+    "cc --describe --entity-type users --entity-name alice --entity-type clients",
+    "cc --describe --user alice --client app1",
+    "cc --describe --user alice --client-defaults",
+    "cc --describe --user-defaults --client app3",
+    "cc --describe --entity-type clients",
+    "cc --describe --client a/b%2Fc=<default>",
+    "cc --describe --client-defaults",
+    "cc --describe --entity-type ips",
+    "cc --describe --ip 127.0.0.1",
+    "cc --describe --entity-type users --entity-name nosuch",
+    "cc --alter --user alice --add-config bogus_rate=1",
+    "cc --alter --user alice --add-config producer_byte_rate=0",
+    "cc --alter --user alice --add-config producer_byte_rate=1e30",
+    "cc --alter --user alice --add-config producer_byte_rate=much",
+    "cc --alter --user alice --add-config connection_creation_rate=1",
+    "cc --alter --ip 127.0.0.1 --add-config connection_creation_rate=3e9",
+    "cc --alter --ip 127.0.0.1 --add-config producer_byte_rate=1",
+    "cc --alter --ip not-an-ip --add-config connection_creation_rate=1",
+    "cc --alter --user alice --delete-config consumer_byte_rate",
+    "cc --describe --user alice",
+    "cc --alter --user alice --client-defaults --delete-config request_percentage",
+    "cc --alter --user-defaults --client app3 --delete-config request_percentage",
+    "cc --alter --client a/b%2Fc=<default> --delete-config consumer_byte_rate",
+    "cc --alter --client-defaults --delete-config consumer_byte_rate",
+    "cc --alter --ip 127.0.0.1 --delete-config connection_creation_rate",
+)
+"""More of each kind."""
+
+USERS: Sequence[str] = (
+    "cc --alter --user bob --add-config SCRAM-SHA-256=[iterations=4096,password=secret]",
+    "cc --alter --user bob --add-config SCRAM-SHA-256=[iterations=4095,password=secret]",
+    "cc --describe --entity-type users",
+    "cc --alter --user bob --delete-config SCRAM-SHA-256",
+    "cc --alter --user bob --delete-config SCRAM-SHA-256",
+)
+"""The same for the users of SASL/SCRAM."""
+
+MORE_USERS: Sequence[str] = (
+    "cc --alter --user bob --add-config SCRAM-SHA-256=[iterations=4096,password=secret]",
+    "cc --alter --user bob --add-config SCRAM-SHA-512=[password=secret2]",
+    "cc --alter --user carol --add-config SCRAM-SHA-256=[iterations=8192,password=b],SCRAM-SHA-512=[password=c]",
+    "cc --alter --user bob --add-config producer_byte_rate=1024",
+    "cc --describe --user bob",
+    "cc --describe --user carol",
+    "cc --describe --user nosuch",
+    "cc --describe --entity-type users",
+    "cc --alter --user bob --add-config SCRAM-SHA-256=[iterations=4095,password=secret]",
+    "cc --alter --user bob --add-config SCRAM-SHA-256=[iterations=16385,password=secret]",
+    "cc --alter --user bob --add-config SCRAM-SHA-256=[iterations=many,password=secret]",
+    "cc --alter --user bob --add-config SCRAM-SHA-256=[iterations=4096]",
+    "cc --alter --user bob --add-config SCRAM-SHA-256=[password=]",
+    "cc --alter --user bob --add-config SCRAM-SHA-1=[password=secret]",
+    "cc --alter --user-defaults --add-config SCRAM-SHA-256=[password=secret]",
+    "cc --alter --user nosuch --delete-config SCRAM-SHA-256",
+    "cc --alter --user bob --delete-config SCRAM-SHA-256",
+    "cc --alter --user bob --delete-config SCRAM-SHA-256",
+    "cc --describe --user bob",
+    "cc --alter --user bob --delete-config SCRAM-SHA-512,producer_byte_rate",
+    "cc --alter --user bob --delete-config SCRAM-SHA-512",
+    "cc --alter --user bob --delete-config producer_byte_rate",
+    "cc --alter --user carol --delete-config SCRAM-SHA-256,SCRAM-SHA-512",
+    "cc --alter --user carol --delete-config SCRAM-SHA-256",
+    "cc --alter --user carol --delete-config SCRAM-SHA-512",
+    "cc --describe --entity-type users",
+)
+"""More of each kind."""
+
+
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node without subscriptions, as a new broker is."""
@@ -73,17 +185,21 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield started
 
 
+_MECHANISMS = re.compile(r"(SCRAM-SHA-512=iterations=\d+), (SCRAM-SHA-256=iterations=\d+)")
+
+
 def words(command: str) -> list[str]:
     return ["" if word == "''" else word for word in command.split()]
 
 
 def outcome(tools: AdminTools, port: int, command: str) -> Printed:
-    """What a command prints; the order of resources, which Kafka leaves to a hash, is made alphabetical."""
+    """What a command prints; resources and mechanisms, whose order Kafka leaves to a hash, in alphabetical order."""
     printed = tools.run(port, *words(command))
     if command == "cm --list":
         return Printed(printed.exit_code, tuple(sorted(printed.lines)))
     blocks: list[list[str]] = []
     for line in printed.lines:
+        line = _MECHANISMS.sub(r"\2, \1", line)
         if line.startswith("  ") and blocks:
             blocks[-1].append(line)
         else:
@@ -94,15 +210,217 @@ def outcome(tools: AdminTools, port: int, command: str) -> Printed:
     )
 
 
-@pytest.mark.parametrize("version", ["4.3.1", pytest.param("3.9.2", marks=pytest.mark.soak)])
-def test_the_tools_print_the_same_at_a_node_as_at_a_broker(broker: KafkaBroker, node: Node, version: str) -> None:
+ALL = (*SESSION, *QUOTAS, *MORE_QUOTAS, *USERS, *MORE_USERS)
+
+
+@pytest.mark.parametrize(
+    ("version", "commands"),
+    [
+        pytest.param("4.3.1", (*SESSION, *QUOTAS, *USERS), id="4.3.1"),
+        pytest.param("4.3.1", ALL, id="4.3.1-all", marks=pytest.mark.soak),
+        pytest.param("3.9.2", ALL, id="3.9.2-all", marks=pytest.mark.soak),
+    ],
+)
+def test_the_tools_print_the_same_at_a_node_as_at_a_broker(
+    broker: KafkaBroker, node: Node, version: str, commands: Sequence[str]
+) -> None:
     clear(broker.port)
     clear(node.port)  # its built-in subscription, too, which a broker does not have
     with AdminTools(version) as tools:
-        for command in SESSION:
+        differing = []
+        for command in commands:
             there, here = outcome(tools, broker.port, command), outcome(tools, node.port, command)
-            assert here == there, command
+            if here != there:
+                differing.append(f"{command}\n  broker {there}\n  node   {here}")
+        assert not differing, "\n".join(differing)
     assert clear(node.port) == clear(broker.port)
+
+
+ALICE = [("user", "alice")]
+REFUSED_QUOTAS: Sequence[tuple[list[tuple[str, str | None]], dict[str, float | None]]] = (
+    ([], {"request_percentage": 1.0}),
+    ([("topic", "t")], {"request_percentage": 1.0}),
+    ([("user", "")], {"request_percentage": 1.0}),
+    ([("client-id", "")], {"request_percentage": 1.0}),
+    ([("user", "a"), ("ip", "127.0.0.1")], {"request_percentage": 1.0}),
+    ([("ip", "127.0.0.1"), ("client-id", "c"), ("user", "a")], {"request_percentage": 1.0}),
+    (ALICE, {"bogus": 1.0}),
+    (ALICE, {"": 1.0}),
+    (ALICE, {"connection_creation_rate": 1.0}),
+    ([("ip", "127.0.0.1")], {"request_percentage": 1.0}),
+    ([("ip", "999.1.1.1")], {"connection_creation_rate": 1.0}),
+    ([("ip", "127.0.0.1")], {"connection_creation_rate": 1.5}),
+    ([("ip", "127.0.0.1")], {"connection_creation_rate": 3e9}),
+    (ALICE, {"request_percentage": 0.0}),
+    (ALICE, {"request_percentage": -1.0}),
+    (ALICE, {"producer_byte_rate": 1.5}),
+    (ALICE, {"producer_byte_rate": 1e30}),
+    (ALICE, {"request_percentage": 5.0, "bogus": 1.0}),
+    (ALICE, {"request_percentage": 5.0, "request_percentage ": 6.0}),
+    (ALICE, {"bogus": None}),
+    (ALICE, {"producer_byte_rate": None}),
+    (ALICE, {}),
+)
+"""Alterations that no tool would send, and their values; a space behind a key makes it another one of a dict."""
+
+KEPT: Sequence[tuple[list[tuple[str, str | None]], dict[str, float | None]]] = (
+    (ALICE, {"request_percentage": 5.5}),
+    ([("user", None)], {"producer_byte_rate": 10.0}),
+    ([("client-id", "app"), ("user", "alice")], {"consumer_byte_rate": 11.0}),
+    ([("client-id", None), ("user", "alice")], {"consumer_byte_rate": 12.0}),
+    ([("client-id", "app")], {"consumer_byte_rate": 13.0}),
+    ([("ip", None)], {"connection_creation_rate": 14.0}),
+    ([("ip", "127.0.0.1")], {"connection_creation_rate": 15.0}),
+)
+"""What filters are asked about."""
+
+FILTERS: Sequence[tuple[list[tuple[str, int, str | None]], bool]] = (
+    ([], False),
+    ([], True),
+    ([("user", 0, "alice")], False),
+    ([("user", 0, "alice")], True),
+    ([("user", 1, None)], True),
+    ([("user", 2, None)], False),
+    ([("user", 2, None)], True),
+    ([("client-id", 2, None)], False),
+    ([("user", 2, None), ("client-id", 0, "app")], True),
+    ([("user", 2, None), ("client-id", 1, None)], False),
+    ([("ip", 2, None)], True),
+    ([("ip", 0, "127.0.0.1")], True),
+    ([("ip", 0, "not-an-ip")], True),
+    ([("", 0, "x")], True),
+    ([("topic", 0, "x")], True),
+    ([("user", 0, None)], True),
+    ([("user", 1, "x")], True),
+    ([("user", 2, "x")], True),
+    ([("user", 3, "x")], True),
+    ([("user", 0, "x"), ("user", 0, "y")], True),
+    ([("user", 2, None), ("ip", 2, None)], False),
+)
+"""Filters of DescribeClientQuotas, with `strict`."""
+
+
+def test_requests_that_no_tool_sends_are_answered_as_by_a_broker(broker: KafkaBroker, node: Node) -> None:
+    differing: list[object] = []
+
+    def compare(what: object, here: object, there: object) -> None:
+        if here != there:
+            differing.append((what, here, there))
+
+    with AdminClient(broker.port) as there, AdminClient(node.port) as here:
+        for version in (0, 1):
+            for entity, values in REFUSED_QUOTAS:
+                for validate in (False, True):
+                    answers = [
+                        each.alter_quotas((entity, values), validate=validate, version=version)
+                        for each in (here, there)
+                    ]
+                    compare((entity, values, validate, version), *answers)
+            for each in (here, there):
+                assert {code for code, _, _ in each.alter_quotas(*KEPT, validate=True)} == {0}
+                assert each.quotas()[2] == {}
+                assert {code for code, _, _ in each.alter_quotas(*KEPT)} == {0}
+                wait_until(lambda each=each: len(each.quotas()[2]) == len(KEPT))
+            for components, strict in FILTERS:
+                found = [each.quotas(*components, strict=strict, version=version) for each in (here, there)]
+                compare((components, strict, version), *found)
+            gone = [(entity, dict.fromkeys(values)) for entity, values in KEPT]
+            for each in (here, there):
+                assert {code for code, _, _ in each.alter_quotas(*gone)} == {0}
+                wait_until(lambda each=each: not each.quotas()[2])
+        twice = [(ALICE, {"request_percentage": 5.5}), (ALICE, {"request_percentage": 6.5})]
+        compare(twice, here.alter_quotas(*twice), there.alter_quotas(*twice))
+        for each in (here, there):
+            each.alter_quotas((ALICE, {"request_percentage": None}))
+    assert not differing, "\n".join(map(str, differing))
+
+
+SCRAMS: Sequence[dict[str, Any]] = (
+    {"upsert": [("", 1, 4096, b"salt", b"salted")]},
+    {"upsert": [("bob", 0, 4096, b"salt", b"salted")]},
+    {"upsert": [("bob", 3, 4096, b"salt", b"salted")]},
+    {"upsert": [("bob", 1, 4095, b"salt", b"salted")]},
+    {"upsert": [("bob", 1, 16385, b"salt", b"salted")]},
+    {"delete": [("", 1), ("bob", 0), ("carol", 1)]},
+    {"upsert": [("bob", 1, 4096, b"salt", b"salted"), ("bob", 2, 4096, b"salt", b"salted")]},
+    {"upsert": [("bob", 1, 4096, b"salt", b"salted"), ("carol", 2, 1, b"salt", b"salted")]},
+    {"delete": [("bob", 1)], "upsert": [("bob", 1, 4096, b"salt", b"salted")]},
+    {"delete": [("bob", 2), ("bob", 1)]},
+    {"delete": [("bob", 1), ("bob", 1)]},
+    {"delete": [("bob", 1)]},
+    {},
+)
+"""Alterations of credentials; what is made is deleted again."""
+
+
+def test_credentials_that_no_tool_sends_are_answered_as_by_a_broker(broker: KafkaBroker, node: Node) -> None:
+    with AdminClient(broker.port) as there, AdminClient(node.port) as here:
+        for asked in SCRAMS:
+            assert here.alter_scram(**asked) == there.alter_scram(**asked), asked
+            wait_until(lambda: here.scram() == there.scram())
+            assert here.scram("bob", "nosuch", "bob", "carol") == there.scram("bob", "nosuch", "bob", "carol"), asked
+        assert here.scram() == {}
+
+
+def test_fleetgauge_quotas_plans_and_applies_the_same_at_a_broker_and_at_a_node(
+    broker: KafkaBroker, node: Node, tmp_path: Path
+) -> None:
+    file = tmp_path / "quotas.toml"
+    ports = (broker.port, node.port)
+
+    def run(command: str, *words: str, text: str = "") -> list[tuple[int, str]]:
+        file.write_text(text)
+        given = [] if command == "list" else ["-f", str(file)]
+        outcomes = []
+        for port in ports:
+            ran = CliRunner().invoke(quotas, [command, *given, "--bootstrap-server", f"127.0.0.1:{port}", *words])
+            outcomes.append((ran.exit_code, ran.stdout + str(ran.exception or "")))
+        return outcomes
+
+    def same(command: str, *words: str, text: str = "") -> tuple[int, str]:
+        there, here = run(command, *words, text=text)
+        assert here == there
+        return here
+
+    both = '[quotas."users/alice"]\nproducer_byte_rate = 1048576\nrequest_percentage = 12.5\n'
+    more = both + '[quotas."users/<default>/clients/a%2Fb.c"]\nconsumer_byte_rate = 5\n'
+    assert same("plan", text=more) == (
+        2,
+        (
+            "+ users/<default>/clients/a%2Fb.c  consumer_byte_rate  5  (add)\n"
+            "+ users/alice  producer_byte_rate  1048576  (add)\n"
+            "+ users/alice  request_percentage  12.5  (add)\n2"
+        ),
+    )
+    assert same("apply", "--yes", text=more)[1].endswith("Applied.\n")
+    with AdminClient(broker.port) as there:
+        wait_until(lambda: len(there.quotas()[2]) == 2)
+    assert same("plan", text=more) == (0, same("plan", text=more)[1])
+    assert len(json.loads(same("list", "--format", "json")[1])) == 3
+    code, shown = same("plan", "--prune", "--format", "json", text=both.replace("12.5", "13"))
+    found = [(each["entity"], each["action"], each["after"]) for each in json.loads(shown.removesuffix("2"))["changes"]]
+    assert code == 2
+    assert found == [
+        ("users/<default>/clients/a%2Fb.c", "delete", None),
+        ("users/alice", "keep", 1048576.0),
+        ("users/alice", "change", 13.0),
+    ]
+    assert same("apply", "--prune", "--yes", text='[quotas."ips/<default>"]\nconnection_creation_rate = 50\n')[0] == 0
+    with AdminClient(broker.port) as there:
+        wait_until(lambda: list(there.quotas()[2]) == [(("ip", None),)])
+    assert "--prune would delete all" in same("plan", "--prune", text="")[1]
+    assert "must be greater than 0" in same("plan", text='[quotas."users/a"]\nproducer_byte_rate = 0\n')[1]
+    for port in ports:
+        with AdminClient(port) as admin:
+            admin.alter_quotas(([("ip", None)], {"connection_creation_rate": None}))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """A broker answers a change before its own describe shows it."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def clear(port: int) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.http import get_at, wait_until
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import Node
 
@@ -148,6 +149,7 @@ def test_the_topic_of_a_broker_with_the_plugin_shows_its_clients_and_an_outage_m
         with (
             fleet_of(TopicSource(settings)) as fleet,
             clients(broker.bootstrap, "topical", tmp_path / "clients.log") as process,
+            console_alone(broker.bootstrap, tmp_path) as port,
         ):
             names = ("topical-producer", "topical-consumer")
             wait_for(fleet, are_live(*names), "clients of the topic")
@@ -158,6 +160,7 @@ def test_the_topic_of_a_broker_with_the_plugin_shows_its_clients_and_an_outage_m
             )
             assert rows["topical-producer"]["broker"] == 1
             assert rows["topical-producer"]["partition"] in range(3)
+            assert_shown_alone(port, rows)
             process.kill()
             broker.stop()
             wait_until_said(fleet, "cannot be read now")
@@ -174,6 +177,45 @@ def test_the_topic_of_a_broker_with_the_plugin_shows_its_clients_and_an_outage_m
                     before,
                 )
                 time.sleep(0.2)
+
+
+@contextmanager
+def console_alone(bootstrap: str, directory: Path) -> Iterator[int]:
+    """`fleetgauge console` of a topic, with a rule file of its own; its port."""
+    rules = directory / "rules.toml"
+    rules.write_text("[outdated]\nenabled = false\n")
+    keys = ("http.listeners=http://127.0.0.1:0", f"console.rules.file={rules}", "console.decode.cores=2.0")
+    command = [sys.executable, "-m", "fleetgauge", "console", "--bootstrap-server", bootstrap]
+    with subprocess.Popen(
+        [*command, *(f"--override={key}" for key in keys)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as alone:
+        try:
+            assert alone.stdout is not None
+            line = alone.stdout.readline()
+            assert f"(topic fleetgauge-pushes at {bootstrap})" in line
+            yield int(line.split(" (")[0].rsplit(":", 1)[1])
+        finally:
+            alone.kill()
+
+
+def assert_shown_alone(port: int, rows: dict[str, Any]) -> None:
+    """The console shows the same live clients with a latency, and the measures of its page."""
+
+    def listed() -> dict[str, Any]:
+        answer = get_at("127.0.0.1", port, "/api/clients?state=live&q=topical")
+        return {row["client_id"]: row for row in answer.json()["clients"]} if answer.status == 200 else {}
+
+    names = ("topical-producer", "topical-consumer")
+    wait_until(
+        lambda: all(listed().get(name, {"measures": {LATENCY: None}})["measures"][LATENCY] for name in names),
+        within_s=120,
+        what="the clients on the console of the topic",
+    )
+    shown = listed()
+    assert all(shown[name]["client_instance_id"] == rows[name]["client_instance_id"] for name in names)
+    assert get_at("127.0.0.1", port, "/api/overview").json()["notices"] == []
+    assert LATENCY in get_at("127.0.0.1", port, "/static/measures.js").body.decode()
+    assert "runs alone" in get_at("127.0.0.1", port, "/api/exporters").json()["why_not"]
 
 
 def wait_until_said(fleet: Fleet, text: str, within_s: float = 60) -> None:

@@ -36,6 +36,11 @@ HOSTILE = (
     "x" * 2_000,
 )
 VIEWS = ("fleet", "fleet?by=application", "groups", "brokers", "verdicts", "exporters", "subscriptions", "quotas")
+CUT_LABELS = """
+const begin = (element) => element.getBoundingClientRect().left;
+const isCut = (text) => begin(text) < begin(text.closest("svg"));
+return [...document.querySelectorAll("figure.plot text")].filter(isCut).map((text) => text.textContent);
+"""
 MANY = 2_500
 PATIENCE_MS = 60_000
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -138,6 +143,8 @@ def test_one_client_is_shown_with_its_measures_and_its_names_in_logs(
             assert page.locator("code", has_text=re.compile(f"^{re.escape(written)}")).count() > 0, written
         page.locator("figure.plot path.observed").first.wait_for(state="attached", timeout=PATIENCE_MS)
         assert page.locator("figure.plot svg[aria-label*='UTC']").count() > 0
+        page.set_viewport_size({"width": 400, "height": 900})
+        assert page.evaluate(f"() => {{ {CUT_LABELS} }}") == []
         page.keyboard.press("Escape")
         page.wait_for_url("**/#/fleet?q=orders-consumer")
         assert found.faults == []
@@ -205,6 +212,7 @@ def test_every_view_fits_the_window_without_an_error_or_a_request_to_elsewhere(
                 page.goto(f"{url_of(node)}/#/{view}")
             page.locator("#live", has_text="Live, ").wait_for(timeout=PATIENCE_MS)
             assert page.locator("main h1").count() == 1
+            expect(page.locator("nav [aria-current]")).to_be_in_viewport(ratio=1)
             assert found.width <= width, f"{view} scrolls sideways"
             assert page.locator("main [role=alert]:visible").count() == 0, view
             assert len(page.screenshot()) > 8_000
@@ -297,6 +305,7 @@ def test_dead_letters_are_replayed_and_dropped_after_a_question(tmp_path: Path, 
         with chromium.visited(browser, url_of(node), "/#/exporters") as found:
             page = found.page
             page.get_by_text("3 rejected pushes").wait_for(timeout=PATIENCE_MS)
+            page.locator("dd", has_text="pushes/s").wait_for(timeout=PATIENCE_MS)
             assert page.get_by_role("button", name="Drop").count() == 0
             page.get_by_text("To replay or drop dead letters, log in").wait_for()
             page.get_by_role("button", name="Log in").click()

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -215,40 +214,13 @@ tests:
     promql_expr_test:
 {expected}
 """
-CLIENT_IDS = {
-    "orders-7": "orders",
-    "orders_12": "orders",
-    "orders": "orders",
-    "billing2": "billing",
-    "shop-0c5f3e9a-1d2b-4c3d-8e4f-5a6b7c8d9e0f-StreamThread-1-consumer": "shop",
-    "cart-7d9f8b6c5d-x2k4q": "cart",
-    "payment-gateway-store": "payment-gateway-store",
-    "7": "7",
-}
-
-
-def test_client_ids_of_every_kind_become_applications(tmp_path: Path) -> None:
-    series, expected = "", ""
-    for number, client_id in enumerate(CLIENT_IDS):
-        info = f'fleetgauge_client_info{{client_instance_id="{number}", client_id="{client_id}"}}'
-        series += f"      - {{series: '{info}', values: '1x3'}}\n"
-    record = "application:fleetgauge_client_info:count"
-    for name, count in Counter(CLIENT_IDS.values()).items():
-        labels = f'application="{name}", library="other"'
-        expected += f"          - {{labels: '{record}{{{labels}}}', value: {count}}}\n"
-    expected = f"      - expr: {record}\n        eval_time: 2m\n        exp_samples:\n{expected}"
-    check_rules(tmp_path, series, expected)
 
 
 def test_averages_leave_out_links_that_measured_nothing_and_bootstrap_connections(tmp_path: Path) -> None:
     metric = "org_apache_kafka_producer_node_request_latency_avg"
     series = ""
-    for number, (software, value) in enumerate(
-        (("apache-kafka-java", 0), ("apache-kafka-java", 8), ("librdkafka", 0), ("librdkafka", 8))
-    ):
-        own = f'client_instance_id="{number}", client_id="a-{number}"'
-        info = f'fleetgauge_client_info{{{own}, client_software_name="{software}"}}'
-        series += f"      - {{series: '{info}', values: '1x3'}}\n"
+    for number, (library, value) in enumerate((("java", 0), ("java", 8), ("librdkafka", 0), ("librdkafka", 8))):
+        own = f'client_instance_id="{number}", client_id="a-{number}", application="a", library="{library}"'
         series += f"      - {{series: '{metric}{{{own}, node_id=\"1\"}}', values: '{value}x3'}}\n"
         series += f"      - {{series: '{metric}{{{own}, node_id=\"-1\"}}', values: '1000x3'}}\n"
     expected = ""

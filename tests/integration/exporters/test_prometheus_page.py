@@ -21,6 +21,7 @@ from support.http import read_to_end, reset, responses_of, wait_until
 from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
 from base.clock import SystemTime
+from exporters.http.access import AccessSettings
 from exporters.http.connection import HttpSettings
 from exporters.labels import LabelSettings
 from exporters.prometheus import page_server
@@ -257,9 +258,9 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(exporter: PrometheusExport
     host, port = address_of(exporter)
     found = rf"exporters\.page\.listen: {host}:{port} cannot be bound: .* in use; name another address"
     with pytest.raises(PageError, match=found):
-        PageServer("page", Address(host=host, port=port), exporter._page)
+        PageServer("page", Address(host=host, port=port), exporter._page, AccessSettings())
     exporter.close()
-    PageServer("page", Address(host=host, port=port), exporter._page).close()
+    PageServer("page", Address(host=host, port=port), exporter._page, AccessSettings()).close()
 
 
 def recorded_pushes() -> list[PushRecord]:

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 )
 from structlog.testing import capture_logs
 from support.kafka_broker import CLUSTER_ID, MISSING, KafkaBroker
+from support.working_clients import JAVA_4, WorkingClients
 
 from exporters.group_offsets.run import OffsetsRun
 from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings
@@ -44,6 +45,8 @@ for_s = 10
 for_s = 10
 """
 """Durations of minutes as one or two windows of 10 s."""
+_PROTOCOLS = {"4.3.1": ("classic", "consumer"), "2.8.2": ("classic",)}
+"""Of groups, by the version of the broker. A broker of 2.8 has no authorizer without ZooKeeper, so no ACLs here."""
 _SAMPLED_S = 42.0
 
 
@@ -160,14 +163,46 @@ class Fleet:
             future.result(10)
 
 
+_PARTITIONS = {"moving": 2, "growing": 1}
+"""Of the topics of Java's groups: a member that lags reads one partition for a while, and then the other."""
+
+
+def java_groups(version: str) -> dict[str, str]:
+    """Groups of Java consumers at a broker of this version, and the trend of each."""
+    trends = {"moves": "moving", "lags": "growing"}
+    return {f"java-{protocol}-{does}": trends[does] for protocol in _PROTOCOLS[version] for does in trends}
+
+
+def start_java(clients: WorkingClients, groups: dict[str, str]) -> None:
+    """A member for each partition; that of a group that lags reads fewer records than are written."""
+    for group, trend in groups.items():
+        protocol = group.split("-")[1]
+        settings = {"group.protocol": protocol, "enable.metrics.push": "false", "auto.commit.interval.ms": "200"}
+        for number in range(_PARTITIONS[trend]):
+            pace = {"max.poll.records": "1"} if trend == "growing" else {}
+            work_ms = 250 if trend == "growing" else 0
+            clients.consumer(f"{group}-{number}", group, group, work_ms, **settings, **pace)
+
+
+@pytest.fixture(scope="module", params=["4.3.1", pytest.param("2.8.2", marks=pytest.mark.soak)])
+def version(request: pytest.FixtureRequest) -> str:
+    """Of the broker."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def tables(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The tables of what was sampled for `_SAMPLED_S`; the landing zone is beside them."""
     directory = tmp_path_factory.mktemp("offsets")
-    with KafkaBroker(directory / "kafka", "4.3.1", properties=_AUTHORIZER, heap="384m") as broker:
+    has_acls, of_java = version != "2.8.2", java_groups(version)
+    with KafkaBroker(directory / "kafka", version, properties=_AUTHORIZER if has_acls else None, heap="384m") as broker:
         fleet = Fleet(broker.bootstrap)
         fleet.topics(moves=3, lags=1, stalls=1, stops=1, rewinds=1, crowded=2, secret=1, hidden=1)
-        for group in ("stops", "rewinds", "secret", "hidden"):
+        members = {group: _PARTITIONS[trend] for group, trend in of_java.items()}
+        fleet.topics(**members)
+        java = WorkingClients(JAVA_4, broker.bootstrap, directory / "java.log")
+        start_java(java, of_java)
+        for group in ("stops", "rewinds", *(("secret", "hidden") if has_acls else ())):
             fleet.commit(group, 0)
         written = (
             *(f"moves/{number}" for number in range(3)),
@@ -176,15 +211,17 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "stops/0",
             "rewinds/0",
         )
-        fleet.run(fleet.produce, dict.fromkeys((*written, "crowded/0"), 20.0))
+        of_java_written = (f"{group}/{number}" for group, count in members.items() for number in range(count))
+        fleet.run(fleet.produce, dict.fromkeys((*written, "crowded/0", *of_java_written), 20.0))
         fleet.run(fleet.consume, "moves")
         fleet.run(lambda: fleet.consume("lags", pause_s=0.2))
         fleet.run(lambda: fleet.consume("stalls", commits=5))
         for number in range(3):
             fleet.run(fleet.consume, "crowded", f"crowded-{number}")
-        _wait_for_members(fleet.admin, {"moves": 1, "lags": 1, "stalls": 1, "crowded": 3})
-        fleet.deny(ResourceType.GROUP, "secret")
-        fleet.deny(ResourceType.TOPIC, "hidden")
+        _wait_for_members(fleet.admin, {"moves": 1, "lags": 1, "stalls": 1, "crowded": 3, **members})
+        if has_acls:
+            fleet.deny(ResourceType.GROUP, "secret")
+            fleet.deny(ResourceType.TOPIC, "hidden")
         settings = OffsetsSettings(
             bootstrap_servers=broker.bootstrap, path=str(directory / "landing"), writer="test", interval_ms=1_000,
             linger_ms=3_000,
@@ -200,6 +237,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert run.status()["rounds"] > _SAMPLED_S / 3
         fleet.stop()
         assert fleet.faults == []
+        java.close()
         # librdkafka's clients end while the broker is there: later, their end may take minutes.
         fleet.close()
         del run, sampler
@@ -236,12 +274,12 @@ def latest(tables: Path) -> dict[str, Row]:
     return found
 
 
-def test_each_group_has_the_trend_of_what_it_does(tables: Path) -> None:
+def test_each_group_has_the_trend_of_what_it_does(version: str, tables: Path) -> None:
     found = latest(tables)
-    trends = {group: row["trend"] for group, row in found.items()}
+    trends = {group: row["trend"] for group, row in found.items() if group not in ("secret", "hidden")}
     assert trends == {
         "moves": "moving", "lags": "growing", "stalls": "stalled", "stops": "stopped", "rewinds": "rewound",
-        "crowded": "moving", "secret": "unknown", "hidden": "unknown",
+        "crowded": "moving", **java_groups(version),
     }  # fmt: skip
     assert {row["cluster_id"] for row in found.values()} == {CLUSTER_ID}
     assert (found["moves"]["members"], found["moves"]["partitions"]) == (1, 3)
@@ -250,38 +288,51 @@ def test_each_group_has_the_trend_of_what_it_does(tables: Path) -> None:
     assert found["lags"]["since"] < found["lags"]["window_start"]
 
 
-def test_what_may_not_be_described_is_marked(tables: Path) -> None:
+def test_the_members_of_java_groups_are_known_by_either_protocol(version: str, tables: Path) -> None:
+    rows, found = shown(tables, "group_offsets"), latest(tables)
+    for group, trend in java_groups(version).items():
+        members = {(row["client_id"], row["topic"]) for row in rows if row["group_id"] == group and row["client_id"]}
+        count = _PARTITIONS[trend]
+        assert members == {(f"{group}-{number}", group) for number in range(count)}
+        assert (found[group]["members"], found[group]["partitions"]) == (count, count)
+
+
+def test_what_may_not_be_described_is_marked(version: str, tables: Path) -> None:
+    if version == "2.8.2":
+        pytest.skip("a broker of 2.8 has no authorizer without ZooKeeper")
     found = latest(tables)
+    assert (found["secret"]["trend"], found["hidden"]["trend"]) == ("unknown", "unknown")
     assert found["secret"]["error"] == "GROUP_AUTHORIZATION_FAILED"
     assert found["secret"]["lag_records"] is None
     rows = [row for row in shown(tables, "group_offsets") if row["group_id"] == "secret"]
     assert {row["error"] for row in rows} == {"GROUP_AUTHORIZATION_FAILED"}
 
 
-def test_groups_without_telemetry_are_judged(tables: Path) -> None:
+def test_groups_without_telemetry_are_judged(version: str, tables: Path) -> None:
     rows = json.loads(fleetgauge("fleet", "verdicts", "--tables", str(tables), "--format", "json"))
     found = {(row["verdict"], row["subject_kind"], row["subject"]) for row in rows}
     idle = {row["subject"] for row in rows if row["verdict"] == "idle-consumer"}
     assert found == {
-        ("lagging", "group", "lags"), ("stalled", "group", "stalls"),
+        *(("lagging", "group", each) for each in ("lags", *java_groups(version)) if each.endswith("lags")),
+        ("stalled", "group", "stalls"),
         *(("idle-consumer", "client", each) for each in idle),
     }  # fmt: skip
     assert len(idle) == 1
     assert idle < {"crowded-0", "crowded-1", "crowded-2"}
     assert all(row["judged_by"] == ["group-offsets"] and row["cluster_id"] == CLUSTER_ID for row in rows)
-    (lagging,) = (row for row in rows if row["verdict"] == "lagging")
+    (lagging,) = (row for row in rows if row["verdict"] == "lagging" and row["subject"] == "lags")
     assert lagging["evidence"][-1]["metric"] == "group_offsets.lag_records"
     assert lagging["group_id"] == "lags"
 
 
-def test_a_group_without_telemetry_is_explained_and_covered(tables: Path) -> None:
+def test_a_group_without_telemetry_is_explained_and_covered(version: str, tables: Path) -> None:
     (explained,) = json.loads(fleetgauge("fleet", "explain", "lags", "--tables", str(tables), "--format", "json"))
     lag = next(each for each in explained["over_time"]["series"] if each["metric"] == "group_offsets.lag_records")
     assert lag["values"][-1] > lag["values"][0]
     covered = json.loads(fleetgauge("fleet", "verdicts", "--tables", str(tables), "--coverage", "--format", "json"))
     groups = {row["verdict"]: row for row in covered if row["library"] == "no telemetry"}
     assert groups.keys() == {"lagging", "stalled", "uneven-group", "idle-consumer"}
-    assert {row["instances"] for row in groups.values()} == {6}
+    assert {row["instances"] for row in groups.values()} == {6 + len(java_groups(version))}
     # By the rules of this run; uneven-group lasts as long as by default, which is longer than what was sampled.
     assert {name for name, row in groups.items() if row["judged_by"] == "group-offsets"} == groups.keys() - {
         "uneven-group"

@@ -27,6 +27,6 @@ def test_the_predicted_share_of_time_is_the_one_that_a_broker_holds(tmp_path: Pa
         print(f"{client_id}: predicted {share:.2f}, {row['mean_delay_ms']} ms, peak {row['peak_ratio']:.2f}; {real}")
         assert row["throttled"] == (RATES[client_id] > LIMIT)
         # On a quiet machine they differ by 0.01; a client that gets no processor time sends its next request later.
-        assert abs(share - real.share) < 0.35
+        assert abs(share - real.share) < 0.1 + real.late
     assert found.real["well-under"].share == 0
     assert found.real["far-above"].share > found.real["just-above"].share > 0.1

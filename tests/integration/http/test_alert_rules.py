@@ -209,9 +209,8 @@ def test_every_rule_is_evaluated_and_reads_metrics_that_there_are(scraped: Scrap
             assert names, rule["name"]
             unknown = {name for name in names if _FAMILY.sub("", name) not in known}
             assert group == other or not unknown, f"{rule['name']} reads what {scraped.form} does not tell: {unknown}"
+            assert (scraped.form, group) != ("export", other) or unknown, f"{rule['name']} is a rule for exports, too"
             assert {"summary"} <= set(rule["annotations"])
-    if scraped.form == "export":
-        assert all("push_log" in rule["query"] for rule in groups[other])
 
 
 def test_the_rules_see_what_is_wrong_and_nothing_else(scraped: Scraped) -> None:
@@ -261,6 +260,61 @@ tests:
                 Nothing is lost while the log has room. fleetgauge exporters says what the destination answers.
 """
 """A process that hangs after two minutes: what it said of its exporter last stands still."""
+
+
+CASES = {
+    "FleetgaugeExporterHung": ("exporter_process_hangs_total", "0x20 1x20", "0x40"),
+    "FleetgaugeHttpLoginsFail": ('http_failed_authentications_total{reason="wrong_password"}', "0x20 1+2x20", "3x40"),
+    "FleetgaugeCertificateExpires": (
+        'certificate_expiry_timestamp_seconds{use="http", name=""}',
+        "1000000x40",
+        "100000000x40",
+    ),
+    "FleetgaugeCertificateExpired": (
+        'certificate_expiry_timestamp_seconds{use="http", name=""}',
+        "60x40",
+        "1000000x40",
+    ),
+    "FleetgaugeInstancesEvicted": ("client_instances_evicted_total", "0x20 1+1x20", "7x40"),
+    "FleetgaugeInstanceIdClashes": ("client_instance_id_clashes_total", "0x20 1+1x20", "0x39 1"),
+    "FleetgaugeAcceptErrors": ('accept_errors_total{listener="PLAINTEXT"}', "0x20 1+1x20", "5x40"),
+}
+"""By alert: the metric, values with which it fires in the end, and others with which it does not."""
+
+
+@pytest.mark.parametrize("is_wrong", [True, False])
+def test_what_is_wrong_fires_its_alert_and_nothing_else_does(tmp_path: Path, is_wrong: bool) -> None:
+    cases = []
+    for alert, (metric, wrong, right) in CASES.items():
+        name, _, labels = metric.partition("{")
+        series = f'fleetgauge_{name}{{instance="a"{"," if labels else ""}{labels or "}"}'
+        cases.append(_case([(series, wrong if is_wrong else right)], alert, fires=is_wrong))
+    both = [(f'fleetgauge_failed_{kind}_total{{instance="a", listener="X"}}', "0x20 9+9x20") for kind in _KINDS]
+    cases.append(
+        _case(both if is_wrong else [(each, "4x40") for each, _ in both], "FleetgaugeLoginsFail", fires=is_wrong)
+    )
+    down = [('up{job="f", instance="a"}', "1x10 0x30"), ('fleetgauge_ready{job="f", instance="a"}', "1x10 _x30")]
+    stranger = [('up{job="f", instance="a"}', "1x10 0x30")]
+    cases.append(_case(down if is_wrong else stranger, "FleetgaugeNodeDown", fires=is_wrong))
+    file = tmp_path / "cases.json"  # which is YAML
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "30s", "tests": cases}))
+    checked = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+_KINDS = ("authentications", "reauthentications")
+
+
+def _case(series: list[tuple[str, str]], alert: str, *, fires: bool) -> dict[str, Any]:
+    """A test of promtool's: whether the alert fires after 19 minutes, whatever its labels and words."""
+    expression = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)'
+    return {
+        "interval": "30s",
+        "input_series": [{"series": name, "values": values} for name, values in series],
+        "promql_expr_test": [
+            {"expr": expression, "eval_time": "19m", "exp_samples": [{"labels": "{}", "value": int(fires)}]}
+        ],
+    }
 
 
 def test_an_exporter_process_that_hangs_is_seen_though_what_it_said_last_looks_well(tmp_path: Path) -> None:

@@ -223,13 +223,14 @@ def test_every_number_of_the_status_is_on_metrics(node: Node, clients: tuple[Raw
     status = node.wait_for(lambda s: s["exporter_process"]["exporters"])
     assert status["telemetry"]["counters"].keys() == TELEMETRY.keys()
     assert status["push_log"].keys() <= PUSH_LOG.keys()
-    assert status["connections"][0].keys() - CONNECTIONS.keys() == {
-        *("listener", "security_protocol", "closed", "requests"),
-    }
+    shown_by_name = {"closed", "requests", "certificate_expires_at"}
+    assert status["connections"][0].keys() - CONNECTIONS.keys() == {"listener", "security_protocol", *shown_by_name}
     state = status["exporter_process"]["exporters"]["landing"]
     shown = EXPORTERS.keys() | BY_REASON.keys() | HISTOGRAMS.keys()
     summed_up = {"lost_records", "letters_without_room"}  # of `lost` and `letters_lost`, which are shown by reason
-    assert state.keys() - shown - summed_up == {"exporter", "type", "state", "last_error"}
+    assert state.keys() - shown - summed_up == {
+        *("exporter", "type", "state", "last_error", "certificate_expires_at"),
+    }
 
 
 def test_the_same_request_as_head_has_no_body(node: Node) -> None:
@@ -303,7 +304,7 @@ def test_a_node_that_does_not_run_is_one_sentence(tmp_path: Path, node: Node) ->
         (("--log-dirs", str(tmp_path / "data")), "no node answers at"),
         (("--log-dirs", str(tmp_path / "nowhere")), "there is no data directory"),
         (("--url", "http://127.0.0.1:1"), "no node answers at http://127.0.0.1:1"),
-        (("--url", "file:///etc/passwd"), "--url is http://host:port"),
+        (("--url", "file:///etc/passwd"), "--url is http(s)://host:port"),
         (("--url", url_of(node) + "/nowhere"), "answered 404"),
         (("--log-dirs", str(node.data), "--state", "alive"), "states are ended, vanished"),
         (("--log-dirs", str(node.data), "--sort", "colour"), "sorts are client_instance_id"),

@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.http import get_at, read_to_end, reset, responses_of, wait_until
 
+from exporters.http.access import Access, AccessSettings
 from exporters.http.connection import HttpSettings
 from exporters.http.server import HttpServer
 
@@ -31,7 +32,7 @@ def serving(app: Any, **settings: Any) -> Iterator[Address]:
     ended = asyncio.Event()
 
     async def serve() -> None:
-        server = HttpServer([bound], app, HttpSettings(**settings))
+        server = HttpServer([(bound, False)], app, HttpSettings(**settings), Access(AccessSettings()))
         await server.start()
         await ended.wait()
         await server.stop(0.5)

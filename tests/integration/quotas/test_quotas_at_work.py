@@ -132,11 +132,13 @@ def test_real_clients_over_a_telemetry_quota_push_less_often_and_lose_nothing(
 
     wait_until(not_slowed, "a push of each at the longer interval")
     used = quoted.usage("TelemetryPush", "user=ANONYMOUS")
+    assert used["throttled_clients"] == len(ids)
     quoted.limit('[quotas."users/ANONYMOUS"]\ntelemetry_push_rate = 1000\n')
     raised = quoted.usage("TelemetryPush", "user=ANONYMOUS")
     assert (used["limit"], raised["limit"]) == (5, 1_000)
     assert raised["used"] > used["used"] / 2, "what was used is kept"
     quoted.node.wait_for(lambda s: s["telemetry"]["counters"]["instances_slowed"] == 0, what="the return of both")
+    assert quoted.usage("TelemetryPush", "user=ANONYMOUS")["throttled_clients"] == 0
     after = quoted.node.status()["telemetry"]["refusals"]
     assert after.keys() - refused.keys() <= {"UNKNOWN_SUBSCRIPTION_ID"}, "nobody is refused for the quota"
     quoted.expect_landed(clients)

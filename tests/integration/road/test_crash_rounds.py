@@ -13,7 +13,8 @@ from support.kafka_broker import KafkaBroker
 pytestmark = pytest.mark.integration
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-ROUNDS = 20
+ROUNDS = 12
+SOAK_ROUNDS = 20
 SOAK_NODES = 50
 """Of so many rounds each: what destinations keep in memory stays small."""
 
@@ -48,7 +49,7 @@ def test_every_acknowledged_push_is_in_the_landing_zone_after_kills_at_random_ti
 def test_the_same_in_a_thousand_rounds(tmp_path: Path, broker: KafkaBroker, capsys: pytest.CaptureFixture[str]) -> None:
     figures = Figures()
     for number in range(SOAK_NODES):
-        figures.add(crash_rounds(tmp_path / str(number), ROUNDS, broker))
+        figures.add(crash_rounds(tmp_path / str(number), SOAK_ROUNDS, broker))
         with capsys.disabled():
             print(f"\n{figures}", flush=True)
         check(figures)

@@ -24,6 +24,9 @@ type = "otlp"
 endpoint = "http://127.0.0.1:{port}"
 """
 
+NO_COLLECTOR = "shutdown.timeout.ms=5000"
+"""What it did not take would be waited for at the stop."""
+
 
 def hang_up(node: Node, text: str, *, says: str) -> str:
     """Has the node read another file, and waits until its log has these words once more."""
@@ -40,7 +43,7 @@ def hang_up(node: Node, text: str, *, says: str) -> str:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_file_that_never_ends_to_open_stalls_no_push_and_no_stop(tmp_path: Path, workers: int) -> None:
-    with Node(tmp_path, f"workers={workers}", config=CONFIG.format(port=1)) as node:
+    with Node(tmp_path, f"workers={workers}", NO_COLLECTOR, config=CONFIG.format(port=1)) as node:
         assert node.process is not None
         node.config_file.unlink()
         os.mkfifo(node.config_file)
@@ -54,7 +57,7 @@ def test_a_file_that_never_ends_to_open_stalls_no_push_and_no_stop(tmp_path: Pat
 
 
 def test_certificates_that_never_end_to_open_stall_no_push(tmp_path: Path) -> None:
-    with Node(tmp_path, config=CONFIG.format(port=1)) as node:
+    with Node(tmp_path, NO_COLLECTOR, config=CONFIG.format(port=1)) as node:
         assert node.process is not None
         os.mkfifo(tmp_path / "trust.pem")
         overridden = f'"listener.name.plaintext.ssl.truststore.location" = "{tmp_path / "trust.pem"}"\n'

@@ -339,6 +339,60 @@ def test_what_the_principal_may_not_do_names_the_acl(road: Road) -> None:
     assert list(road.listed()) == ["standing"]
 
 
+def findings(*options: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """Exit code and findings of `fleetgauge doctor`, by the name of the check."""
+    done = run_cli("doctor", "--format", "json", *options, check=False)
+    assert not done.stderr
+    return done.returncode, {each["check"]: each for each in map(json.loads, done.stdout.splitlines())}
+
+
+def test_doctor_finds_no_error_beside_a_running_export(road: Road) -> None:
+    code, found = findings("--config", str(road.config))
+    assert code == 0, found
+    broker = found[f"broker 1 at {road.broker.bootstrap}"]
+    assert broker["level"] == "ok"
+    assert "4.3" in broker["detail"]
+    assert "receives telemetry" in broker["detail"]
+    assert found[f"topic {PUSH_TOPIC}"]["detail"] == "3 partitions; READ, DESCRIBE allowed"
+    assert found[f"pushes on {PUSH_TOPIC}"]["level"] == "ok"
+    assert found["subscriptions"]["detail"] == "standing"
+
+
+def test_doctor_names_what_a_principal_may_not_do_on_topic_and_groups(road: Road, tmp_path: Path) -> None:
+    options = secured(road, sasl_jaas_config=jaas("reader", "reader-secret"))[:-2]
+    code, found = findings(*options)
+    assert code == 1
+    refused = found[f"topic {PUSH_TOPIC}"]
+    assert refused["level"] == "error"
+    assert f"kafka-acls.sh --add --topic {PUSH_TOPIC} --operation Read --operation Describe" in refused["remedy"]
+    admin = AdminClient({"bootstrap.servers": road.broker.bootstrap, "enable.metrics.push": False})
+    topic = (ResourceType.TOPIC, PUSH_TOPIC, ResourcePatternType.LITERAL)
+    for future in admin.create_acls(
+        [AclBinding(*topic, "User:reader", "*", AclOperation.READ, AclPermissionType.ALLOW)]
+    ).values():
+        future.result(30)
+    config = tmp_path / "export.toml"
+    config.write_text(
+        f'log.dirs = "{tmp_path}"\nhttp.listeners = ""\n"push.log" = "kafka"\n'
+        f'push.log.kafka.bootstrap.servers = "127.0.0.1:{road.sasl_port}"\n[push.log.kafka.client]\n'
+        f'"security.protocol" = "SASL_SSL"\n"ssl.ca.location" = "{road.authority.certificate}"\n"linger.ms" = 5\n'
+        '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "reader"\n"sasl.password" = "reader-secret"\n'
+        f'[exporters.landing]\ntype = "landing"\npath = "{tmp_path / "landing"}"\n'
+    )
+    wait_for(lambda: findings("--config", str(config))[1][f"topic {PUSH_TOPIC}"]["level"] == "ok")
+    code, found = findings("--config", str(config))
+    assert code == 1
+    assert "--group fleetgauge-landing --operation Read" in found["group fleetgauge-landing"]["remedy"]
+    assert "reader-secret" not in json.dumps(found)
+
+
+def test_doctor_says_that_no_broker_answers(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    code, found = findings("--override", f"log.dirs={tmp_path}", "--bootstrap-server", f"127.0.0.1:{port}")
+    assert code == 1
+    assert "no broker" in found[f"brokers 127.0.0.1:{port}"]["detail"]
+
+
 def test_what_is_wrong_with_the_connection_is_one_sentence_without_secrets(road: Road) -> None:
     def refused(options: list[str]) -> str:
         done = run_cli("subscriptions", "list", *options, check=False)

@@ -64,6 +64,9 @@ class Handler:
     def authentication_took(self, nanos: int) -> None:
         raise AssertionError("there is no clock")
 
+    def authentication_ended(self, channel: Any, user: str, mechanism: str, failure: str) -> None:
+        pass
+
     def connection_made(self, channel: Channel) -> None:
         self.channels.append(channel)
         if self.mutes_new_channels:

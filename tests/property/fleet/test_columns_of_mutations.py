@@ -26,15 +26,11 @@ BATCH = 250
 
 def rows(batch: list[bytes], reader: Reader) -> tuple[pa.Table, dict[int, tuple[int, object]], dict[int, str]]:
     """The points in the order of the pushes, what is counted of each push, and the reasons of those set aside."""
-    tables, counted, reasons = [], {}, {}
-    for part, counts in decode_and_count(batch, reader=reader):
-        if part.columns:
-            tables.append(pa.table({"push": pa.array(part.push_of), **part.columns}))
-        sent = zip(counts.payloads.tolist(), counts.points.tolist(), senders_of(counts), strict=True)
-        counted |= {push: (points, sender) for push, points, sender in sent}
-        reasons |= part.reasons
-    table = pa.concat_tables(tables)
-    return table.sort_by([("push", "ascending"), ("point_index", "ascending")]), counted, reasons
+    decoded, counts = decode_and_count(batch, reader=reader)
+    table = pa.table({"push": pa.array(decoded.push_of), **decoded.columns})
+    sent = zip(counts.payloads.tolist(), counts.points.tolist(), senders_of(counts), strict=True)
+    counted = {push: (points, sender) for push, points, sender in sent}
+    return table.sort_by([("push", "ascending"), ("point_index", "ascending")]), counted, decoded.reasons
 
 
 def batches(found: Iterator[bytes]) -> Iterator[list[bytes]]:

@@ -128,17 +128,12 @@ payloads = st.builds(
 )
 
 
-def rows(parts: list[DecodedPayloads]) -> list[dict[str, Any]]:
-    found = []
-    for part in parts:
-        columns = {name: column.to_pylist() for name, column in part.columns.items()}
-        for index, push in enumerate(part.push_of.tolist()):
-            found.append({"push": push} | {name: values[index] for name, values in sorted(columns.items())})
-    return found
-
-
-def reasons(parts: list[DecodedPayloads]) -> dict[int, str]:
-    return {push: reason for part in parts for push, reason in part.reasons.items()}
+def rows(decoded: DecodedPayloads) -> list[dict[str, Any]]:
+    columns = {name: column.to_pylist() for name, column in sorted(decoded.columns.items())}
+    return [
+        {"push": push} | {name: values[index] for name, values in columns.items()}
+        for index, push in enumerate(decoded.push_of.tolist())
+    ]
 
 
 def oracle(batch: list[bytes]) -> list[dict[str, Any]]:
@@ -198,7 +193,7 @@ def text_map(pairs: Any) -> dict[str, str | None]:
     return {pair.key: text_of(pair.value) for pair in pairs}
 
 
-def read_both(batch: list[bytes]) -> tuple[list[DecodedPayloads], list[DecodedPayloads]]:
+def read_both(batch: list[bytes]) -> tuple[DecodedPayloads, DecodedPayloads]:
     readers: tuple[Reader, Reader] = (by_bytes.read, by_protobuf.read)
     first, second = (decode(batch, reader=reader) for reader in readers)
     return first, second
@@ -210,7 +205,7 @@ def test_both_readers_find_what_the_oracle_finds(batch: list[bytes]) -> None:
     fast, slow = read_both(batch)
     found = rows(fast)
     assert found == rows(slow)
-    assert reasons(fast) == reasons(slow) == {}
+    assert fast.reasons == slow.reasons == {}
     expected = oracle(batch)
     for row in found:
         row["attributes"] = dict(row["attributes"])
@@ -234,6 +229,6 @@ def test_a_payload_cut_or_changed_anywhere_is_read_alike_and_spoils_no_other(
     damaged = [*batch[:victim], bytes(payload), *batch[victim + 1 :]]
     fast, slow = read_both(damaged)
     assert rows(fast) == rows(slow)
-    assert reasons(fast).keys() == reasons(slow).keys() <= {victim}
+    assert fast.reasons.keys() == slow.reasons.keys() <= {victim}
     untouched = [row for row in rows(fast) if row["push"] != victim]
     assert untouched == [row for row in rows(decode(batch)) if row["push"] != victim]

@@ -156,10 +156,36 @@ def failing(*pushes: float | None) -> Judged:
 def test_records_that_fail_for_more_than_five_minutes_are_found_with_their_second_window() -> None:
     assert failing(3.0, 5.0).only()["verdict"] == "record-errors"
     assert failing(1.0, 5.0, 1.0).only()["verdict"] == "record-errors"
-    assert failing(1.0, 1.0, 1.0, 1.0, 1.0, 1.0).only()["verdict"] == "record-errors", "a push of each window"
-    assert failing(None, None).only()["verdict"] == "record-errors", "where pushes are not known, a whole window"
+    assert failing(*[1.0] * 7).only()["verdict"] == "record-errors", "a push of each window; the first says it began"
+    assert failing(None, None).only()["verdict"] == "record-errors", "where pushes are not known, by failed records"
 
 
 def test_a_moment_of_errors_in_two_windows_is_none() -> None:
     assert failing(2.0, 2.0, 0.0, 0.0, 0.0).found == []
     assert failing(3.0, 0.0, 0.0, 3.0).found == []
+    assert failing(*[1.0] * 6).found == []
+
+
+def test_a_moment_of_errors_in_pushes_of_several_instances_is_none() -> None:
+    """With two pushes a window, that of one instance begins before another's ends."""
+
+    def rows(number: int) -> list[Row]:
+        bad = {"record_errors": 1.0, "record_error_pushes": 1.0, "records_sent": 300.0, "pushes": 2}
+        fine = bad | {"record_errors": 0.0, "record_error_pushes": 0.0}
+        worse = bad | {"record_errors": 2.0, "record_error_pushes": 2.0}
+        of = {0: (worse, fine), 1: (fine, bad)}.get(number, (fine, fine))
+        return [client("orders", f"orders-{at}", **each) for at, each in enumerate(of)]
+
+    assert Judged().windows(4, rows).found == []
+
+
+def test_a_single_failed_record_in_each_of_two_windows_is_none() -> None:
+    """Also where a push covers a whole window, or no rate says how many pushes had one."""
+
+    def found(pushes: int, *errors: float) -> list[tuple[str, str, str]]:
+        windows = [{"record_errors": each, "records_sent": 900.0, "pushes": pushes} for each in errors]
+        return Judged().windows(len(errors), lambda number: of(**windows[number])).found
+
+    assert found(1, 1.0, 1.0, 0.0) == []
+    assert found(5, 1.0, 1.0, 1.0, 0.0) == []
+    assert found(1, 1.0, 1.0, 1.0) == [("record-errors", "orders", "open")], "three intervals of five minutes"

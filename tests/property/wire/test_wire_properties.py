@@ -16,8 +16,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import Records, i32Timedelta, i64Timedelta
 
-from wire.api_table import CONFIG_KEYS, SERVED, ApiTable
-from wire.codec import parse_request, read_config_request
+from wire.api_table import ADMIN_KEYS, SERVED, ApiTable
+from wire.codec import parse_request, read_admin_request
 from wire.connection import Connection
 from wire.errors import LocalProtocolError, ProtocolError
 from wire.frames import FrameDecoder
@@ -124,8 +124,8 @@ def test_every_request_of_kafka_is_read_as_kio_reads_it(data: st.DataObject) -> 
 def outcome_of(frame: bytes) -> str:
     try:
         request = parse_request(frame, ApiTable())
-        if request.api_key in CONFIG_KEYS:
-            read_config_request(request)
+        if request.api_key in ADMIN_KEYS:
+            read_admin_request(request)
     except ProtocolError as error:
         return error.reason
     return "read"

@@ -99,6 +99,7 @@ def test_growth_is_that_of_the_minute_for_totals_and_for_deltas(of: FleetOfTest,
         payload = total(name, sent, 60 * minute, start_s=start_s, cumulative=cumulative)
         of.push("reader", payload, number=1, terminating=False, push_interval_ms=60_000)
         of.pass_time(60)
+    of.pass_time(60)
     found = of.fleet.client(instance_id(1))
     assert found is not None
     series = {each["measure"]: each["values"] for each in found["series"]}["records_consumed"]
@@ -107,11 +108,15 @@ def test_growth_is_that_of_the_minute_for_totals_and_for_deltas(of: FleetOfTest,
 
 
 def test_several_pushes_of_a_minute_in_several_pieces_add_up(of: FleetOfTest) -> None:
+    """While the minute runs nothing is shown: a part of its growth looks like a client that stops."""
     name = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
     for second in (0, 15, 30):
         payload = total(name, 10, second, start_s=second - 15, cumulative=False)
         of.push("reader", payload, number=1, terminating=False, push_interval_ms=15_000)
         of.pass_time(15)
+        found = of.fleet.client(instance_id(1))
+        assert found is not None
+        assert found["series"] == []
     of.pass_time(60)
     found = of.fleet.client(instance_id(1))
     assert found is not None

@@ -21,6 +21,9 @@ from console.sessions import COOKIE, Sessions
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.dead_letters.store import DeadLetters
 from exporters.exporter import Refusal
+from exporters.http.connection import USER
+from exporters.http.users import User
+from fleetgauge import audit
 from fleetgauge.admin.node_socket import NotRunningError
 from fleetgauge.data_dir import DataDirectory
 
@@ -52,7 +55,7 @@ def test_a_browser_gets_the_page_and_everything_else_the_list_of_endpoints(site:
 
 def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_inline(site: ConsoleSite) -> None:
     page = site.ask("/", accept="text/html")
-    names = re.findall(r'(?:src|href)="(static/[^"]+)"', page.body.decode())
+    names = [*re.findall(r'(?:src|href)="(static/[^"]+)"', page.body.decode()), "static/measures.js"]
     files = [page, *(site.ask(f"/{name}") for name in names)]
     assert len(files) >= 3
     for each in files:
@@ -154,14 +157,47 @@ def test_every_operation_is_described(site: ConsoleSite, tmp_path: Path) -> None
     assert described["paths"][DROP.replace("landing", "{name}")]["post"]["security"]
 
 
-def test_the_bearer_of_the_token_replays_and_drops_dead_letters(site: ConsoleSite, tmp_path: Path) -> None:
+def test_the_bearer_of_the_token_replays_and_drops_dead_letters(
+    site: ConsoleSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = []
+    monkeypatch.setattr(audit, "record", lambda *who, **what: recorded.append((*who, what)))
     session = site.log_in()
+    assert site.ask(DROP, "POST", {"ids": [1]}).status == 403
     assert site.ask(REPLAY, "POST", {}, **session).json() == {"replaying": 3}
     assert letters_of(tmp_path, replaying=True) == 3
     assert site.ask(DROP, "POST", {"ids": [1]}, **session).json() == {"dropped": 1}
     assert letters_of(tmp_path) == 2
     assert site.ask(DROP, "POST", **session, content_type="application/json").json() == {"dropped": 2}
     assert site.ask(DROP, "POST", {}, **session).problem == "there are no such dead letters"
+    events = [
+        (event, what.get("values"), what.get("problem")) for event, _, _, what in recorded if "login" not in event
+    ]
+    assert events[0] == ("authorization.denied", None, None)
+    assert events[2] == ("console.command", {"ids": [1], "name": "landing"}, None)
+    assert events[-1][2] == "there are no such dead letters"
+    assert len(events) == 5
+
+
+def test_a_log_in_with_the_consoles_token_is_audited_as_that_of_nobody(
+    site: ConsoleSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = []
+    monkeypatch.setattr(audit, "record", lambda *who, **what: recorded.append((*who[:2], what)))
+    app = site.app
+
+    async def without_login(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, USER: User("", "read")}, receive, send)  # as an address without a login
+
+    site.app = without_login
+    assert site.ask("/api/session", "POST", {"token": "another"}).status == 403
+    session = site.log_in()
+    site.ask(DROP, "POST", {"ids": [1]}, **session)
+    assert [each[:2] for each in recorded] == [
+        ("login.succeeded", "User:ANONYMOUS"),
+        ("console.command", "User:ANONYMOUS"),
+    ]
+    assert recorded[0][2] == {"api": "HTTP"}
 
 
 @pytest.mark.parametrize("ids", [[], "1", [True], [1.0], ["1"], [0], [-1], [1 << 63], None])
@@ -318,9 +354,10 @@ def test_quotas_are_shown_with_the_one_nearest_to_its_limit_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = {
-        name: {"tags": {"user": "", "client-id": name}, "used": used, "limit": 10.0}
+        name: {"tags": {"user": "", "client-id": name}, "used": used, "limit": 10.0, "throttled_clients": 3}
         for name, used in (("a", 1.0), ("</script>", 9.0))
     }
+    del usage["a"]["throttled_clients"]
     quotas = {"usage": {"Request": usage}, "usage_left_out": 4}
     monkeypatch.setattr(node_module, "read_status", lambda _: status_of(quotas=quotas))
     found = ConsoleSite(tmp_path, socket=tmp_path / "node.sock").ask("/api/quotas").json()
@@ -328,6 +365,7 @@ def test_quotas_are_shown_with_the_one_nearest_to_its_limit_first(
         ({"client-id": "</script>"}, 0.9),
         ({"client-id": "a"}, 0.1),
     ]
+    assert [row["throttled_clients"] for row in found["quotas"]] == [3, None]
     assert found["left_out"] == 4
 
 

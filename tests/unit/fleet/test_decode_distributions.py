@@ -8,7 +8,6 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from support.decoded import senders_of
 
 from fleet.decode import by_bytes, by_protobuf
-from fleet.decode.distribution import DISTRIBUTION_TYPE
 from fleet.decode.payloads import Reader, count, decode
 from fleet.dialects import Sender
 from fleet.schemas import DISTRIBUTION
@@ -26,13 +25,9 @@ def payload(*metrics: Metric) -> bytes:
 
 def distributions(content: bytes, reader: Reader) -> list[Any]:
     """Of each point; None for a number."""
-    lists = [value for part in decode([content], reader=reader) for value in part.columns["distribution"].to_pylist()]
+    lists = decode([content], reader=reader).columns["distribution"].to_pylist()
     assert all(each is None or len(each) == 1 for each in lists)
     return [each and each[0] for each in lists]
-
-
-def test_the_arrow_form_is_that_of_the_schema() -> None:
-    assert [field.name for field in DISTRIBUTION_TYPE] == DISTRIBUTION.names
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -101,9 +96,8 @@ def test_kinds_in_one_payload_keep_their_own(reader: Reader) -> None:
 def test_points_of_one_identity_in_one_push_are_numbered(reader: Reader) -> None:
     """librdkafka's logical brokers are all -1; the next push begins anew."""
     push = dialect.librdkafka_producer([(-1, 1.0), (1, 2.0), (-1, 3.0), (-1, 4.0)])
-    parts = decode([push, push], reader=reader)
-    names = [name for part in parts for name in part.columns["metric_name"].to_pylist()]
-    numbers = [number for part in parts for number in part.columns["occurrence"].to_pylist()]
+    columns = decode([push, push], reader=reader).columns
+    names, numbers = (columns[name].to_pylist() for name in ("metric_name", "occurrence"))
     averages = [number for name, number in zip(names, numbers, strict=True) if name == dialect.PRODUCER_AVG]
     assert averages == [0, 0, 1, 2] * 2
 
@@ -116,17 +110,12 @@ def test_a_count_knows_the_sender_of_each_push_and_sets_the_same_aside_as_decodi
         dialect.MALFORMED,
         dialect.java_producer({"node-1": 1.0}),
     ]
-    found: dict[int, tuple[int, Sender | None]] = {}
-    reasons: dict[int, str] = {}
-    for part in count(payloads, reader=reader):
-        counted = zip(part.payloads.tolist(), part.points.tolist(), senders_of(part), strict=True)
-        found |= {push: (points, sender) for push, points, sender in counted}
-        reasons |= part.reasons
-    assert found == {
+    counted = count(payloads, reader=reader)
+    sent = zip(counted.payloads.tolist(), counted.points.tolist(), senders_of(counted), strict=True)
+    assert {push: (points, sender) for push, points, sender in sent} == {
         0: (0, None),
         1: (4, Sender(client_rack="eu-1a", group_id="billing", group_member_id="m-1", role="consumer")),
         3: (3, Sender(role="producer")),
     }
-    decoded = {push: reason for part in decode(payloads, reader=reader) for push, reason in part.reasons.items()}
-    assert reasons == decoded
-    assert set(reasons) == {2}
+    assert counted.reasons == decode(payloads, reader=reader).reasons
+    assert set(counted.reasons) == {2}

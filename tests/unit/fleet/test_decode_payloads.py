@@ -24,17 +24,16 @@ def rows(payloads: list[bytes], reader: Reader, names: frozenset[str] | None = N
     return rows_of(decode(payloads, names, reader=reader))
 
 
-def rows_of(parts: list[DecodedPayloads]) -> list[dict[str, Any]]:
-    result = []
-    for part in parts:
-        columns = {name: column.to_pylist() for name, column in part.columns.items()}
-        for index, push in enumerate(part.push_of.tolist()):
-            result.append({"push": push} | {name: values[index] for name, values in columns.items()})
-    return result
+def rows_of(decoded: DecodedPayloads) -> list[dict[str, Any]]:
+    columns = {name: column.to_pylist() for name, column in decoded.columns.items()}
+    return [
+        {"push": push} | {name: values[index] for name, values in columns.items()}
+        for index, push in enumerate(decoded.push_of.tolist())
+    ]
 
 
 def reasons(payloads: list[bytes], reader: Reader) -> dict[int, str]:
-    return {push: reason for part in decode(payloads, reader=reader) for push, reason in part.reasons.items()}
+    return decode(payloads, reader=reader).reasons
 
 
 def recorded_payloads() -> list[bytes]:
@@ -215,8 +214,8 @@ def test_without_compiled_modules_the_same_rows_come_from_protobufs_own_classes(
     script = f"""import sys
 sys.modules["librt"] = None
 from fleet.decode.payloads import decode
-(part,) = decode([bytes.fromhex({payload.hex()!r})])
-print(part.columns["topic"].to_pylist())
+decoded = decode([bytes.fromhex({payload.hex()!r})])
+print(decoded.columns["topic"].to_pylist())
 """
     root = str(Path(__file__).parents[3])
     environment = {**os.environ, "PYTHONPATH": root, "PYTHONSAFEPATH": "1"}
@@ -235,22 +234,18 @@ def test_payloads_that_are_read_once_give_what_decoding_and_counting_give(reader
     metrics.add(name="h").histogram.data_points.add(count=3, sum=1.5)
     metrics.add(name="now").gauge.data_points.add(as_double=2.5)
     payloads = [data.SerializeToString(), b"", dialect.MALFORMED, dialect.java_consumer(["a.b"])]
-    parts = decode_and_count(payloads, reader=reader)
-    decoded = [part for part, _ in parts]
+    decoded, counted = decode_and_count(payloads, reader=reader)
     assert rows_of(decoded) == rows(payloads, reader)
     of_sent = [row["metric_name"] for row in rows_of(decoded) if row["push"] == 0]
     assert sorted(of_sent) == ["h", "now", "now", "total"], "nothing would be compared"
 
-    def counts(found: list[CountedPayloads]) -> dict[int, tuple[int, str | None]]:
-        return {
-            push: (points, sender and sender.group_id)
-            for part in found
-            for push, points, sender in zip(part.payloads.tolist(), part.points.tolist(), senders_of(part), strict=True)
-        }
+    def counts(found: CountedPayloads) -> dict[int, tuple[int, str | None]]:
+        sent = zip(found.payloads.tolist(), found.points.tolist(), senders_of(found), strict=True)
+        return {push: (points, sender and sender.group_id) for push, points, sender in sent}
 
-    assert counts([part for _, part in parts]) == counts(count(payloads, reader=reader))
-    assert counts([part for _, part in parts])[0] == (4, "billing")
-    assert {push for part in decoded for push in part.reasons} == {2}
+    assert counts(counted) == counts(count(payloads, reader=reader))
+    assert counts(counted)[0] == (4, "billing")
+    assert decoded.reasons.keys() == counted.reasons.keys() == {2}
 
 
 def named(*names: str) -> bytes:
@@ -273,8 +268,8 @@ def test_the_names_of_its_metrics_tell_the_role_of_a_client(reader: Reader) -> N
         named("app.info.start.time.ms", "consumerlike"): None,
         b"": None,
     }
-    (part,) = count(list(expected), reader=reader)
-    assert [sender and sender.role for sender in senders_of(part)] == list(expected.values())
+    counted = count(list(expected), reader=reader)
+    assert [sender and sender.role for sender in senders_of(counted)] == list(expected.values())
 
 
 @pytest.mark.parametrize("kind", ["histogram", "exponential_histogram", "summary"])
@@ -304,13 +299,13 @@ def test_an_arrow_array_and_any_slice_of_one_are_read_as_the_list_is(reader: Rea
     array = pa.array([dialect.franz_go({1: 1.0}), *payloads, dialect.MALFORMED], pa.binary()).slice(1, len(payloads))
     of_array = decode(array, reader=reader)
     assert rows_of(of_array) == rows(payloads, reader)
-    assert {push for part in of_array for push in part.reasons} == {1}
+    assert of_array.reasons.keys() == {1}
 
 
 def test_both_readers_give_equal_columns_of_what_real_clients_pushed() -> None:
     payloads = recorded_payloads()
     ((fast, counted), (slow, counted_slow)) = (
-        decode_and_count(payloads, reader=reader)[0] for reader in (by_bytes.read, by_protobuf.read)
+        decode_and_count(payloads, reader=reader) for reader in (by_bytes.read, by_protobuf.read)
     )
     assert len(fast.push_of) > 10_000, "nothing would be compared"
     assert fast.push_of.tolist() == slow.push_of.tolist()
@@ -324,8 +319,8 @@ def test_a_push_with_a_distribution_changes_nothing_about_those_read_with_it() -
     metric = metrics.resource_metrics.add().scope_metrics.add().metrics.add(name="h")
     metric.histogram.data_points.add(count=3, sum=1.5, explicit_bounds=[1.0], bucket_counts=[1, 2])
     payloads = recorded_payloads()[:20]
-    (alone,) = decode(payloads, reader=by_bytes.read)
-    (together,) = decode([*payloads, metrics.SerializeToString()], reader=by_bytes.read)
+    alone = decode(payloads, reader=by_bytes.read)
+    together = decode([*payloads, metrics.SerializeToString()], reader=by_bytes.read)
     assert together.columns["distribution"][-1].as_py()[0]["bucket_counts"] == [1, 2]
     points = len(alone.push_of)
     assert len(together.push_of) == points + 1

@@ -24,15 +24,10 @@ def rows_of(root: Path) -> list[dict[str, Any]]:
 
 
 def points_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    parts = decode([row["metrics"] for row in rows])
-    assert not any(part.reasons for part in parts)
+    decoded = decode([row["metrics"] for row in rows])
+    assert not decoded.reasons
     names = ("metric_name", "value", "time_unix_nano", "start_time_unix_nano", "attributes", "group_member_id")
-    points: dict[str, list[Any]] = {name: [] for name in names}
-    for part in parts:
-        for name in names:
-            points[name] += part.columns[name].to_pylist()
-    points["push"] = [push for part in parts for push in part.push_of.tolist()]
-    return points
+    return {name: decoded.columns[name].to_pylist() for name in names} | {"push": decoded.push_of.tolist()}
 
 
 def test_every_generated_push_decodes_to_the_metrics_that_its_client_sent(generator: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The connector's jars: those of one's own, those kept, and those to be fetched (by a pretended spark-submit)."""
 
+import hashlib
 from pathlib import Path
 
 import pyspark
@@ -24,19 +25,45 @@ def says(submit: Path, script: str) -> None:
     submit.chmod(0o755)
 
 
-FETCHES = 'ivy="${2#spark.jars.ivy=}"; mkdir -p "$ivy/jars"; echo "$*" > "$ivy/jars/connector.jar"'
+FETCHES = (
+    'ivy="${2#spark.jars.ivy=}"; mkdir -p "$ivy/jars"; printf "a jar" > "$ivy/jars/connector.jar"; '
+    'echo "$*" > "$(dirname "$0")/arguments"'
+)
+DIGEST = hashlib.sha256(b"a jar").hexdigest()
 
 
-def test_fetched_jars_are_kept_and_fetched_once(tmp_path: Path, pretend_spark: Path) -> None:
+def test_fetched_jars_are_kept_and_fetched_once(
+    tmp_path: Path, pretend_spark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector, "_SHA256", {"connector.jar": DIGEST})
     notes: list[str] = []
     says(pretend_spark, FETCHES)
     found = connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append)
     assert found == (str(tmp_path / "cache" / "kept" / "connector.jar"),)
-    assert f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}" in Path(found[0]).read_text()
+    arguments = pretend_spark.with_name("arguments").read_text()
+    assert f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}" in arguments
     says(pretend_spark, "exit 1")
     assert connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append) == found
     assert len(notes) == 1
     assert list((tmp_path / "cache").iterdir()) == [tmp_path / "cache" / "kept"], "nothing else is left behind"
+
+
+@pytest.mark.parametrize(
+    ("expected", "wrong"),
+    [
+        ({"connector.jar": "0" * 64}, "connector.jar"),
+        ({"connector.jar": DIGEST, "missing.jar": DIGEST}, "missing.jar"),
+        ({}, "connector.jar"),
+    ],
+)
+def test_jars_that_are_not_the_expected_ones_are_dropped_and_named(
+    tmp_path: Path, pretend_spark: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, str], wrong: str
+) -> None:
+    monkeypatch.setattr(connector, "_SHA256", expected)
+    says(pretend_spark, FETCHES)
+    with pytest.raises(JarError, match=f"the SHA-256 of {wrong} is not the expected one"):
+        connector_jars(cache=tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,15 @@ def look(store: Store, zone: Path) -> tuple[Ledger, LandingSource]:
     return ledger, LandingSource(no_spark, str(zone), ledger)
 
 
+def test_rows_of_other_kinds_beside_the_pushes_are_no_news(store: Store, zone: Path) -> None:
+    _, before = look(store, zone)
+    put(zone / "traffic" / DAY / "traffic-0.parquet", 10)
+    put(zone / "group_offsets" / DAY / "offsets-0.parquet", 10)
+    _, after = look(store, zone)
+    assert after.news() == before.news()
+    assert len(after.group_offsets) == 1
+
+
 def plan_all(store: Store, zone: Path, **bounds: int) -> list[Plan]:
     """Plans what is new, and does it: the transaction of each batch is in `pushes`."""
     ledger, source = look(store, zone)

@@ -92,6 +92,16 @@ def test_of_a_time_only_its_days_and_row_groups_are_read(zone: LandingZone) -> N
     assert [row["source_row"] for batch in batches for row in batch.to_pylist()] == [2, 3]
 
 
+def test_rows_of_other_kinds_beside_the_pushes_are_no_pushes(zone: LandingZone) -> None:
+    pushes = zone.write([push()])
+    for folder in ("group_offsets", "traffic"):
+        path = zone.root / folder / "date=2026-03-01" / "hour=12" / "rows-0.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(questions.pa.table({"requests": [1]}), path)
+    assert find_zone(str(zone.root), Selection()).files == [pushes]
+    assert fleet(zone, "inventory").exit_code == 0
+
+
 def test_times_of_receipt_without_a_time_zone_are_utc(zone: LandingZone) -> None:
     path = zone.write([push(received_at=NOON_US), push(received_at=NOON_US + HOUR_US)])
     whole = pq.read_table(path)

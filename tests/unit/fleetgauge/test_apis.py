@@ -10,6 +10,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from base.clock import MockTime
+from fleetgauge.authorization import Authorization
+from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.listener.apis.api_versions import handle_api_versions
 from fleetgauge.listener.apis.cluster import ClusterApis
 from fleetgauge.listener.misdirected_clients import MisdirectedClients
@@ -17,7 +19,8 @@ from wire.api_table import SERVED, ApiKey, ApiTable
 from wire.codec import Request, encode_response, parse_request
 
 MISDIRECTED = MisdirectedClients(MockTime())
-CLUSTER = ClusterApis(7, "the-cluster", lambda listener: ("broker.example", 9092), MISDIRECTED)
+OPEN = Authorization(AuthorizationSettings(), MockTime())
+CLUSTER = ClusterApis(7, "the-cluster", lambda listener: ("broker.example", 9092), OPEN, MISDIRECTED)
 
 
 class Channel:

@@ -9,10 +9,11 @@ import pytest
 
 from base.clock import MockTime
 from base.errors import FleetgaugeError
-from fleetgauge.client_metrics import ClientMetrics, Transaction
+from fleetgauge.client_metrics import ClientMetrics
+from fleetgauge.node_state import NodeState, Transaction
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.state_store import StateStore
-from telemetry.subscriptions.overrides import Alteration, ToolChanges
+from telemetry.subscriptions.overrides import Alteration
 
 FILE = {"S1": {"metrics": "a."}}
 
@@ -32,22 +33,27 @@ def manager() -> Manager:
     return Manager()
 
 
-def made(manager: Manager, path: Path) -> ClientMetrics:
-    store = StateStore(path / "state.db")
-    return ClientMetrics(manager, store, FILE, max_resources=10, time=MockTime())  # type: ignore[arg-type]
+class Made:
+    """The resources of one worker over the node's state."""
 
+    def __init__(self, manager: Manager, path: Path) -> None:
+        self.state = NodeState(StateStore(path / "state.db"), MockTime())
+        self.resources = ClientMetrics(manager, FILE, 10)  # type: ignore[arg-type]
+        self.state.add(self.resources)
 
-def set_metrics(name: str, value: str) -> Callable[[Transaction], object]:
-    return lambda transaction: transaction.change(lambda old: old.altered(name, [Alteration("metrics", 0, value)]))
+    def set_metrics(self, name: str, value: str) -> Callable[[Transaction], object]:
+        return lambda transaction: self.resources.change(
+            transaction, lambda old: old.altered(name, [Alteration("metrics", 0, value)])
+        )
 
 
 def test_a_change_is_in_force_when_it_is_answered_and_a_reread_file_leaves_it(manager: Manager, tmp_path: Path) -> None:
     async def run() -> None:
-        found = made(manager, tmp_path)
+        found = Made(manager, tmp_path)
         assert manager.resources == FILE
-        await found.run(set_metrics("S2", "b."))
+        await found.state.run(found.set_metrics("S2", "b."))
         assert manager.resources == {**FILE, "S2": {"metrics": "b."}}
-        found.configure({"S2": {"metrics": "c.", "interval.ms": "1000"}}, 10)
+        found.resources.configure({"S2": {"metrics": "c.", "interval.ms": "1000"}}, 10)
         assert manager.resources == {"S2": {"metrics": "b.", "interval.ms": "1000"}}
 
     asyncio.run(run())
@@ -55,9 +61,9 @@ def test_a_change_is_in_force_when_it_is_answered_and_a_reread_file_leaves_it(ma
 
 def test_changes_of_another_worker_are_taken_over(manager: Manager, tmp_path: Path) -> None:
     async def run() -> None:
-        found, other = made(manager, tmp_path), made(Manager(), tmp_path)
-        await other.run(set_metrics("S1", "b."))
-        await found.run(lambda transaction: transaction.refresh())
+        found, other = Made(manager, tmp_path), Made(Manager(), tmp_path)
+        await other.state.run(other.set_metrics("S1", "b."))
+        await found.state.run(lambda transaction: transaction.refresh())
         assert manager.resources == {"S1": {"metrics": "b."}}
 
     asyncio.run(run())
@@ -67,23 +73,23 @@ def test_a_state_that_hangs_fails_the_request_not_the_loop_and_its_change_is_tak
     manager: Manager, tmp_path: Path
 ) -> None:
     async def run() -> None:
-        found = made(manager, tmp_path)
-        found._off_loop = OffLoop("changing", 0.05)
+        found = Made(manager, tmp_path)
+        found.state._off_loop = OffLoop("changing", 0.05)
         goes_on = threading.Event()
 
         def hang(transaction: Transaction) -> None:
             goes_on.wait(60)
-            set_metrics("S2", "b.")(transaction)
+            found.set_metrics("S2", "b.")(transaction)
 
         with pytest.raises(FleetgaugeError, match="took longer"):
-            await found.run(hang)
+            await found.state.run(hang)
         with pytest.raises(FleetgaugeError, match="has not ended yet"):
-            await found.run(lambda transaction: transaction.refresh())
+            await found.state.run(lambda transaction: transaction.refresh())
         assert manager.resources == FILE
         goes_on.set()
-        while not found._off_loop._latest.done():  # type: ignore[union-attr]
+        while not found.state._off_loop._latest.done():  # type: ignore[union-attr]
             await asyncio.sleep(0.01)
-        await found.run(lambda transaction: transaction.refresh())
+        await found.state.run(lambda transaction: transaction.refresh())
         assert manager.resources == {**FILE, "S2": {"metrics": "b."}}
 
     asyncio.run(run())
@@ -92,14 +98,14 @@ def test_a_state_that_hangs_fails_the_request_not_the_loop_and_its_change_is_tak
 def test_values_that_this_release_does_not_accept_are_left_out_and_kept_in_the_state(
     manager: Manager, tmp_path: Path
 ) -> None:
-    strange = ToolChanges(values={"S3": {"new.key": "1"}, "S2": {"metrics": "b."}})
+    strange = {"client_metrics": {"S3": {"new.key": "1"}, "S2": {"metrics": "b."}}}
     StateStore(tmp_path / "state.db").change(lambda _: strange)
 
     async def run() -> None:
-        found = made(manager, tmp_path)
+        found = Made(manager, tmp_path)
         assert manager.resources == {**FILE, "S2": {"metrics": "b."}}
-        await found.run(set_metrics("S4", "d."))
+        await found.state.run(found.set_metrics("S4", "d."))
         assert manager.resources == {**FILE, "S2": {"metrics": "b."}, "S4": {"metrics": "d."}}
 
     asyncio.run(run())
-    assert StateStore(tmp_path / "state.db").read().values["S3"] == {"new.key": "1"}
+    assert StateStore(tmp_path / "state.db").read()["client_metrics"]["S3"] == {"new.key": "1"}

@@ -2,10 +2,12 @@
 
 import io
 
+import pytest
 from support.push_log import push_record
 
-from fleetgauge.admin.clients_page import as_object
-from fleetgauge.cli.clients import _latest, _Page, _print
+from fleetgauge.admin.clients_page import PageRequest, as_object
+from fleetgauge.cli import clients
+from fleetgauge.cli.clients import RequestError, _latest, _Page, _print, _Url
 from push_log.kafka_topic.seen_clients import SeenClient
 from telemetry.instances.inventory import ClientRow
 from terminal.table import wide_console
@@ -55,3 +57,15 @@ def test_a_client_that_two_exports_know_is_one_row_as_last_seen_with_its_softwar
         (found,) = _latest(rows)
         assert ClientRow(*found).last_seen_at == 1 << 60
         assert ClientRow(*found).client_software_name == "librdkafka"
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"<html>", b"[]", b'{"clients": "x"}', b'{"clients": [{}], "total": 1}', b"[" * 100_000]
+)
+def test_what_another_server_answers_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    monkeypatch.setattr(clients, "urlopen", lambda *_, **__: io.BytesIO(answer))
+    with pytest.raises(RequestError, match="http://node does not answer as fleetgauge serve and export do"):
+        _Url("http://node").page({}, PageRequest())
+    if answer:
+        with pytest.raises(RequestError, match="does not answer as"):
+            list(_Url("http://node").rows({}))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetgauge.config import ConfigError, Endpoint, load_config
+from fleetgauge.config.console import console_job
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -19,6 +20,11 @@ def test_defaults_listen_on_loopback_and_ask_for_everything_every_minute() -> No
     assert config.client_metrics == {"default": {"metrics": "*", "interval.ms": "60000"}}
     assert config.exporters == {"landing": {"type": "landing", "path": str(Path("fleetgauge-data/landing").absolute())}}
     assert config.telemetry_max_bytes == 1_048_576
+
+
+@pytest.mark.parametrize("name", ["export_from_topic", "first_deployment", "gateway", "image"])
+def test_an_example_configuration_is_accepted(name: str) -> None:
+    assert load_config(Path(__file__).parents[3] / "examples" / f"{name}.toml").http_listeners
 
 
 def test_nested_tables_are_joined_by_dots(tmp_path: Path) -> None:
@@ -155,3 +161,16 @@ def test_secrets_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "Bearer" not in printed
     assert 'headers.authorization = "[hidden]"' in printed
+
+
+def test_the_console_gets_its_rules_and_cpu_or_a_sentence_about_a_file_that_is_not_there(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    config = load_config(overrides=[f"console.rules.file={rules}", "console.decode.cores=1.5"])
+    with pytest.raises(ConfigError, match=r"console\.rules\.file: there is no file .*rules\.toml; make one by"):
+        console_job(config, "serve")
+    rules.write_text("[outdated]\nenabled = false\n")
+    job = console_job(config, "serve")
+    assert (job["rules"], job["decode_cores"]) == (str(rules), 1.5)
+    assert console_job(load_config(), "serve")["rules"] is None
+    with pytest.raises(ConfigError, match=r"console\.decode\.cores"):
+        load_config(overrides=["console.decode.cores=0"])

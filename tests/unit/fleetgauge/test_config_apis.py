@@ -3,6 +3,7 @@
 import asyncio
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -11,17 +12,22 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+from structlog.testing import capture_logs
 
 from base.clock import MockTime
 from base.principal import KafkaPrincipal
+from fleetgauge import node_state
+from fleetgauge.authorization import Authorization
+from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.client_metrics import ClientMetrics
 from fleetgauge.config import ServiceConfig
-from fleetgauge.listener.apis import configs
+from fleetgauge.listener.apis import admin
+from fleetgauge.listener.apis.admin import AdminApis
 from fleetgauge.listener.apis.broker_configs import BrokerConfigs
 from fleetgauge.listener.apis.configs import ConfigApis
-from fleetgauge.state_store import StateStore
-from push_log.log import PushLogFullError
-from telemetry.subscriptions.overrides import ToolChanges
+from fleetgauge.node_state import NodeState
+from fleetgauge.state_store import State, StateStore
+from push_log.log import PushLogError, PushLogFullError
 from wire.codec import Request
 from wire.errors import ProtocolError
 
@@ -32,7 +38,7 @@ CLIENT_METRICS = 16
 class FullStore(StateStore):
     """A disk without room."""
 
-    def change(self, alter: Callable[[ToolChanges], ToolChanges]) -> ToolChanges:
+    def change(self, alter: Callable[[State], State]) -> State:
         alter(self.read())
         raise PushLogFullError("no room left on the disk")
 
@@ -66,9 +72,11 @@ class Node:
 
     def __init__(self, store: StateStore, listeners: set[str]) -> None:
         self.manager, time, unused = Manager(), MockTime(), None
-        client_metrics = ClientMetrics(self.manager, store, {}, max_resources=10, time=time)  # type: ignore[arg-type]
+        state, client_metrics = NodeState(store, time), ClientMetrics(self.manager, {}, 10)  # type: ignore[arg-type]
+        state.add(client_metrics)
         brokers = BrokerConfigs(ServiceConfig())
-        self.apis = ConfigApis(client_metrics, brokers, listeners, unused, time)  # type: ignore[arg-type]
+        open_to_all = Authorization(AuthorizationSettings(), time)
+        self.apis = AdminApis(state, [ConfigApis(client_metrics, brokers)], open_to_all, listeners, unused, time)  # type: ignore[arg-type]
 
 
 def encoded(message: Any) -> bytes:
@@ -141,32 +149,108 @@ def test_a_malformed_request_closes_its_connection(tmp_path: Path, body: bytes) 
 def test_what_is_too_large_or_too_much_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = StateStore(tmp_path / "state.db")
     with pytest.raises(ProtocolError, match="admin_request_too_large"):
-        requested(store, bytes(configs.MAX_REQUEST_BYTES + 1))
-    many = requested(store, alteration(*(f"r{number}" for number in range(configs.MAX_RESOURCES + 1))))
+        requested(store, bytes(admin.MAX_REQUEST_BYTES + 1))
+    many = requested(store, alteration(*(f"r{number}" for number in range(admin.MAX_RESOURCES + 1))))
     assert (many[0].closed, many[1].resources) == (["too_many_admin_resources"], {})
-    monkeypatch.setattr(configs, "MAX_WAITING_BYTES", 4_000)
+    monkeypatch.setattr(admin, "MAX_WAITING_BYTES", 4_000)
     with pytest.raises(ProtocolError, match="too_many_admin_requests"):
         requested(store, *[alteration("A")] * 5)
     assert requested(store, *[alteration("A")] * 3)[0].closed == []
+
+
+def test_a_tool_is_answered_before_a_hundred_requests_that_came_earlier_on_another_connection(tmp_path: Path) -> None:
+    async def run() -> tuple[Channel, int]:
+        node, flood, tool = Node(StateStore(tmp_path / "state.db"), {"PLAINTEXT"}), Channel(), Channel()
+        for _ in range(100):
+            node.apis.handle(flood, Request(INCREMENTAL, 1, 5, "test", alteration("A")))  # type: ignore[arg-type]
+        node.apis.handle(tool, Request(LIST, 1, 5, "test", b"\x01\x00"))  # type: ignore[arg-type]
+        while not tool.responses:
+            await asyncio.sleep(0)
+        answered = len(flood.responses)
+        node.apis.connection_lost(flood)  # type: ignore[arg-type]
+        await node.apis.close(10_000)
+        assert len(flood.responses) <= answered + 1
+        return tool, answered
+
+    tool, answered = asyncio.run(run())
+    assert (tool.closed, answered) == ([], 1)
+
+
+def test_beyond_the_bound_of_waiting_requests_the_connection_with_the_most_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "MAX_WAITING_BYTES", 4_000)
+
+    async def run() -> None:
+        node, flood, tool = Node(StateStore(tmp_path / "state.db"), {"PLAINTEXT"}), Channel(), Channel()
+        for _ in range(3):
+            node.apis.handle(flood, Request(INCREMENTAL, 1, 5, "test", alteration("A")))  # type: ignore[arg-type]
+        node.apis.handle(tool, Request(LIST, 1, 5, "test", b"\x01\x00"))  # type: ignore[arg-type]
+        await node.apis.close(10_000)
+        assert (flood.closed, len(flood.responses)) == (["too_many_admin_requests"], 0)
+        assert (tool.closed, len(tool.responses)) == ([], 1)
+
+    asyncio.run(run())
+
+
+def test_requests_that_fail_alike_are_one_line_of_the_log(tmp_path: Path) -> None:
+    """While a broker or disk hangs, each request of a tool that repeats fails at once."""
+
+    class Unreadable(StateStore):
+        def read_if_changed(self) -> State | None:
+            raise PushLogError("it cannot be read")
+
+    async def run() -> list[list[str]]:
+        node, channels = Node(Unreadable(tmp_path / "state.db"), {"PLAINTEXT"}), [Channel() for _ in range(100)]
+        for each in channels:
+            node.apis.handle(each, Request(LIST, 1, 5, "test", b"\x01\x00"))  # type: ignore[arg-type]
+        await node.apis.close(10_000)
+        return [each.closed for each in channels]
+
+    with capture_logs() as logs:
+        assert asyncio.run(run()) == [["admin_request_failed"]] * 100
+    assert [line["event"] for line in logs] == ["admin.request_failed"]
+
+
+def test_a_change_that_is_made_after_its_time_is_audited_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, recorded = threading.Event(), threading.Event()
+
+    class Slow(StateStore):
+        def change(self, alter: Callable[[State], State]) -> State:
+            held.wait(30)
+            return super().change(alter)
+
+    monkeypatch.setattr(node_state, "_WITHIN_S", 0.05)
+    monkeypatch.setattr(admin.audit, "record", lambda *_, **__: recorded.set())
+    channel, _ = requested(Slow(tmp_path / "state.db"), alteration("A"))
+    assert (channel.closed, recorded.is_set()) == (["admin_request_failed"], False)
+    held.set()
+    assert recorded.wait(30)
+    assert "A" in StateStore(tmp_path / "state.db").read()["client_metrics"]
+
+
+def test_after_a_malformed_request_those_that_the_connection_sent_behind_it_are_not_carried_out(tmp_path: Path) -> None:
+    channel, manager = requested(StateStore(tmp_path / "state.db"), b"\x05\x10", alteration("A"), alteration("B"))
+    assert (channel.responses, channel.closed, manager.resources) == ([], ["malformed_body"], {})
 
 
 def test_elsewhere_a_request_is_refused_at_once_and_one_that_is_large_is_not_read(tmp_path: Path) -> None:
     node, channel = Node(StateStore(tmp_path / "state.db"), {"ADMIN"}), Channel()
     response = node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", alteration("A")))  # type: ignore[arg-type]
     assert response is not None
-    assert errors_of(response) == [(31, configs.NOT_SERVED_HERE)]
+    assert errors_of(response) == [(31, admin.NOT_SERVED_HERE)]
     listed = node.apis.handle(channel, Request(LIST, 1, 5, "test", b"\x01\x00"))  # type: ignore[arg-type]
     assert listed is not None
     assert struct.unpack_from(">h", listed, 13) == (31,)
-    long = alteration("A") + bytes(configs.MAX_REFUSED_SEVERAL_BYTES)
+    long = alteration("A") + bytes(admin.MAX_REFUSED_SEVERAL_BYTES)
     response = node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", long))  # type: ignore[arg-type]
     assert response is not None
-    assert errors_of(response) == [(31, configs.NOT_SERVED_HERE)]
+    assert errors_of(response) == [(31, admin.NOT_SERVED_HERE)]
     response = node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", alteration("A", "B")))  # type: ignore[arg-type]
     assert response is not None
-    assert errors_of(response) == [(31, configs.NOT_SERVED_HERE)] * 2
+    assert errors_of(response) == [(31, admin.NOT_SERVED_HERE)] * 2
     many = alteration(*(f"r{number}" for number in range(100)))
-    for body in (bytes(configs.MAX_REFUSED_BYTES + 1), many):
+    for body in (bytes(admin.MAX_REFUSED_BYTES + 1), many):
         with pytest.raises(ProtocolError, match="admin_request_refused"):
             node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", body))  # type: ignore[arg-type]
     for body in (b"", b"\x02", b"\x02\x10\x7fab", b"\x02\x10\x00", b"\x02\x10\x02\xff"):

@@ -205,3 +205,23 @@ def test_the_credentials_command_makes_one_mechanism_on_request_and_refuses_no_p
     assert "iterations=4096" in made.stdout
     with pytest.raises(ConfigError, match="at least one character"):
         runner.invoke(app, ["credentials", "a"], input="\n", catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "problem"),
+    [
+        (("--http", "read", "a:b"), b"password\n", "'a:b' has a character"),
+        (("--http", "read", ""), b"password\n", "empty name"),
+        (("--http", "read", "--token", "a"), "tokentokentoken\u00e9-token\n".encode(), "RFC 6750"),
+        (("--http", "read", "--token", "a"), b"0123456789 0123456789\n", "RFC 6750"),
+        (("--http", "read", "-m", "scram-sha-256", "a"), b"password\n", "--mechanism"),
+        (("a",), b"pass\xffword\n", "not UTF-8"),
+    ],
+)
+def test_no_lines_are_printed_that_no_client_could_log_in_with(
+    arguments: tuple[str, ...], given: bytes, problem: str
+) -> None:
+    result = CliRunner().invoke(app, ["credentials", *arguments], input=given)
+    assert isinstance(result.exception, ConfigError)
+    assert problem in str(result.exception)
+    assert not result.stdout

@@ -9,7 +9,7 @@ from support.push_log import RecordWriter, at_once, poll, push_record, small_log
 
 from base.clock import MockTime
 from fleetgauge.config import load_config
-from fleetgauge.config.push_logs import topic_settings, unread_logs
+from fleetgauge.config.push_logs import state_topic_settings, topic_settings, unread_logs
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.processes.exporter_job import Job
@@ -135,3 +135,18 @@ def test_what_waits_in_the_files_of_a_node_that_went_over_to_a_topic_is_counted(
         data.worker(3).push_log: 3,
     }
     assert unread_logs(load_config(None, overrides=(directory,))) == {}
+
+
+def test_the_topic_of_the_state_has_one_compacted_partition_at_the_same_cluster() -> None:
+    servers = "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092"
+    options = ("state.store=kafka", servers, "push.log.kafka.topic.replication.factor=3")
+    config = load_config(overrides=(*options, "push.log.kafka.client.security.protocol=SSL"))
+    assert config.push_log == "sqlite"
+    settings = state_topic_settings(config)
+    assert (settings.topic, settings.partitions, settings.cleanup_policy) == ("fleetgauge-state", 1, "compact")
+    assert (settings.bootstrap_servers, settings.replication_factor) == ("broker1:9092,broker2:9092", 3)
+    assert settings.client == {"security.protocol": "SSL"}
+    with pytest.raises(ConfigError, match=r"state\.store=kafka needs push\.log\.kafka\.bootstrap\.servers"):
+        load_config(overrides=("state.store=kafka",))
+    with pytest.raises(ConfigError, match="name two topics"):
+        load_config(overrides=(*options, "state.topic=fleetgauge-pushes"))

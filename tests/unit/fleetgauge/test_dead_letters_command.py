@@ -5,6 +5,7 @@ import json
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from base.errors import FleetgaugeError
 from exporters.dead_letters.letter import DeadLetterSettings
 from exporters.dead_letters.store import DeadLetters
 from exporters.exporter import Refusal
+from fleetgauge import audit
 from fleetgauge.cli import app
 
 
@@ -37,6 +39,13 @@ def data(tmp_path: Path) -> Path:
 
 def run(data: Path, *arguments: str) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["log", "dead", *arguments, "--log-dirs", str(data)])
+
+
+@pytest.fixture(autouse=True)
+def _no_audit_log_of_another_test() -> Iterator[None]:
+    audit.reset()
+    yield
+    audit.reset()
 
 
 def refusal_of(result: Result) -> str:
@@ -123,6 +132,12 @@ def test_nothing_is_dropped_unless_it_is_named(data: Path) -> None:
     assert "name what to drop" in refusal_of(run(data, "drop", "-e", "collector"))
     assert run(data, "drop", "-e", "collector", "--id", "1").stdout == "dropped 1\n"
     assert run(data, "drop", "-e", "landing", "--reason", "bad_record").stdout == "dropped 1\n"
+    lines = [json.loads(line) for line in (data / "audit.log").read_text().splitlines()]
+    assert [(each["event"], each["exporter"], each["ids"], each["letters"]) for each in lines] == [
+        ("dead_letters.dropped", "collector", [1], 1),
+        ("dead_letters.dropped", "landing", ["reason=bad_record"], 1),
+    ]
+    assert lines[0]["principal"].startswith("os:")
     assert run(data, "drop", "-e", "collector", "--all").stdout == "dropped 2\n"
     assert run(data).stdout == "There are no dead letters.\n"
 

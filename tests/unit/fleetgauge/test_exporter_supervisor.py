@@ -1,6 +1,7 @@
 """The listener process's side of the exporter process: whatever that one does, it is heard, replaced, and stopped."""
 
 import asyncio
+import dataclasses
 import errno
 import sys
 import time
@@ -190,3 +191,46 @@ def test_what_a_process_said_last_is_told_with_its_age_and_by_no_state_of_one_th
         assert supervisor.summary()["exporters"]["x"]["number"] == 1, "what was counted is still told"
 
     supervised(job, use, clock)
+
+
+SAY_EXPORTER = "print(json.dumps({'exporters': {'x': {'number': 1, 'call_ms': CALL}}}), flush=True)"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (
+            "say(1); import os, signal; sys.stdout.flush(); os.kill(os.getpid(), signal.SIGSTOP)",
+            "it has been silent for",
+        ),
+        ("import json; " + SAY_EXPORTER.replace("CALL", "99_000"), "exporter x has not returned from a call for 99 s"),
+    ],
+)
+def test_a_process_that_hangs_is_killed_and_started_again(
+    job: Job, monkeypatch: pytest.MonkeyPatch, words: str, problem: str
+) -> None:
+    does(monkeypatch, words)
+
+    async def use(supervisor: ExporterSupervisor) -> None:
+        await until(lambda: supervisor.hangs > 0 and supervisor.restarts > 0)
+        assert supervisor.summary()["hangs"] == supervisor.hangs
+        does(monkeypatch, "say(2)")
+        supervisor._command = supervisor.command
+        await until(lambda: number(supervisor) == 2)
+
+    with capture_logs() as logs:
+        supervised(dataclasses.replace(job, hang_timeout_ms=2_000), use)
+    assert next(entry["problem"] for entry in logs if entry["event"] == "exporters.hung").startswith(problem)
+
+
+def test_a_process_that_reports_while_its_exporter_waits_between_calls_is_left_alone(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = "import json, time\nfor _ in range(25): " + SAY_EXPORTER.replace("CALL", "None") + "; time.sleep(0.2)"
+    does(monkeypatch, f"exec({reports!r}); say(2)")
+
+    async def use(supervisor: ExporterSupervisor) -> None:
+        await until(lambda: number(supervisor) == 2)
+        assert (supervisor.hangs, supervisor.restarts) == (0, 0)
+
+    supervised(dataclasses.replace(job, hang_timeout_ms=2_000), use)

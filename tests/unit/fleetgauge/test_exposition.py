@@ -11,15 +11,20 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from exporters.delivery.stats import DeliveryStats, PipelineState
 from fleetgauge.admin.exposition import (
+    AUDIT_LOG,
     BY_REASON,
     CONNECTIONS,
     EXPORTERS,
+    GATEWAY,
     HISTOGRAMS,
     PUSH_LOG,
     QUOTAS,
+    STATE,
     STATES,
     TELEMETRY,
+    TRAFFIC,
     WORKERS,
+    HttpStatus,
     exposition,
     families,
 )
@@ -62,6 +67,26 @@ def status(**changes: Any) -> dict[str, Any]:
                 "TelemetryPush": {"team=a": {"tags": {"team": "a"}, "used": 0.0, "limit": 1.0}},
             },
         },
+        "authorization": {"denials": {"CREATE_ACLS: ALTER": 3, "PUSH_TELEMETRY: client_id": 2}},
+        "state": dict.fromkeys(STATE, 1),
+        "audit_log": dict.fromkeys(AUDIT_LOG, 8),
+        "gateway": {
+            **dict.fromkeys(GATEWAY, 7),
+            "traffic": {
+                "by_client": {
+                    "key": {
+                        "principal": "alice",
+                        "client_id": "app",
+                        "api": "Produce",
+                        **dict.fromkeys(TRAFFIC, 2_000),
+                        "errors": {"NOT_LEADER_OR_FOLLOWER": 3},
+                    }
+                },
+                "throttled": {"Produce": 4},
+                "left_out": 1,
+                "requests_of_others": 2,
+            },
+        },
         "telemetry": {
             "subscriptions": ["a", "b"],
             "get_answers": {"NONE": 4},
@@ -77,6 +102,7 @@ def status(**changes: Any) -> dict[str, Any]:
             "wanted": True,
             "pid": 5,
             "restarts": 2,
+            "hangs": 1,
             "status_age_ms": 1_500,
             "exporters": {"collector": exporter},
         },
@@ -91,7 +117,7 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def text_of(found: dict[str, Any], own: Any = (), accept: str = "") -> str:
-    return exposition(found, own, accept)[0].decode()
+    return exposition(found, own, accept, HttpStatus({"wrong_password": 1}, 1_800_000_000))[0].decode()
 
 
 def test_numbers_are_told_in_base_units_with_their_labels() -> None:
@@ -159,7 +185,8 @@ def test_what_is_not_known_is_left_out() -> None:
 
 def test_both_forms_can_be_parsed_and_every_metric_is_described() -> None:
     own = [("Tm-1TLjmRReIm-FbmcCcIA", *range(len(INSTANCE_METRICS)))]
-    body, content_type = exposition(status(), own, "application/openmetrics-text; version=1.0.0")
+    own_http = HttpStatus({"wrong_password": 1}, 1_800_000_000)
+    body, content_type = exposition(status(), own, "application/openmetrics-text; version=1.0.0", own_http)
     assert content_type.startswith("application/openmetrics-text")
     for parsed in (list(parse_openmetrics(body.decode())), list(parse(text_of(status(), own)))):
         assert len(parsed) > 60

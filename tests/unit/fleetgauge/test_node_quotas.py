@@ -13,7 +13,8 @@ from base.clock import MockTime
 from base.principal import KafkaPrincipal
 from fleetgauge.cli.status import _quotas
 from fleetgauge.config import ConfigError, load_config
-from fleetgauge.listener.node_quotas import NodeQuotas
+from fleetgauge.config.quotas import by_entity, read_entity, read_limits
+from fleetgauge.listener.node_quotas import NodeQuotas, share
 from quotas import ConnectionQuotaConfig, ConnectionQuotas
 from quotas.default_quota_callback import DefaultQuotaCallback
 from quotas.entity import KafkaQuotaEntity
@@ -50,7 +51,7 @@ class Bench:
         self.quotas = NodeQuotas(config, callback_configs, self.metrics, self.connections, ApiTable(), self.time)
 
     def limit(self, *overrides: str) -> None:
-        self.quotas.reconfigure(load_config(overrides=overrides))
+        self.quotas.install(by_entity(read_limits(load_config(overrides=overrides).quotas)))
 
     def limits(self) -> dict[str, float]:
         """The limits in force of whoever alice is, by kind of quota."""
@@ -87,6 +88,7 @@ def test_changed_limits_hold_at_once_and_what_was_used_stays(bench: Callable[...
     assert made.limits() == {"Request user=alice": 5, "TelemetryByte user=alice": 50}
     before = made.quotas.status()["usage"]
     assert before["TelemetryByte"]["user=alice"]["used"] == pytest.approx(10), "100 bytes in ten seconds"
+    assert before["TelemetryByte"]["user=alice"]["throttled_clients"] == 0
     made.limit("quotas.users/alice.request_percentage=2", "quotas.users/alice.telemetry_byte_rate=50")
     after = made.quotas.status()["usage"]
     assert after["Request"]["user=alice"] == {**before["Request"]["user=alice"], "limit": 2}
@@ -147,3 +149,11 @@ def test_the_status_shows_the_most_used_and_counts_the_others(bench: Callable[..
     assert "Request client-id=[app]-129  129% of 1" in text
     assert "and 30 more" in text
     assert _quotas({"quotas": {**status, "usage": {}}}) == []
+
+
+def test_a_worker_enforces_its_share_of_the_limits_of_users_and_the_whole_of_those_of_addresses() -> None:
+    alice, address = read_entity("users/alice"), read_entity("ips/10.0.0.1")
+    assert share(alice, "request_percentage", 50.0, 2) == 25
+    assert share(alice, "producer_byte_rate", 5.0, 2) == 3
+    assert share(alice, "controller_mutation_rate", 1.0, 2) == 0.5
+    assert share(address, "connection_creation_rate", 3.0, 2) == 3

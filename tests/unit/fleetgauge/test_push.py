@@ -7,6 +7,8 @@ from structlog.testing import capture_logs
 from support.push_log import push_of, push_record
 
 from base.clock import MockTime
+from fleetgauge.authorization import Authorization
+from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.listener.push import PushHandler
 from telemetry.push import Push
 from wire.push_telemetry import encode_push_telemetry_response
@@ -61,7 +63,8 @@ class Stub:
 def handler(*, timed: bool = False) -> tuple[PushHandler, Manager]:
     manager, stub = Manager(), Stub()
     stub.clock = (lambda: 5) if timed else None
-    arguments: Any = (manager, stub, MockTime(), stub)
+    authorization = Authorization(AuthorizationSettings(), MockTime())
+    arguments: Any = (manager, stub, authorization, MockTime(), stub)
     return PushHandler(*arguments, plugin_export_timeout_ms=1), manager
 
 

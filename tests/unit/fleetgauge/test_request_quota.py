@@ -156,6 +156,7 @@ def test_the_throttle_time_brings_the_rate_back_to_the_limit_and_is_one_window_a
     served = Served(quota, time, channel)
     assert served.handle_all(105) == [500], "(1.05 - 1) / 1 x 10,000 ms"
     assert (channel.connection.is_muted, channel.connection.wants_read) == (True, False)
+    assert list(quota.held.values()) == [1]
     assert channel.connection.buffered_bytes == 2 * len(FRAME), "and the client is not read from"
     time.sleep(499)
     manager.reaper.reap(time.hi_res_clock_ms())
@@ -164,6 +165,9 @@ def test_the_throttle_time_brings_the_rate_back_to_the_limit_and_is_one_window_a
     manager.reaper.reap(time.hi_res_clock_ms())
     assert served.handle_all(1_000) == [1_000]
     assert quota.throttled == 2
+    time.sleep(1_000)
+    manager.reaper.reap(time.hi_res_clock_ms())
+    assert not quota.held
 
 
 def test_a_connection_that_ends_while_it_is_held_leaves_nothing_behind(

@@ -43,6 +43,10 @@ def test_open_files_bound_the_connections_of_each_worker() -> None:
     assert of_two.max_connections_per_ip == (20_000 - 256) // 2, "half of what one worker lets in"
 
 
+def test_a_client_of_a_gateway_takes_two_descriptors() -> None:
+    assert sized(config(gateway_broker="broker:9092"), MANY).max_connections == (20_000 - 256) // 2
+
+
 def test_a_connection_with_tls_takes_more_memory() -> None:
     with_tls = sized(config(listeners="PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:2"), FEW)
     assert with_tls.max_connections == sized(config(), FEW).max_connections // 8

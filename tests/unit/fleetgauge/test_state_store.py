@@ -3,26 +3,30 @@
 import stat
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fleetgauge.state_store import StateStore
+from fleetgauge.client_metrics import from_records
+from fleetgauge.state_store import Records, State, StateStore
 from push_log.log import PushLogError
 from telemetry.subscriptions.overrides import ToolChanges
 
 STRANGE = "</script>\n\x1b[31m\x1f\u202e\0é"
 
 
-def setting(name: str, **values: str) -> ToolChanges:
-    return ToolChanges(values={name: values})
+def setting(name: str, **values: str) -> State:
+    return {"client_metrics": {name: values}}
+
+
+def adding(old: State, kind: str, records: Records) -> State:
+    return {**old, kind: {**old.get(kind, {}), **records}}
 
 
 def test_what_was_written_is_read_by_another_process_of_the_node(tmp_path: Path) -> None:
     first, second = StateStore(tmp_path / "state.db"), StateStore(tmp_path / "state.db")
-    assert first.read() == second.read() == ToolChanges()
-    written = ToolChanges(values={STRANGE: {"metrics": STRANGE}, "S": {"interval.ms": "1"}}, replaces_default=True)
+    assert first.read() == second.read() == {}
+    written = {"client_metrics": {STRANGE: {"metrics": STRANGE}}, "of a later release": {"S": {"interval.ms": "1"}}}
     assert first.change(lambda _: written) == written
     assert second.read_if_changed() == written
     assert second.read_if_changed() is None
@@ -32,18 +36,24 @@ def test_what_was_written_is_read_by_another_process_of_the_node(tmp_path: Path)
 def test_a_change_sees_those_of_others(tmp_path: Path) -> None:
     first, second = StateStore(tmp_path / "state.db"), StateStore(tmp_path / "state.db")
     first.change(lambda _: setting("A", metrics="a"))
-    second.change(lambda old: ToolChanges(values={**old.values, "B": {"metrics": "b"}}))
-    first.change(lambda old: ToolChanges(values={**old.values, "A": {"match": "client_id=x"}}))
-    assert second.read().values == {"A": {"match": "client_id=x"}, "B": {"metrics": "b"}}
-    assert first.change(lambda old: replace(old, values={})).values == {}
-    assert second.read_if_changed() == ToolChanges()
+    second.change(lambda old: adding(old, "client_metrics", {"B": {"metrics": "b"}}))
+    second.change(lambda old: adding(old, "quotas", {"users/A": {"request_percentage": "1.5"}}))
+    first.change(lambda old: adding(old, "client_metrics", {"A": {"match": "client_id=x"}}))
+    assert second.read() == {
+        "client_metrics": {"A": {"match": "client_id=x"}, "B": {"metrics": "b"}},
+        "quotas": {"users/A": {"request_percentage": "1.5"}},
+    }
+    first.change(lambda old: {**old, "client_metrics": {}})
+    assert second.read_if_changed() == {"quotas": {"users/A": {"request_percentage": "1.5"}}}
+    first.change(lambda old: {})
+    assert second.read_if_changed() == {}
 
 
 def test_a_change_that_raises_changes_nothing_and_the_next_one_is_made(tmp_path: Path) -> None:
     store = StateStore(tmp_path / "state.db")
     store.change(lambda _: setting("A", metrics="a"))
 
-    def refuse(_: ToolChanges) -> ToolChanges:
+    def refuse(_: State) -> State:
         raise ValueError("refused")
 
     with pytest.raises(ValueError, match="refused"):
@@ -59,10 +69,26 @@ def test_a_change_whose_caller_is_gone_is_found_by_the_next_look(tmp_path: Path)
     assert store.read_if_changed() == setting("A", metrics="a")
 
 
+def test_the_state_of_an_older_release_is_read_on(tmp_path: Path) -> None:
+    """Its tables are those of the first schema, with a changed built-in subscription."""
+    import apsw
+
+    with apsw.Connection(str(tmp_path / "state.db")) as old:
+        old.execute("CREATE TABLE client_metrics (name TEXT, key TEXT, value TEXT, PRIMARY KEY (name, key))")
+        old.execute("CREATE TABLE replaces_default (is_true INTEGER PRIMARY KEY)")
+        old.execute("INSERT INTO client_metrics VALUES ('default', 'metrics', 'a.'), ('S', 'interval.ms', '1000')")
+        old.execute("INSERT INTO replaces_default VALUES (1)")
+    found = StateStore(tmp_path / "state.db").read()
+    assert from_records(found["client_metrics"]) == ToolChanges(
+        values={"default": {"metrics": "a."}, "S": {"interval.ms": "1000"}}, replaces_default=True
+    )
+    assert StateStore(tmp_path / "state.db").change(lambda old: old) == found
+
+
 def test_a_damaged_file_is_set_aside_and_the_node_starts(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(b"no database, but long enough to be read as one" * 100)
-    assert StateStore(path).read() == ToolChanges()
+    assert StateStore(path).read() == {}
     assert path.with_name("state.db.corrupt").exists()
 
 
@@ -80,12 +106,11 @@ def test_a_killed_process_loses_no_acknowledged_change_and_leaves_no_half_one(tm
     """Rounds of kill -9 at any moment; the long form is in the soak of tests/integration."""
     program = (
         "import sys; from fleetgauge.state_store import StateStore; from pathlib import Path\n"
-        "from telemetry.subscriptions.overrides import ToolChanges\n"
         "store = StateStore(Path(sys.argv[1]))\n"
-        "n = int(store.read().values.get('A', {}).get('metrics', '0'))\n"
+        "n = int(store.read().get('a', {}).get('A', {}).get('key', '0'))\n"
         "while True:\n"
         "    n += 1\n"
-        "    store.change(lambda old: ToolChanges(values={name: {'metrics': str(n)} for name in 'AB'}))\n"
+        "    store.change(lambda old: {kind: {name: {'key': str(n)} for name in 'AB'} for kind in 'ab'})\n"
         "    print(n, flush=True)\n"
     )
     path, last = tmp_path / "state.db", 0
@@ -98,9 +123,10 @@ def test_a_killed_process_loses_no_acknowledged_change_and_leaves_no_half_one(tm
             process.kill()
             last = int((process.stdout.read().split() or [str(last)])[-1])
         process.wait()
-        found = StateStore(path).read().values
-        assert found["A"] == found["B"]
-        assert int(found["A"]["metrics"]) in (last, last + 1)  # the change under way may be made, too
+        found = StateStore(path).read()
+        assert found["a"] == found["b"]
+        assert found["a"]["A"] == found["a"]["B"]
+        assert int(found["a"]["A"]["key"]) in (last, last + 1)  # the change under way may be made, too
 
 
 def test_the_file_is_for_its_owner_alone_in_an_older_directory(tmp_path: Path) -> None:

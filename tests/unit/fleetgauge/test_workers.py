@@ -114,7 +114,8 @@ def test_a_share_is_never_less_than_what_is_needed_to_serve_one_client(tmp_path:
 def test_everything_else_of_a_worker_is_as_the_operator_wrote_it(tmp_path: Path) -> None:
     config = config_of(tmp_path, "workers=2", "client-metrics.a.metrics=b.", "telemetry.max.bytes=5")
     share = worker(config, 2)
-    own = {*DIVIDED, "listeners", "log_dirs", "cluster_id", "exporters", "http_listeners"}
+    own = {*DIVIDED, "listeners", "log_dirs", "audit_log_file", "cluster_id", "exporters", "http_listeners"}
+    assert share.audit_log_file == tmp_path / "audit.log"
     for name in ServiceConfig.model_fields:
         assert name in own or getattr(share, name) == getattr(config, name), name
     assert (share.listeners[0].port, share.log_dirs, share.cluster_id) == (4711, tmp_path / "workers" / "2", "c")
@@ -128,15 +129,10 @@ def test_a_listeners_own_limits_are_divided_and_those_of_an_address_are_not(tmp_
     assert config.security_keys().by_listener["PLAINTEXT"].max_connections == 4
 
 
-def test_each_worker_keeps_its_share_of_the_quotas_of_users_and_the_whole_of_those_of_addresses(tmp_path: Path) -> None:
-    quotas = {
-        "users/alice": {"request_percentage": 50.0, "producer_byte_rate": 5.0, "controller_mutation_rate": 1.0},
-        "ips/10.0.0.1": {"connection_creation_rate": 3.0},
-    }
-    overrides = [f"quotas.{name}.{key}={value}" for name, keys in quotas.items() for key, value in keys.items()]
-    share = worker(config_of(tmp_path, "workers=2", *overrides))
-    alice = {"request_percentage": 25.0, "producer_byte_rate": 3.0, "controller_mutation_rate": 0.5}
-    assert share.quotas == {"users/alice": alice, "ips/10.0.0.1": quotas["ips/10.0.0.1"]}
+def test_a_worker_gets_the_quotas_of_the_whole_node(tmp_path: Path) -> None:
+    """It enforces its share, and reports the limits to admin tools as they were set."""
+    share = worker(config_of(tmp_path, "workers=2", "quotas.users/alice.request_percentage=50"))
+    assert (share.quotas, share.workers) == ({"users/alice": {"request_percentage": 50.0}}, 2)
     assert ServiceConfig.model_validate_json(json.dumps(as_json(share))) == share
 
 

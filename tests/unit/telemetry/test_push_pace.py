@@ -309,6 +309,9 @@ def test_nothing_is_left_of_clients_that_are_gone(paced, team) -> None:  # type:
     for number in range(3):
         run(node, team(node, 3, client_id=f"app-{number}"), 10)
     assert node.manager.counters()["instances_slowed"] == 9
+    tags = [{"user": "", "client-id": f"app-{number}"} for number in range(4)]
+    assert [node.quotas.pace.slowed_by("TelemetryPush", each) for each in tags] == [3, 3, 3, 0]
+    assert node.quotas.pace.slowed_by("TelemetryByte", tags[0]) == 0
     node.time.sleep(3_600_000)
     node.expire()
     node.expire()

@@ -158,6 +158,21 @@ def test_what_a_broker_s_queue_adds_to_every_request_is_no_slow_path() -> None:
     assert Judged().windows(12, rows).found == []
 
 
+def test_what_a_busy_machine_adds_to_every_request_makes_no_slow_client() -> None:
+    """30 ms more are four times as long for producers, and little for the more numerous consumers."""
+
+    def busy(number: int, more_ms: float) -> list[Row]:
+        found = []
+        for at in range(12):
+            base_ms, name, role = (10.0, f"app-{at}", "producer") if at < 4 else (120.0, f"reader-{at}", "consumer")
+            links = {node: base_ms + (at + node + number) % 5 + more_ms for node in (1, 2, 3)}
+            found += with_links(client(name), links, role)
+        return found
+
+    judged = Judged().windows(6, lambda number: busy(number, 0.0))
+    assert judged.windows(4, lambda number: busy(number, 30.0)).found == []
+
+
 def test_a_path_is_slow_against_what_its_client_measured_while_it_was_away_from_poll() -> None:
     """260 ms are explained by 300 ms between two polls, 1,270 ms are not."""
 

@@ -8,7 +8,7 @@ import pytest
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from wire.codec import Request, read_config_request, read_only_resource
+from wire.codec import Request, read_admin_request, read_only_resource
 
 VERSIONS = [(32, 1), (32, 2), (32, 3), (32, 4), (33, 0), (33, 1), (33, 2), (44, 0), (44, 1)]
 PARTS = {32: "DescribeConfigsResource", 33: "AlterConfigsResource", 44: "AlterConfigsResource"}
@@ -29,7 +29,7 @@ def request(api_key: int, version: int, *names: str) -> Request:
 @pytest.mark.parametrize("name", ["", "S1", "é" * 100, "n" * 5_000])
 def test_the_only_resource_is_the_one_that_the_whole_request_has(api_key: int, version: int, name: str) -> None:
     asked = request(api_key, version, name)
-    (whole,) = read_config_request(asked).resources
+    (whole,) = read_admin_request(asked).resources
     assert read_only_resource(asked) == (whole.resource_type, whole.resource_name) == (16, name)
 
 

@@ -1,6 +1,7 @@
 """A channel with SASL on a transport that only remembers: what is let through, answered and counted, and when."""
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -41,8 +42,8 @@ def login(token: bytes) -> bytes:
 
 
 class Transport(asyncio.Transport):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, ssl_object: object = None) -> None:
+        super().__init__({"ssl_object": ssl_object})
         self.sent = b""
         self.is_closed = False
         self.is_reading_now = True
@@ -115,6 +116,7 @@ class Handler:
         self.handled: list[tuple[int, str]] = []
         self.authenticated: list[bool] = []
         self.exempt_ns: list[int] = []
+        self.log_ins: list[tuple[str, str, str, str]] = []
 
     def push(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
         return None
@@ -130,6 +132,9 @@ class Handler:
     def authentication_took(self, nanos: int) -> None:
         self.exempt_ns.append(nanos)
 
+    def authentication_ended(self, channel: Any, user: str, mechanism: str, failure: str) -> None:
+        self.log_ins.append((str(channel.principal), user, mechanism, failure))
+
     def connection_made(self, channel: Channel) -> None:
         pass
 
@@ -137,14 +142,24 @@ class Handler:
         pass
 
 
+class Certified:
+    """A TLS connection whose peer has a certificate that is not even readable."""
+
+    def getpeercert(self, *, binary_form: bool) -> bytes:
+        return b"\x30"
+
+
 class Bench:
-    def __init__(self) -> None:
+    def __init__(
+        self, *, ssl_object: object = None, protocol: SecurityProtocol = SecurityProtocol.SASL_PLAINTEXT
+    ) -> None:
         sasl = SaslSettings(mechanisms=("PLAIN",), store=CredentialStore({"alice": (ALICE,)}))
-        security = ListenerSecurity(protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=sasl)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if protocol.has_tls else None
+        security = ListenerSecurity(protocol=protocol, sasl=sasl if protocol.has_sasl else None, tls=tls)
         self.handshakes = Handshakes(max_unfinished=10, timeout_ms=1_000)
         self.shared = Shared(security, self.handshakes, AuthenticationCounters())
         self.shared.checks = []
-        self.handler, self.loop, self.transport = Handler(), Later(), Transport()
+        self.handler, self.loop, self.transport = Handler(), Later(), Transport(ssl_object)
         self.context = ListenerContext(
             listener_name="EXTERNAL",
             handler=self.handler,
@@ -180,6 +195,7 @@ def test_requests_wait_for_the_password_check_and_are_served_under_the_new_name(
     assert bench.transport.sent.startswith(ANSWER)
     assert bench.transport.sent.endswith(ANSWER)
     assert bench.shared.counters.successful_authentications == 1
+    assert bench.handler.log_ins == [("User:alice", "", "PLAIN", "")]
     assert dict(bench.context.counters.requests) == {18: 1, 17: 1, 36: 1, 3: 1}
 
 
@@ -210,6 +226,7 @@ def test_a_failure_is_told_after_the_delay_and_nothing_more_is_served() -> None:
     assert bench.closed == {"sasl_authentication_failed": 1}
     assert [(entry["user"], entry["mechanism"]) for entry in logs] == [("alice", "PLAIN")]
     assert bench.shared.counters.failed_authentications == 1
+    assert bench.handler.log_ins == [("User:ANONYMOUS", "alice", "PLAIN", "sasl_authentication_failed")]
 
 
 @pytest.mark.replaces
@@ -294,3 +311,13 @@ def test_a_name_that_is_no_user_is_not_logged() -> None:
         bench.channel.data_received(HANDSHAKE + login(b"\0my-password-in-the-wrong-field\0x"))
         bench.shared.finish()
     assert "my-password" not in str(logs)
+
+
+@pytest.mark.replaces
+def test_with_sasl_the_certificate_names_nobody_and_no_mapping_rule_has_to_fit() -> None:
+    bench = Bench(ssl_object=Certified(), protocol=SecurityProtocol.SASL_SSL)
+    bench.channel.data_received(HANDSHAKE + login(b"\0alice\0secret") + METADATA)
+    bench.shared.finish()
+    assert bench.handler.handled == [(3, "User:alice")]
+    alone = Bench(ssl_object=Certified(), protocol=SecurityProtocol.SSL)
+    assert alone.closed == {"unreadable_certificate": 1}

@@ -56,7 +56,10 @@ def test_every_key_is_read() -> None:
         ({"series__max": 0}, r"series\.max is 0: expected a whole number from 1"),
         ({"series__linger__ms": -1}, r"series\.linger\.ms is -1"),
         ({"labels": ["nonsense"]}, "'nonsense' is not one of"),
-        ({"port": 9464}, "there is no such key for this type of exporter; there are type, batch.max.bytes"),
+        (
+            {"port": 9464},
+            "there is no such key for this type of exporter; there are type, application.pattern, batch.max.bytes",
+        ),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_allowed(values: dict[str, Any], message: str) -> None:
@@ -78,3 +81,15 @@ def test_the_state_lies_in_the_data_directory_apart_for_each_process() -> None:
     )
     assert exporter_keys({**keys, "state.file": "/x"}, "page", "", Path("/data"))["state.file"] == "/x"
     assert "state.file" not in exporter_keys({"type": "otlp"}, "page", "", Path("/data"))
+
+
+def test_labels_may_be_derived_ones_and_the_application_a_pattern_of_ones_own() -> None:
+    settings = settings_of(labels="client_id,application,library", application__pattern="([a-z]+)-.*")
+    assert (settings.labels.labels, settings.labels.derived) == (("client_id",), ("application", "library"))
+    assert settings.labels.application_pattern == "([a-z]+)-.*"
+
+
+@pytest.mark.parametrize("pattern", ["([a-z", "[a-z]+", "(?<name>x)("])
+def test_a_pattern_that_names_no_application_is_refused(pattern: str) -> None:
+    with pytest.raises(ExporterConfigError, match=r"application\.pattern"):
+        settings_of(application__pattern=pattern)

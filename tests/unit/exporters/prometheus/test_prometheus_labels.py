@@ -21,6 +21,7 @@ from support.client_series import (
 
 from base.clock import MockTime
 from exporters.labels import LabelSettings
+from exporters.prometheus.derived_labels import DERIVED
 from exporters.prometheus.exporter import PrometheusExporter
 
 LAG = "org.apache.kafka.consumer.fetch.manager.records.lag"
@@ -246,3 +247,44 @@ def test_nothing_that_a_client_makes_long_is_kept_long(exporter: PrometheusExpor
     [(labels, _)] = found.all("fleetgauge_client_info")
     assert labels["group_id"] == "x" * 1_024
     assert len(labels) < 50
+
+
+CHOSEN = ("client_id", "principal", "cluster_id")
+
+
+@pytest.mark.parametrize(
+    ("client_id", "application"),
+    [
+        ("orders-17", "orders"),
+        ("orders_2", "orders"),
+        ("17", "1"),
+        ("7", "7"),
+        ("orders", "orders"),
+        ("billing2", "billing"),
+        ("shop-0c5f3e9a-1d2b-4c3d-8e4f-5a6b7c8d9e0f-StreamThread-1-consumer", "shop"),
+        ("cart-7d9f8b6c5d-x2k4q", "cart"),
+        ("payment-gateway-store", "payment-gateway-store"),
+        ("line\nbreak-3", "line\\nbreak"),
+        ('</script>"-4', '</script>\\"'),
+        ("7" * 900 + "x", "7" * 900 + "x"),
+        ("x" * 5_000, "x" * 1_000),
+    ],
+)
+def test_a_clients_application_is_its_id_without_what_tells_instances_apart(
+    start: Any, client_id: str, application: str
+) -> None:
+    labels = LabelSettings(labels=CHOSEN, derived=DERIVED, max_value_bytes=1_000)
+    exporter = start(labels=labels)
+    export(exporter, push(1, gauge(3), client_id=client_id))
+    assert f'application="{application}"' in page_of(exporter)
+
+
+def test_library_and_group_are_labels_of_each_series_and_change_with_the_client(start: Any) -> None:
+    labels = LabelSettings(labels=CHOSEN, derived=DERIVED)
+    exporter = start(labels=labels)
+    export(exporter, push(1, gauge(3), client_software_name="apache-kafka-java"))
+    [(found, _)] = samples_of(exporter).all(LATENCY_ON_PAGE)
+    assert (found["library"], found["principal"], "group_id" in found) == ("java", "User:ANONYMOUS", False)
+    export(exporter, push(2, gauge(4), client_software_name="curl", resource={"group_id": "billing"}))
+    [(found, value)] = samples_of(exporter).all(LATENCY_ON_PAGE)
+    assert (found["library"], found["group_id"], value) == ("other", "billing", 4)

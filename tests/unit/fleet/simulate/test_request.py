@@ -7,7 +7,9 @@ from typer.testing import CliRunner
 
 from fleet.cli import app
 from fleet.errors import FleetError
+from fleet.simulate.pathologies import fitting_apps
 from fleet.simulate.request import SUBJECT_KINDS, parse_with
+from fleet.simulate.simulate import Fleet, make_plan
 
 
 def test_a_pathology_has_a_verdict_a_subject_and_times() -> None:
@@ -63,3 +65,24 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "is not empty" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_slow_path_is_one_on_which_its_client_sends_requests() -> None:
+    """A consumer asks the leaders of its partitions alone; one with a single broker has no slow path."""
+    for seed in range(30):
+        asked = parse_with("slow-path:10m..20m", 1)
+        plan = make_plan(Fleet(clients=60, hours=1, seed=seed, pathologies=asked))
+        name, _, node = plan.truth[0].subject.rpartition("@")
+        (own,) = (each for each in plan.world.apps if each.name == name)
+        ids = plan.world.clusters[own.cluster].node_ids
+        leaders = {own.leader_of(partition, len(ids)) for partition in range(len(own.partitions))}
+        assert own.role == "producer" or (ids.index(int(node)) in leaders and len(leaders) > 1)
+
+
+def test_a_path_that_its_client_does_not_use_cannot_be_slow() -> None:
+    plan = make_plan(Fleet(clients=120, hours=1, seed=1))
+    reader = next(each for each in fitting_apps(plan, "slow-path") if len(each.partitions) in (2, 3))
+    last = plan.world.clusters[reader.cluster].node_ids[-1]
+    asked = parse_with(f"slow-path@{reader.name}@{last}:10m..20m", 1)
+    with pytest.raises(FleetError, match=f"it can be about {reader.name}@1, {reader.name}@2"):
+        make_plan(Fleet(clients=120, hours=1, seed=1, pathologies=asked))

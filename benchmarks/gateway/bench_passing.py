@@ -1,0 +1,308 @@
+"""What a gateway costs: small requests a second of a core, memory, and Kafka's own producer test.
+
+    python benchmarks/gateway/bench_passing.py [--pairs 1000] [--seconds 3] [--rounds 3] [--records 200000]
+        [--offered 0 100]
+
+The gateway is `fleetgauge gateway` as its own process. Small requests: 16 connections send Heartbeats of 60 B, each
+when the last one is answered, through the gateway to an echo in this process; a core's rate is requests by the CPU time
+of the gateway's process. Memory: growth of its RSS by idle connections, each of which has asked once, by their number;
+and growth of its largest RSS by ten Produce requests of 100 MB. Producer test: `kafka-producer-perf-test` (1 kB
+records, acks=all) to a real broker, directly and through the gateway, alternated, at each of the rates `--offered`
+(MB/s; 0 for as fast as it can); `--records 0` leaves it out. Where HAProxy is installed, it does the same work in the
+same run, as one thread that passes bytes without reading them.
+
+Prints one JSON object with medians of the rounds.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import cast
+
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from support.gateway import GatewayBefore, make_topic
+from support.kafka_broker import KafkaBroker, free_ports
+from support.kafka_jars import kafka_jars
+from support.rss import rss_bytes
+
+VERSION = "4.3.1"
+CONNECTIONS = 16
+LARGE_REQUESTS = 10
+NO_ROWS = "gateway.traffic.interval.ms=0"
+"""Where memory is measured: what writes them is loaded, and writes, at other times."""
+HAS_HAPROXY = shutil.which("haproxy") is not None
+_HEARTBEAT = (
+    struct.pack(">hhih", 12, 4, 7, 6) + b"client\0" + b"\x06group" + b"\0\0\0\1" + b"\x13member-of-a-group-" + b"\0\0"
+)
+REQUEST = struct.pack(">i", len(_HEARTBEAT)) + _HEARTBEAT
+RESPONSE = struct.pack(">iiBihB", 12, 7, 0, 0, 0, 0)
+
+
+class Echo(asyncio.Protocol):
+    """The broker: answers each request of `REQUEST`'s size."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(RESPONSE * (len(data) // len(REQUEST)))
+
+
+class Client(asyncio.Protocol):
+    """Sends the next request when the last one is answered, while `is_on`."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.is_on = True
+        self.answered = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(REQUEST)
+
+    def data_received(self, data: bytes) -> None:
+        self.answers += len(data) // len(RESPONSE)
+        if not self.answered.done():
+            self.answered.set_result(None)
+        if self.is_on:
+            self.transport.write(REQUEST)
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of a process [s]."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def small_requests(port: int, pid: int, seconds: float) -> dict[str, float]:
+    """Requests a second, and by CPU second of the gateway."""
+    loop = asyncio.get_running_loop()
+    clients = [(await loop.create_connection(Client, "127.0.0.1", port))[1] for _ in range(CONNECTIONS)]
+    for client in clients:
+        await client.answered
+    before, cpu, started = sum(each.answers for each in clients), cpu_s(pid), time.perf_counter()
+    await asyncio.sleep(seconds)
+    answers, took = sum(each.answers for each in clients) - before, time.perf_counter() - started
+    used = cpu_s(pid) - cpu
+    for client in clients:
+        client.is_on = False
+        client.transport.close()
+    return {"a_second": answers / took, "a_cpu_second": answers / used}
+
+
+async def idle_pairs(port: int, pid: int, pairs: int) -> float:
+    """Resident memory of one idle pair [B]."""
+    loop = asyncio.get_running_loop()
+    before = rss_bytes(pid)
+    clients = []
+    for _ in range(pairs):
+        _, client = await loop.create_connection(Client, "127.0.0.1", port)
+        client.is_on = False
+        clients.append(client)
+        await client.answered
+    after = rss_bytes(pid)
+    for client in clients:
+        client.transport.close()
+    return (after - before) / pairs
+
+
+class Sink(asyncio.Protocol):
+    """A broker that answers nothing, and counts."""
+
+    taken = 0
+
+    def data_received(self, data: bytes) -> None:
+        Sink.taken += len(data)
+
+
+async def large_requests(port: int, pid: int) -> dict[str, float]:
+    """By how much ten requests of 100 MB raise the largest resident memory, after one of 1 MB [B], and MB by CPU
+    second.
+    """
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = struct.pack(">hhihbbhii", 0, 9, 7, 0, 0, 0, 0, 1_000, 0)  # acks=0
+    chunk = bytes(1_000_000)
+    before = sent = 0
+    cpu = cpu_s(pid)
+    for chunks in (1, *[100] * LARGE_REQUESTS):
+        writer.write(struct.pack(">i", len(head) + chunks * len(chunk)) + head)
+        for _ in range(chunks):
+            writer.write(chunk)
+            await writer.drain()
+        sent += chunks * len(chunk)
+        while Sink.taken < sent:
+            await asyncio.sleep(0.01)
+        before = before or largest_rss_bytes(pid)
+    writer.close()
+    return {
+        "large_requests_bytes": largest_rss_bytes(pid) - before,
+        "large_requests_mb_a_cpu_second": sent / 1e6 / (cpu_s(pid) - cpu),
+    }
+
+
+def largest_rss_bytes(pid: int) -> int:
+    """The largest resident memory of a process so far [B]."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+@contextmanager
+def haproxy(directory: Path, port: int, broker_port: int) -> Iterator[int]:
+    """HAProxy before a broker, as one thread; yields its process id."""
+    configuration = directory / "haproxy.cfg"
+    configuration.write_text(
+        "global\n nbthread 1\n maxconn 2000\ndefaults\n mode tcp\n timeout connect 10s\n timeout client 1h\n"
+        f" timeout server 1h\nlisten kafka\n bind 127.0.0.1:{port}\n server broker 127.0.0.1:{broker_port}\n"
+    )
+    with subprocess.Popen(["haproxy", "-db", "-f", configuration], stderr=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 30
+            while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            yield process.pid
+        finally:
+            process.terminate()
+
+
+def scripted(directory: Path, pairs: int, seconds: float, rounds: int) -> dict[str, float]:
+    """The measures with the echo."""
+    figures: dict[str, float] = {}
+
+    async def measure() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Echo, "127.0.0.1", 0, backlog=1024)
+        sink = await loop.create_server(Sink, "127.0.0.1", 0)
+        port, sink_port = (each.sockets[0].getsockname()[1] for each in (server, sink))
+        (own_port,) = free_ports(1)
+        with (
+            GatewayBefore(directory / "echo", port, NO_ROWS) as gateway,
+            haproxy(directory, own_port, port) if HAS_HAPROXY else nullcontext(0) as haproxy_pid,
+        ):
+            assert gateway.process is not None
+            ways = {"gateway": (gateway.port, gateway.process.pid)}
+            if haproxy_pid:
+                ways["haproxy"] = own_port, haproxy_pid
+            found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+            for _ in range(rounds):
+                for way, (at, pid) in ways.items():
+                    found[way].append(await small_requests(at, pid, seconds))
+            for way, runs in found.items():
+                for key in runs[0]:
+                    figures[f"{way}_small_requests_{key}"] = statistics.median(each[key] for each in runs)
+            figures["idle_pair_bytes"] = await idle_pairs(gateway.port, gateway.process.pid, pairs)
+        with GatewayBefore(directory / "sink", sink_port, NO_ROWS) as gateway:
+            assert gateway.process is not None
+            figures.update(await large_requests(gateway.port, gateway.process.pid))
+        server.close()
+        sink.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(measure())
+    return figures
+
+
+def produced(bootstrap: str, records: int, offered_mb_s: float) -> dict[str, float]:
+    """One run of Kafka's producer test: MB/s, mean, p50 and p99 latency [ms]."""
+    throughput = round(offered_mb_s * 1_000) or -1
+    printed = subprocess.run(
+        [
+            *("java", "-Xmx256m", "-cp", f"{kafka_jars(VERSION)}/*", "org.apache.kafka.tools.ProducerPerformance"),
+            *("--topic", "perf", "--num-records", str(records), "--record-size", "1000"),
+            *("--throughput", str(throughput)),
+            *("--producer-props", f"bootstrap.servers={bootstrap}", "acks=all", "enable.metrics.push=false"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    ).stdout.splitlines()[-1]
+    found = re.search(r"([\d.]+) records/sec .* ([\d.]+) ms avg latency.* (\d+) ms 50th,.* (\d+) ms 99th", printed)
+    assert found is not None, printed
+    records_s, *latencies = map(float, found.groups())
+    return dict(zip(("mb_s", "mean_ms", "p50_ms", "p99_ms"), (records_s / 1_000, *latencies), strict=True))
+
+
+def producer_test(directory: Path, records: int, rounds: int, offered: list[float]) -> dict[str, float]:
+    """Medians of runs, directly, through the gateway and through HAProxy."""
+    figures: dict[str, float] = {}
+    own_port, proxied_port = free_ports(2)
+    broker = KafkaBroker(directory / "kafka", VERSION, heap="1g", jvm=())
+    advertise(broker, proxied_port, own_port)
+    with (
+        broker,
+        GatewayBefore(directory / "gateway", broker.port) as gateway,
+        haproxy(directory, own_port, proxied_port) if HAS_HAPROXY else nullcontext(0) as haproxy_pid,
+    ):
+        make_topic(broker, gateway.bootstrap, "perf", 3)
+        assert gateway.process is not None
+        ways = {"direct": (broker.bootstrap, 0), "gateway": (gateway.bootstrap, gateway.process.pid)}
+        if haproxy_pid:
+            ways["haproxy"] = f"127.0.0.1:{own_port}", haproxy_pid
+        for bootstrap, _ in ways.values():
+            produced(bootstrap, records, 0)
+        for rate in offered:
+            runs: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+            for number in range(rounds):
+                order = list(ways)[:: 1 if number % 2 else -1]
+                for way in order:
+                    bootstrap, pid = ways[way]
+                    cpu = cpu_s(pid) if pid else 0.0
+                    run = produced(bootstrap, records, rate)
+                    if pid:
+                        run["mb_a_cpu_second"] = records / 1_000 / (cpu_s(pid) - cpu)
+                    runs[way].append(run)
+            for way, found in runs.items():
+                for key in found[0]:
+                    name = f"{way}_{key}_at_{rate:.0f}" if rate else f"{way}_{key}"
+                    figures[name] = statistics.median(each[key] for each in found)
+    return figures
+
+
+def advertise(broker: KafkaBroker, behind: int, advertised: int) -> None:
+    """Gives a broker that has not started a second listener, on the port `behind`, which names the port of a proxy."""
+    listeners = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},CONTROLLER://127.0.0.1:{broker.controller_port},"
+        f"PROXIED://127.0.0.1:{behind}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker.port},PROXIED://127.0.0.1:{advertised}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT",
+    }
+    with (broker.directory / "server.properties").open("a") as properties:  # the last value of a key counts
+        properties.writelines(f"{key}={value}\n" for key, value in listeners.items())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pairs", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--offered", type=float, nargs="*", default=[0.0, 100.0])
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        figures = scripted(directory, options.pairs, options.seconds, options.rounds)
+        if options.records:
+            figures |= producer_test(directory, options.records, options.rounds, options.offered)
+    print(json.dumps({"python": platform.python_version(), **{key: round(each, 1) for key, each in figures.items()}}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Authorization by Kafka's access control lists (ACLs). No I/O, nothing of the listener."""

@@ -1,0 +1,110 @@
+"""Checks the broker behind a gateway, as the gateway connects to it, with requests that need no log-in or before it."""
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+from kio.serial.errors import SerialError
+
+from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped, warning
+from fleetgauge.config import ServiceConfig
+from fleetgauge.errors import ConfigError
+from fleetgauge.gateway_node import gateway_settings
+from gateway.gateway import GatewaySettings
+from wire.api_table import TELEMETRY_KEYS
+
+_TIMEOUT_S: Final = 5.0
+_MAX_RESPONSE_BYTES: Final = 1 << 24
+_REQUEST: Final = struct.Struct(">ihhih")
+"""Size, API key, version, correlation id, null client id."""
+_API_VERSIONS: Final = (18, 0, b"")
+_METADATA: Final = (3, 2, b"\0\0\0\0")
+"""Of no topic; the first version with the cluster's id, which all brokers from 0.10.1 on know."""
+
+_DOCUMENT: Final = "docs/gateway.md"
+
+
+def check_gateway(config: ServiceConfig) -> Iterator[Finding]:
+    """The settings of `[gateway]`, the broker, and the addresses that clients learn."""
+    check = f"gateway.broker {config.gateway_broker}"
+    try:
+        settings = gateway_settings(config)
+    except ConfigError as problem:
+        yield error("gateway", str(problem), f"Correct it; {_DOCUMENT} has an example.")
+        return
+    try:
+        with _connected(settings) as connection:
+            served = {each.api_key for each in _ask(connection, *_API_VERSIONS).api_keys}
+            yield _broker(check, settings, receives=served >= TELEMETRY_KEYS)
+            if settings.requires_sasl:
+                yield skipped("gateway.nodes", "the broker names addresses only to clients that have logged in")
+            else:
+                yield from _addresses(config, settings, _ask(connection, *_METADATA))
+    except (OSError, SerialError, ValueError) as problem:
+        remedy = "Start the broker, or correct gateway.broker, gateway.security.protocol or gateway.tls.*."
+        yield error(check, getattr(problem, "strerror", None) or str(problem) or type(problem).__name__, remedy)
+
+
+def _broker(check: str, settings: GatewaySettings, *, receives: bool) -> Finding:
+    shown = f"answers; receives {'' if receives else 'no '}telemetry itself"
+    if settings.answers_telemetry or receives:
+        return ok(check, f"{shown}, {'the gateway does' if settings.answers_telemetry else 'and gets it'}")
+    return warning(check, shown, "Set gateway.telemetry=answer, or add a plugin for telemetry to the broker.")
+
+
+def _addresses(config: ServiceConfig, settings: GatewaySettings, metadata: Any) -> Iterator[Finding]:
+    """Whether the configuration is of this broker, and whether clients come back to this gateway."""
+    if config.cluster_id and config.cluster_id != metadata.cluster_id:
+        remedy = f"Set cluster.id to {metadata.cluster_id}: telemetry is labelled with it."
+        yield warning("cluster.id", f"{config.cluster_id} is not the broker's cluster", remedy)
+    advertised = {each.node_id: (each.host, each.port) for each in metadata.brokers}
+    if config.node_id not in advertised:
+        known = ", ".join(map(str, sorted(advertised)))
+        remedy = "Set node.id to the id of the broker behind this gateway."
+        yield warning("node.id", f"{config.node_id} is none of the cluster's brokers: {known}", remedy)
+        return
+    host, port = advertised[config.node_id]
+    if settings.addresses is not None:
+        host, port = settings.addresses.of(config.node_id, host, port)
+    own = config.advertised_listeners or config.listeners
+    check = f"address of broker {config.node_id} for clients"
+    if (host, port) in {(each.host, each.port) for each in own}:
+        yield ok(check, f"{host}:{port}, this gateway")
+    else:
+        addresses = ", ".join(f"{each.host}:{each.port}" for each in own)
+        remedy = "Set gateway.nodes, or advertised.listeners of the broker, unless both names are of this gateway."
+        yield warning(check, f"{host}:{port}; this gateway is {addresses}", remedy)
+
+
+def _connected(settings: GatewaySettings) -> AbstractContextManager[socket.socket]:
+    plain = socket.create_connection((settings.host, settings.port), timeout=_TIMEOUT_S)
+    if settings.tls is None:
+        return plain
+    return settings.tls.wrap_socket(plain, server_hostname=settings.server_hostname or settings.host)
+
+
+def _ask(connection: socket.socket, key: int, version: int, body: bytes) -> Any:
+    """The response to one request.
+
+    Raises:
+        ValueError: it is no response of Kafka, or the broker ended the connection.
+        OSError: it does not come.
+    """
+    connection.sendall(_REQUEST.pack(_REQUEST.size - 4 + len(body), key, version, 0, -1) + body)
+    with connection.makefile("rb") as stream:
+        size = int.from_bytes(_exactly(stream.read, 4), signed=True)
+        if not 4 <= size <= _MAX_RESPONSE_BYTES:
+            raise ValueError("what answers there is no Kafka broker, or has TLS; see gateway.security.protocol")
+        frame = _exactly(stream.read, size)
+    return entity_reader(load_response_schema(key, version))(frame, 4)[0]
+
+
+def _exactly(read: Callable[[int], bytes], size: int) -> bytes:
+    found = read(size)
+    if len(found) < size:
+        raise ValueError("the broker ended the connection: it wants TLS or is no Kafka broker")
+    return found

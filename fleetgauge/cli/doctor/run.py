@@ -1,0 +1,142 @@
+"""All checks, in the order in which a reader needs them."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from base.errors import FleetgaugeError
+from exporters.group_offsets.settings import read_command_config
+from fleetgauge.cli.doctor.brokers import BrokersInUse, TopicUse, check_brokers
+from fleetgauge.cli.doctor.destinations import check_destinations
+from fleetgauge.cli.doctor.finding import Finding, error, ok
+from fleetgauge.cli.doctor.gateway import check_gateway
+from fleetgauge.cli.doctor.installation import check_installation
+from fleetgauge.cli.doctor.machine import check_clock, check_disk, check_files, check_ports
+from fleetgauge.config import ServiceConfig, load_config
+from fleetgauge.config.offsets import deadline_settings, offsets_settings
+from fleetgauge.config.push_logs import topic_settings
+from fleetgauge.subscriptions.settings import ClusterSettings
+from push_log.kafka_topic.settings import DEFAULT_TOPIC
+
+Process = Literal["serve", "gateway", "export"]
+
+_TIMEOUT_MS: Final = 5_000
+_CONNECTION: Final = ("security.", "sasl.", "ssl.")
+"""Prefixes of librdkafka's settings that decide whether a connection is made."""
+
+
+def check_all(
+    config_file: Path | None,
+    overrides: Iterable[str],
+    bootstrap_servers: str | None,
+    command_config: Path | None,
+    process: Process | None,
+) -> Iterator[Finding]:
+    """Checks everything. Findings come as they are made: one that takes long holds up none before it.
+
+    Args:
+        config_file: TOML file of the process; None for the defaults.
+        overrides: `KEY=VALUE`, as of `--override`.
+        bootstrap_servers: a cluster to check in addition to those of the configuration.
+        command_config: client settings for it.
+        process: the command that the configuration is for; None derives it from `gateway.broker` and `push.log`.
+
+    Raises:
+        OffsetsConfigError: `command_config` cannot be used.
+    """
+    client = {} if command_config is None else read_command_config(command_config)
+    yield from check_installation()
+    yield check_clock()
+    topic = DEFAULT_TOPIC
+    try:
+        config = load_config(config_file, environment=os.environ, overrides=overrides)
+    except FleetgaugeError as problem:
+        yield error("configuration", str(problem), "Correct it; fleetgauge config prints every key and its meaning.")
+    else:
+        topic = config.push_log_kafka_topic
+        named = str(config_file) if config_file is not None else "defaults, no file"
+        chosen = process or _command(config)
+        yield ok("configuration", f"{named}; checked for fleetgauge {chosen}")
+        yield from _check_config(config, chosen)
+    if bootstrap_servers is not None:
+        used = TopicUse(topic=topic, operations=("READ", "DESCRIBE"), from_plugin=True)
+        settings = ClusterSettings(bootstrap_servers=bootstrap_servers, client=client, timeout_ms=_TIMEOUT_MS)
+        yield from check_brokers(BrokersInUse(named_by="--bootstrap-server", settings=settings, topics=(used,)))
+
+
+def _command(config: ServiceConfig) -> Process:
+    if config.gateway_broker:
+        return "gateway"
+    return "export" if config.push_log == "kafka" else "serve"
+
+
+def _check_config(config: ServiceConfig, process: Process) -> Iterator[Finding]:
+    yield check_files(config)
+    yield from check_ports(config, serves=process != "export")
+    yield from check_disk(config, keeps_log=config.push_log == "sqlite")
+    yield from check_destinations(config)
+    if process == "gateway":
+        yield from check_gateway(config)
+    for used in _clusters(config, process):
+        yield from check_brokers(used)
+
+
+def _clusters(config: ServiceConfig, process: Process) -> Iterator[BrokersInUse]:
+    """The clusters that the configuration names, with what it does there."""
+    topics = tuple(_topics(config, serves=process != "export"))
+    if topics:
+        log = topic_settings(config)  # the state's cluster too
+        yield BrokersInUse(
+            named_by="push.log.kafka", settings=_cluster(log.bootstrap_servers, log.client), topics=topics
+        )
+    for name, keys in config.exporters.items():
+        if keys.get("type") == "kafka_topic":
+            client = {
+                key.removeprefix("client."): str(value) for key, value in keys.items() if key.startswith("client.")
+            }
+            use = TopicUse(topic=str(keys["topic"]), operations=("WRITE", "DESCRIBE"), creates=True)
+            yield BrokersInUse(
+                named_by=f"exporters.{name}",
+                settings=_cluster(_joined(keys["bootstrap.servers"]), client),
+                topics=(use,),
+            )
+    offsets, deadlines = offsets_settings(config), deadline_settings(config)
+    if offsets is not None:
+        settings = _cluster(offsets.bootstrap_servers, offsets.client)
+        yield BrokersInUse(named_by="offsets", settings=settings, operations=() if offsets.groups else ("DESCRIBE",))
+    if deadlines is not None:
+        yield BrokersInUse(
+            named_by="subscriptions", settings=deadlines, operations=("DESCRIBE_CONFIGS", "ALTER_CONFIGS")
+        )
+
+
+def _topics(config: ServiceConfig, *, serves: bool) -> Iterator[TopicUse]:
+    """Topics of the cluster of `push.log.kafka`: the push log's and the state's."""
+    if config.push_log == "kafka":
+        log = topic_settings(config)
+        yield TopicUse(
+            topic=log.topic,
+            operations=("READ", "DESCRIBE", "WRITE") if serves else ("READ", "DESCRIBE"),
+            groups=tuple(map(log.group_of, config.exporters)),
+            from_plugin=not serves,
+            creates=serves,
+        )
+    if config.state_store == "kafka" and serves:
+        yield TopicUse(
+            topic=config.state_topic,
+            operations=("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"),
+            creates=True,
+            has_pushes=False,
+            transactional_id=config.state_topic,
+        )
+
+
+def _cluster(servers: str, client: Any) -> ClusterSettings:
+    """Settings for the Admin API, of librdkafka's only those for the connection."""
+    kept = {key: value for key, value in client.items() if key.startswith(_CONNECTION)}
+    return ClusterSettings(bootstrap_servers=servers, client=kept, timeout_ms=_TIMEOUT_MS)
+
+
+def _joined(servers: Any) -> str:
+    return servers if isinstance(servers, str) else ",".join(servers)

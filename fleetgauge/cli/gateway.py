@@ -1,0 +1,21 @@
+"""`fleetgauge gateway`: runs a gateway before a broker until SIGTERM or SIGINT; SIGHUP rereads the configuration."""
+
+from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
+from fleetgauge.lean_imports import import_structlog
+
+
+def gateway(config: ConfigFile = None, override: Overrides = None) -> None:
+    """Run a gateway: pass Kafka traffic to a broker, and receive the telemetry of its clients.
+
+    It stands before one broker, named by gateway.broker (host:port). Clients connect to the gateway's listeners; they
+    get their records from the broker, and their telemetry subscriptions from the gateway, whether the broker knows
+    them or not. The brokers' addresses in responses must lead through gateways, too: advertise the gateway in the
+    broker's advertised.listeners, or map them by gateway.nodes (docs/gateway.md).
+
+    Everything else is as in fleetgauge serve: configuration, push log, exporters, HTTP port, signals. A stop closes the
+    clients' connections once their requests are answered; they connect again when the gateway is back.
+    """
+    import_structlog()
+    from fleetgauge.serving import serve_until_stopped  # without rich
+
+    serve_until_stopped(config_reader(config, override), as_gateway=True)

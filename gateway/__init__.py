@@ -1,0 +1,1 @@
+"""The data path of `fleetgauge gateway`: Kafka traffic between clients and one broker."""

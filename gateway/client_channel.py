@@ -1,0 +1,608 @@
+"""A client's connection and the one to the broker behind it: the asyncio protocols around both streams.
+
+A side that is not read from holds up the other one, so that at most a chunk and a transport's write buffer wait in
+either direction. The end of one connection ends the other, and no third one.
+"""
+
+import asyncio
+import ssl
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from base.principal import ANONYMOUS, KafkaPrincipal
+from gateway.in_flight import InFlight
+from gateway.policy import Policy
+from gateway.request_stream import RequestStream
+from gateway.response_stream import ResponseStream
+from wire.api_table import ApiTable
+from wire.close_reason import CloseReason
+from wire.codec import parse_request
+from wire.connection_limits import Place
+from wire.errors import LocalProtocolError, ProtocolError
+from wire.handshakes import Handshake
+from wire.listener_context import ListenerContext
+from wire.listener_security import ListenerSecurity
+from wire.secure_channel import certificate_principal
+from wire.software import UNKNOWN_SOFTWARE
+
+_CONNECT_WITHIN_S: Final = 10.0
+"""How long a connection to the broker may take [s], as in Kafka's clients (`socket.connection.setup.timeout.ms`)."""
+_BUFFER_BYTES: Final = 256 * 1024
+"""Unwritten bytes for one peer from which on the other one is not read [B]."""
+_TABLE: Final = ApiTable()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared:
+    """What the connections of a gateway share.
+
+    Attributes:
+        policy: of the streams.
+        host, port, tls, server_hostname: the broker; see `gateway.gateway.GatewaySettings`.
+        response_timeout_ms: see there.
+        requests: number of requests by api key.
+        broker_connections: open connections to the broker.
+        broker_connect_failures: clients that were closed because the connection to the broker failed.
+        bytes_to_broker, bytes_from_broker: passed [B].
+    """
+
+    policy: Policy
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    server_hostname: str
+    response_timeout_ms: int
+    requests: defaultdict[int, int]
+    broker_connections: int = 0
+    broker_connect_failures: int = 0
+    bytes_to_broker: int = 0
+    bytes_from_broker: int = 0
+
+
+class BrokerSide(asyncio.Protocol):
+    """The connection to the broker: hands every event to its `ClientChannel`."""
+
+    __slots__ = ("_channel",)
+
+    def __init__(self, channel: "ClientChannel") -> None:
+        self._channel = channel
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop: the connection is open."""
+        self._channel.broker_connected(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop: bytes arrived."""
+        self._channel.broker_sent(data)
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the broker does not read."""
+        self._channel.broker_reads(False)
+
+    def resume_writing(self) -> None:
+        """Called by the loop: the broker reads."""
+        self._channel.broker_reads(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop: the connection has ended."""
+        self._channel.broker_lost(exc)
+
+
+class ClientChannel(asyncio.Protocol):
+    """A client's connection through the gateway.
+
+    It is a `wire.open_connection.OpenConnection` for its listener, a `wire.channel.Channel` for the handlers of the
+    telemetry APIs, and a `gateway.rules.ClientConnection` for the rules.
+
+    Args:
+        shared: by all connections of the gateway.
+        context: of the listener.
+        security: of the listener.
+        handshake: of a connection with TLS or a PROXY header.
+        connection_id, client_address, client_port: as in `Channel`.
+        place: in the connection limits.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_broker_reads",
+        "_client_ended",
+        "_client_reads",
+        "_clock",
+        "_close_reason",
+        "_closing_since_ms",
+        "_connecting",
+        "_context",
+        "_drain_reason",
+        "_handshake",
+        "_in_flight",
+        "_local",
+        "_loop_ns",
+        "_next_slot",
+        "_place",
+        "_requests",
+        "_responses",
+        "_security",
+        "_shared",
+        "_transport",
+        "_turn_ends_ns",
+        "attachment",
+        "buffered_bytes",
+        "client_address",
+        "client_port",
+        "client_software_name",
+        "client_software_version",
+        "connection_id",
+        "instances",
+        "last_active_ms",
+        "listener_name",
+        "principal",
+        "security_protocol",
+        "traffic",
+    )
+
+    def __init__(
+        self,
+        shared: Shared,
+        context: ListenerContext,
+        security: ListenerSecurity,
+        handshake: Handshake | None,
+        *,
+        connection_id: str,
+        client_address: str,
+        client_port: int,
+        place: Place = None,
+    ) -> None:
+        self._shared = shared
+        self._context = context
+        self._security = security
+        self._handshake = handshake
+        self._place = place
+        self._transport: asyncio.Transport | None = None
+        self._broker: asyncio.Transport | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._in_flight: list[InFlight] = []
+        self._requests = RequestStream(
+            shared.policy, self, self._in_flight, self._serve, shared.requests, self._may_go_on
+        )
+        self._responses = ResponseStream(shared.policy, self, self._in_flight, self._requests)
+        self._local: dict[int, InFlight] | None = None  # requests that the gateway is answering, by slot
+        self._clock = context.time.nanoseconds
+        self._loop_ns = 0
+        self._turn_ends_ns = 0
+        self._next_slot = 0
+        self._client_reads = self._broker_reads = True
+        self._client_ended = False
+        self._close_reason: str | None = None
+        self._drain_reason: CloseReason | None = None
+        self._closing_since_ms = 0
+        self.buffered_bytes = 0
+        self.last_active_ms = context.time.hi_res_clock_ms()
+        self.connection_id = connection_id
+        self.listener_name = context.listener_name
+        self.security_protocol = security.protocol.value
+        self.principal: KafkaPrincipal = ANONYMOUS
+        self.client_address = client_address
+        self.client_port = client_port
+        self.client_software_name = UNKNOWN_SOFTWARE
+        self.client_software_version = UNKNOWN_SOFTWARE
+        self.attachment: object = None
+        self.instances: dict[bytes, Any] | None = None
+        self.traffic: Any = None
+
+    # The client's side, called by the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The client is connected, TLS is done: connects to the broker."""
+        context = self._context
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
+        self._requests.mutes = 1  # until there is a broker
+        context.channels[self] = None
+        context.all_closed.clear()
+        context.handler.connection_made(self)
+        if self._handshake is not None:
+            self._handshake.finish()
+            self._handshake = None
+        if self._security.tls is not None:
+            try:
+                self.principal = certificate_principal(transport, self._security.principal_mapper)
+            except ProtocolError as error:
+                self._refuse(error)
+                return
+        self._connecting = context.loop.create_task(self._connect())
+
+    def data_received(self, data: bytes) -> None:
+        """The client sent bytes."""
+        self._context.counters.bytes_received += len(data)
+        now_ns = self._clock()
+        self.last_active_ms = now_ns // 1_000_000
+        self._take_requests(data, now_ns)
+        self._loop_ns += self._clock() - now_ns
+
+    def eof_received(self) -> bool:
+        """The client has closed its side. Requests that it sent are still passed and answered."""
+        self._client_ended = True
+        self._requests.end()
+        self._settle()
+        return self._security.tls is None
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._client_reads = False
+        self._settle()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._client_reads = True
+        self.last_active_ms = self._context.time.hi_res_clock_ms()
+        self._settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client's connection has ended."""
+        context = self._context
+        if self._close_reason is None:
+            is_cut = self._client_ended and self._requests.is_cut
+            lost = CloseReason.TRUNCATED_FRAME if is_cut else CloseReason.CLIENT_CLOSED
+            self._close_reason = lost if exc is None else CloseReason.CONNECTION_RESET
+        self._transport = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._broker is not None:
+            self._broker.close()  # after what was written, such as records without acks
+        self._account()
+        context.counters.closed[str(self._close_reason)] += 1
+        del context.channels[self]
+        context.limits.give_back(self._place)
+        if not context.channels:
+            context.all_closed.set()
+        self._shared.policy.rules.closed(self)
+        context.handler.connection_lost(self, str(self._close_reason))
+
+    # The broker's side
+
+    async def _connect(self) -> None:
+        shared, loop = self._shared, self._context.loop
+        name = shared.server_hostname if shared.tls is not None else None
+        try:
+            async with asyncio.timeout(_CONNECT_WITHIN_S):
+                await loop.create_connection(
+                    lambda: BrokerSide(self), shared.host, shared.port, ssl=shared.tls, server_hostname=name
+                )
+        except (OSError, ValueError) as error:  # SSLError, TimeoutError; UnicodeError of a name such as `a..b`
+            shared.broker_connect_failures += 1
+            problem = str(error) or f"no connection within {_CONNECT_WITHIN_S:.0f} s"
+            self._end("broker_unreachable", f"cannot connect to the broker {shared.host}:{shared.port}: {problem}")
+        self._connecting = None  # a task that is done still takes 1 kB
+
+    def broker_connected(self, transport: asyncio.Transport) -> None:
+        """The broker is connected: passes on what the client has sent meanwhile."""
+        self._shared.broker_connections += 1
+        self._broker = transport
+        transport.set_write_buffer_limits(high=_BUFFER_BYTES)
+        if self._transport is None or self._close_reason is not None:
+            transport.close()
+            return
+        self.unmute()
+
+    def broker_sent(self, data: bytes) -> None:
+        """The broker sent bytes."""
+        self._shared.bytes_from_broker += len(data)
+        now_ns = self._clock()
+        self.last_active_ms = now_ns // 1_000_000
+        self._take_responses(data, now_ns)
+        self._loop_ns += self._clock() - now_ns
+
+    def broker_reads(self, reads: bool) -> None:
+        """The broker takes bytes, or too many wait for it."""
+        self._broker_reads = reads
+        self._settle()
+
+    def broker_lost(self, error: Exception | None) -> None:
+        """The broker has closed the connection, or it is lost: the client gets what has come, and its end."""
+        self._shared.broker_connections -= 1
+        self._broker = None
+        if self._close_reason is not None or self._transport is None:
+            return
+        waiting = len(self._in_flight)
+        how = f"reset the connection ({error})" if error is not None else "closed the connection"
+        detail = f"the broker {how}; {waiting} requests were unanswered"
+        if waiting or error is not None:
+            self._end("broker_lost", detail)
+        else:
+            self.close("broker_closed")  # an idle connection, or a failed authentication: the broker logs it
+
+    # Both streams
+
+    def _take_requests(self, data: bytes, now_ns: int) -> None:
+        """Handles requests, and those that answers of the gateway itself make room for."""
+        requests = self._requests
+        while self._pass_requests(data, now_ns):
+            was_held = requests.is_held
+            if self._in_flight and self._in_flight[0].local:
+                if not self._pass_responses(b"", now_ns):
+                    return
+                if was_held and not requests.is_held:
+                    data = b""
+                    continue
+            self._settle()
+            return
+
+    def _take_responses(self, data: bytes, now_ns: int) -> None:
+        was_held = self._requests.is_held
+        if not self._pass_responses(data, now_ns):
+            return
+        if was_held and not self._requests.is_held:
+            self._take_requests(b"", now_ns)
+        else:
+            self._settle()
+
+    def _pass_requests(self, data: bytes, now_ns: int) -> bool:
+        """Passes requests to the broker; False if that ended the connection."""
+        requests = self._requests
+        waits, at_hand = requests.turn_is_over, requests.kept_bytes + len(data)
+        self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
+        try:
+            requests.receive(data, now_ns)
+        except ProtocolError as error:
+            self._write_requests()
+            self._refuse(error)
+            return False
+        except Exception as error:  # noqa: BLE001  # a fault of rules or handlers ends one connection, never the listener
+            self._fail(error)
+            return False
+        if self.buffered_bytes and requests.kept_bytes < at_hand:  # what is kept belongs to a later request
+            self._context.requests.restart(self, now_ns // 1_000_000)
+        self._write_requests()
+        if requests.turn_is_over and not waits:
+            self._context.turns.wait_for(self)
+        if requests.mute_ms:
+            self._mute_for(requests.mute_ms)
+            requests.mute_ms = 0
+        return True
+
+    def _pass_responses(self, data: bytes, now_ns: int) -> bool:
+        """Passes responses to the client; False if that ended the connection."""
+        responses = self._responses
+        try:
+            responses.receive(data, now_ns)
+        except ProtocolError as error:
+            self._write_responses()
+            self._refuse(error)
+            return False
+        except Exception as error:  # noqa: BLE001  # as above
+            self._fail(error)
+            return False
+        self._write_responses()
+        if responses.mute_ms:
+            self._mute_for(responses.mute_ms)
+            responses.mute_ms = 0
+        return True
+
+    def _write_requests(self) -> None:
+        output, broker = self._requests.output, self._broker
+        if output and broker is not None:
+            self._shared.bytes_to_broker += _write(broker, output)
+        output.clear()
+
+    def _write_responses(self) -> None:
+        output, transport = self._responses.output, self._transport
+        if output and transport is not None:
+            size = _write(transport, output)
+            context = self._context
+            context.counters.bytes_sent += size
+            unread = context.unread
+            unread.left_bytes -= size
+            if unread.left_bytes < 0:
+                unread.review_soon(context.loop)
+        output.clear()
+
+    def _settle(self) -> None:
+        """Reads from each side as far as the other one takes it; ends when the client has, and is answered."""
+        transport, broker = self._transport, self._broker
+        if transport is None or self._close_reason is not None:
+            return
+        if self._drain_reason is not None and not self._in_flight:
+            self.close(self._drain_reason)
+            return
+        if self._client_ended and not self._in_flight and not (self._requests.is_held and self._requests.kept_bytes):
+            self.close(CloseReason.TRUNCATED_FRAME if self._requests.is_cut else CloseReason.CLIENT_CLOSED)
+            return
+        self._read_client(transport)
+        if broker is not None:
+            _read(broker, self._client_reads and not self._responses.awaits_local)
+        if self._requests.kept_bytes or self.buffered_bytes:
+            self._account()
+
+    def _read_client(self, transport: asyncio.Transport) -> None:
+        if not self._client_ended:
+            _read(transport, self._requests.wants_bytes and self._client_reads and self._broker_reads)
+
+    def _account(self) -> None:
+        """Updates the process's sum of kept request bytes."""
+        buffered = self._requests.kept_bytes if self._transport is not None else 0
+        if buffered != self.buffered_bytes:
+            requests = self._context.requests
+            requests.note(self, self.buffered_bytes, buffered)
+            self.buffered_bytes = buffered
+            if requests.held_bytes > requests.max_bytes:
+                requests.close_heaviest(self.last_active_ms)
+
+    # Telemetry: a `wire.channel.Channel`
+
+    def _serve(self, in_flight: InFlight, frame: bytes) -> None:
+        """Passes a telemetry request to the listener's handler."""
+        request = parse_request(frame, _TABLE)
+        request.slot = self._next_slot
+        self._next_slot += 1
+        if self._local is None:
+            self._local = {}
+        self._local[request.slot] = in_flight
+        response = self._context.handler.handle(self, request)
+        if response is not None:
+            self.respond(request.slot, response)
+
+    @property
+    def is_authenticated(self) -> bool:
+        """See `Channel.is_authenticated`."""
+        return True
+
+    def respond(self, slot: int, response: bytes) -> None:
+        """See `Channel.respond`."""
+        request = self._local.pop(slot, None) if self._local is not None else None
+        if request is None:
+            raise LocalProtocolError(f"slot {slot} awaits no response")
+        request.local = response
+
+    def answer(self, slot: int, response: bytes) -> bool:
+        """See `Channel.answer`."""
+        self.respond(slot, response)
+        return True
+
+    def flush(self) -> None:
+        """See `Channel.flush`."""
+        if self._in_flight and self._in_flight[0].local and self._close_reason is None:
+            self._take_responses(b"", self._clock())
+
+    def mute(self) -> None:
+        """See `Channel.mute`."""
+        self._requests.mutes += 1
+        # Does not settle: the rules mute within a request, which is in no list yet, and the pair would seem to be done.
+        if self._transport is not None and self._close_reason is None:
+            self._read_client(self._transport)
+
+    def unmute(self) -> None:
+        """See `Channel.unmute`."""
+        requests = self._requests
+        if requests.mutes == 0:
+            raise LocalProtocolError("the connection is not muted")
+        requests.mutes -= 1
+        now_ns = self._clock()
+        self.last_active_ms = now_ns // 1_000_000
+        if self._close_reason is None and self._transport is not None and not requests.is_held:
+            self._take_requests(b"", now_ns)
+            self._loop_ns += self._clock() - now_ns
+
+    def take_loop_ns(self) -> int:
+        """See `ClientConnection.take_loop_ns`."""
+        taken, self._loop_ns = self._loop_ns, 0
+        return taken
+
+    def _may_go_on(self) -> bool:
+        return self._clock() < self._turn_ends_ns
+
+    def _mute_for(self, mute_ms: int) -> None:
+        self.mute()
+        self._context.loop.call_later(mute_ms / 1_000, self.unmute)
+
+    # The end: a `wire.open_connection.OpenConnection`
+
+    @property
+    def is_ending(self) -> bool:
+        """See `OpenConnection.is_ending`."""
+        return self._close_reason is not None or self._drain_reason is not None or self._client_ended
+
+    @property
+    def is_held_up(self) -> bool:
+        """See `OpenConnection.is_held_up`."""
+        return self._requests.is_held or not self._broker_reads or not self._client_reads
+
+    @property
+    def unread_bytes(self) -> int:
+        """See `OpenConnection.unread_bytes`."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def take_turn(self) -> None:
+        """See `OpenConnection.take_turn`: continues with the requests at hand."""
+        self._requests.turn_is_over = False
+        if self._close_reason is None and self._transport is not None and not self._requests.is_held:
+            now_ns = self._clock()
+            self._take_requests(b"", now_ns)
+            self._loop_ns += self._clock() - now_ns
+
+    def expire(self, now_ms: int) -> None:
+        """See `OpenConnection.expire`; also ends a connection whose broker does not answer."""
+        settings = self._context.settings
+        is_idle = now_ms - self.last_active_ms >= settings.connections_max_idle_ms
+        if self._close_reason is not None:
+            if now_ms - self._closing_since_ms >= settings.close_linger_ms:
+                self.abort(self._close_reason)
+        elif is_idle and not self._client_reads:
+            self.abort(CloseReason.RESPONSES_UNREAD)
+        elif self._in_flight:
+            oldest = self._in_flight[0]
+            timeout_ms = self._shared.response_timeout_ms
+            if now_ms - oldest.arrived_ns // 1_000_000 >= timeout_ms and now_ms - self.last_active_ms >= timeout_ms:
+                name = self._shared.policy.passed[oldest.api_key].name
+                self._end("broker_silent", f"{name} was not answered within gateway.response.timeout.ms ({timeout_ms})")
+        elif is_idle and not self._requests.mutes:
+            self.close(CloseReason.IDLE)
+
+    def drain(self, reason: CloseReason = CloseReason.LISTENER_STOPPED) -> None:
+        """See `OpenConnection.drain`: ends after the answers; reads the rest of a request under way, no further one."""
+        if not self._in_flight:
+            self.close(reason)
+        elif self._drain_reason is None:
+            self._drain_reason = reason
+            self.mute()
+
+    def shed(self, reason: CloseReason, event: str, detail: str) -> None:
+        """See `OpenConnection.shed`."""
+        self._report(event, reason, detail)
+        self.abort(reason)
+
+    def close(self, reason: str) -> None:
+        """Closes both connections after what was written to them."""
+        if self._close_reason is not None or self._transport is None:
+            return
+        self._close_reason = reason
+        self._closing_since_ms = self._context.time.hi_res_clock_ms()
+        self._transport.close()
+        if self._broker is not None:
+            self._broker.close()
+
+    def abort(self, reason: str) -> None:
+        """Ends both connections at once."""
+        self._close_reason = self._close_reason or reason
+        if self._transport is not None:
+            self._transport.abort()
+        if self._broker is not None:
+            self._broker.abort()
+
+    def _end(self, reason: str, detail: str) -> None:
+        self._report("gateway.connection_ended", reason, detail)
+        self.close(reason)
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._end(error.reason, error.detail)
+
+    def _report(self, event: str, reason: str, detail: str) -> None:
+        self._context.report(event, reason, reason=str(reason), detail=detail, connection_id=self.connection_id)
+
+    def _fail(self, error: Exception) -> None:
+        self._context.report(
+            "gateway.handler_failed",
+            CloseReason.HANDLER_ERROR,
+            level="error",
+            connection_id=self.connection_id,
+            exc_info=error,
+        )
+        self.close(CloseReason.HANDLER_ERROR)
+
+
+def _write(transport: asyncio.Transport, output: list[bytes]) -> int:
+    """Writes all parts; returns their size [B]."""
+    if len(output) == 1:
+        transport.write(output[0])
+        return len(output[0])
+    transport.writelines(output)
+    return sum(map(len, output))
+
+
+def _read(transport: asyncio.Transport, wanted: bool) -> None:
+    if wanted is not transport.is_reading() and not transport.is_closing():
+        if wanted:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()

@@ -1,0 +1,127 @@
+"""A gateway: what its connections share, and its figures."""
+
+import asyncio
+import ssl
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.addresses import NodeAddresses
+from gateway.apis import API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, MAPPED, PASSED, PUSH_TELEMETRY
+from gateway.client_channel import ClientChannel, Shared
+from gateway.policy import Policy
+from gateway.rules import NoRules, Rules
+from gateway.splices import address_splicers, api_versions_splicer
+from wire.connection_limits import Place
+from wire.handshakes import Handshake
+from wire.listener_context import ListenerContext
+from wire.listener_security import ListenerSecurity
+from wire.secure_channel import SecureContext
+
+_TELEMETRY_VERSIONS: Final = {GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), PUSH_TELEMETRY: (0, 0)}
+_MAX_LOCAL_EXTRA_BYTES: Final = 64 * 1024
+"""What a push may have beside its payload: a client id above all [B]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Settings of a gateway.
+
+    Attributes:
+        host, port: the broker's address for the gateway.
+        tls: for connections to the broker; None for plaintext.
+        server_hostname: the name that the broker's certificate must have; None for `host`. Without effect where `tls`
+            does not check it.
+        addresses: under which clients reach the brokers; None if the brokers advertise their gateways.
+        answers_telemetry: True if the gateway answers the telemetry APIs; else they pass.
+        requires_sasl: True if the broker's listener does; see `gateway.policy.Policy`.
+        request_max_bytes: largest request [B].
+        telemetry_max_bytes: largest payload of a push [B].
+        max_in_flight_requests: of one connection.
+        response_timeout_ms: a connection whose oldest request is unanswered for this long is closed [ms].
+        rules: judge and observe the traffic.
+    """
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    server_hostname: str | None = None
+    addresses: NodeAddresses | None = None
+    answers_telemetry: bool = True
+    requires_sasl: bool = False
+    request_max_bytes: int
+    telemetry_max_bytes: int
+    max_in_flight_requests: int
+    response_timeout_ms: int
+    rules: Rules = field(default_factory=NoRules)
+
+
+class Gateway:
+    """One gateway before one broker; `channel` makes its connections, for `wire.listener.Listener`.
+
+    Args:
+        settings: as configured.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        passed = PASSED if settings.addresses is None else MAPPED
+        own = _TELEMETRY_VERSIONS if settings.answers_telemetry else {}
+        splicers = {} if settings.addresses is None else address_splicers(settings.addresses)
+        splicers[API_VERSIONS] = api_versions_splicer(passed, own)
+        self._settings = settings
+        self._shared = Shared(
+            policy=Policy(
+                passed=passed,
+                splicers=splicers,
+                answers_telemetry=settings.answers_telemetry,
+                requires_sasl=settings.requires_sasl,
+                max_request_bytes=settings.request_max_bytes,
+                max_local_bytes=settings.telemetry_max_bytes + _MAX_LOCAL_EXTRA_BYTES,
+                max_in_flight=settings.max_in_flight_requests,
+                rules=settings.rules,
+            ),
+            host=settings.host,
+            port=settings.port,
+            tls=settings.tls,
+            server_hostname=settings.server_hostname or settings.host,
+            response_timeout_ms=settings.response_timeout_ms,
+            requests=defaultdict(int),
+        )
+
+    def channel(
+        self,
+        context: ListenerContext,
+        shared: SecureContext,
+        security: ListenerSecurity,
+        handshake: Handshake | None,
+        *,
+        connection_id: str,
+        client_address: str,
+        client_port: int,
+        place: Place,
+    ) -> asyncio.Protocol:
+        """See `wire.new_channel.MakeChannel`."""
+        return ClientChannel(
+            self._shared,
+            context,
+            security,
+            handshake,
+            connection_id=connection_id,
+            client_address=client_address,
+            client_port=client_port,
+            place=place,
+        )
+
+    def status(self) -> dict[str, Any]:
+        """The figures, as plain values."""
+        shared, settings = self._shared, self._settings
+        return {
+            "broker": f"{settings.host}:{settings.port}",
+            "telemetry": "answer" if settings.answers_telemetry else "pass",
+            "rewrites_addresses": settings.addresses is not None,
+            "broker_connections": shared.broker_connections,
+            "broker_connect_failures": shared.broker_connect_failures,
+            "bytes_to_broker": shared.bytes_to_broker,
+            "bytes_from_broker": shared.bytes_from_broker,
+            "requests": {PASSED[key].name: count for key, count in sorted(shared.requests.items())},
+        }

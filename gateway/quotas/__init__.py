@@ -1,0 +1,1 @@
+"""Kafka's quotas on the traffic of a gateway."""

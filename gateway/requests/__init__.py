@@ -1,0 +1,1 @@
+"""Readers of what quotas and statistics need of requests and responses: bounded, and without I/O."""

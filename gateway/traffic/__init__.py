@@ -1,0 +1,1 @@
+"""Statistics of the traffic that passes a gateway, by client and API."""

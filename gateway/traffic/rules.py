@@ -1,0 +1,159 @@
+"""The rules of a gateway: quotas on its traffic, and statistics of it. No I/O."""
+
+from typing import Final
+
+from gateway.apis import API_VERSIONS, METADATA, PRODUCE
+from gateway.in_flight import InFlight
+from gateway.quotas.judge import Judged, QuotaJudge
+from gateway.requests.layout import request_layout, response_layout
+from gateway.requests.walk import Walk
+from gateway.rules import ClientConnection, Patched, RequestVerdict
+from gateway.traffic.counts import Counts, TrafficCounts
+from quotas.identities import Identities
+from quotas.managers import QuotaManagers
+
+_JOIN_GROUP: Final = 11
+_CONSUMER_GROUP_HEARTBEAT: Final = 68
+_WITH_GROUP: Final = frozenset({8, _JOIN_GROUP, 13, 14, _CONSUMER_GROUP_HEARTBEAT})
+"""OffsetCommit, JoinGroup, LeaveGroup, SyncGroup, ConsumerGroupHeartbeat: the group is counted by."""
+_MAX_TOPICS: Final = 100_000
+
+
+class Passage:
+    """What is kept with a request until its answer.
+
+    Attributes:
+        judged: the quotas' part.
+        gateway_ns: time of the gateway's loop up to the answer [ns].
+    """
+
+    __slots__ = ("gateway_ns", "judged")
+
+    def __init__(self, judged: Judged) -> None:
+        self.judged = judged
+        self.gateway_ns = 0
+
+
+class TopicPartitions:
+    """Numbers of partitions, as brokers' Metadata responses to any client list them.
+
+    At most 100,000 topics, by name and by id; then those that were seen first are forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, topic: str) -> int | None:
+        """The number of a topic's partitions; see `PartitionsOf`."""
+        return self._known.get(topic)
+
+    def note(self, walk: Walk) -> None:
+        """Takes the topics of a Metadata response."""
+        for name, topic in walk.topics.items():
+            if topic.partitions:
+                self._known.pop(name, None)
+                self._known[name] = topic.partitions
+        while len(self._known) > _MAX_TOPICS:
+            del self._known[next(iter(self._known))]
+
+
+class TrafficRules:
+    """Implementation of `gateway.rules.Rules`.
+
+    Args:
+        managers: of the quotas.
+        identities: maps requests to quota entities.
+
+    Attributes:
+        judge: the quotas.
+        counts: the statistics.
+    """
+
+    def __init__(self, managers: QuotaManagers, identities: Identities) -> None:
+        self._partitions = TopicPartitions()
+        self.judge = QuotaJudge(managers, identities, self._partitions.of)
+        self.counts = TrafficCounts()
+
+    def request(self, connection: ClientConnection, request: InFlight, body: bytes, now_ns: int) -> RequestVerdict:
+        """See `Rules.request`."""
+        now_ms = now_ns // 1_000_000
+        passage = request.note
+        if passage is None:
+            passage = request.note = Passage(self.judge.begin(connection, request, now_ms))
+            self._look(connection, request)
+        elif not body:
+            return None  # it was judged, and the data path needs more of it
+        verdict = self.judge.request(connection, request, passage.judged, body, now_ms)
+        if not request.is_answered:
+            self._count(connection, request, passage)
+        return verdict
+
+    def response(
+        self, connection: ClientConnection, request: InFlight, size: int, body: bytes, now_ns: int
+    ) -> Patched | None:
+        """See `Rules.response`."""
+        passage: Passage = request.note
+        passage.gateway_ns = connection.take_loop_ns()
+        return self.judge.response(
+            connection, request, passage.judged, size, body, passage.gateway_ns, now_ns // 1_000_000
+        )
+
+    def sent(self, connection: ClientConnection, request: InFlight, size: int, now_ns: int) -> None:
+        """See `Rules.sent`."""
+        passage: Passage | None = request.note
+        if passage is None:
+            return  # the data path answered it before the rules saw it
+        is_local = request.local is not None
+        if is_local or not request.response_bytes:
+            passage.gateway_ns = connection.take_loop_ns()
+            self.judge.answered(request, passage.judged, passage.gateway_ns, now_ns // 1_000_000)
+        counts = self._count(connection, request, passage)
+        counts.response_bytes += size
+        if not is_local:
+            took_ns = now_ns - request.arrived_ns
+            counts.broker_ns += took_ns
+            counts.broker_max_ns = max(counts.broker_max_ns, took_ns)
+            if request.response_walk is not None:
+                principal = connection.principal.name
+                request.response_walk.on_end = lambda walk: self._answered(principal, request, walk)
+
+    def closed(self, connection: ClientConnection) -> None:
+        """See `Rules.closed`."""
+
+    def _look(self, connection: ClientConnection, request: InFlight) -> None:
+        """Has the request and its answer walked over as they pass."""
+        key, version = request.api_key, request.api_version
+        if key == API_VERSIONS:
+            return  # its answer may be of another version
+        if (key == PRODUCE or key in _WITH_GROUP) and (layout := request_layout(key, version)) is not None:
+            request.request_walk = Walk(layout.from_header, read_batches=key == PRODUCE)
+            if key == PRODUCE:
+                name, client_id = connection.principal.name, request.client_id
+                request.request_walk.on_end = lambda walk: self.counts.of(name, client_id, key).add_batches(walk)
+        if (layout := response_layout(key, version)) is not None:
+            request.response_walk = Walk(layout.from_header)
+
+    def _counts_of(self, principal: str, request: InFlight) -> Counts:
+        """The counts of the minute under way."""
+        values = request.request_walk.values if request.request_walk is not None else {}
+        return self.counts.of(principal, request.client_id, request.api_key, str(values.get("group_id") or ""))
+
+    def _count(self, connection: ClientConnection, request: InFlight, passage: Passage) -> Counts:
+        values = request.request_walk.values if request.request_walk is not None else {}
+        counts = self._counts_of(connection.principal.name, request)
+        counts.api_version = request.api_version
+        counts.requests += 1
+        counts.request_bytes += request.size
+        counts.gateway_ns += passage.gateway_ns
+        if passage.judged.throttled_ms:
+            counts.throttled += 1
+            counts.throttle_ms += passage.judged.throttled_ms
+        if request.api_key == _JOIN_GROUP or values.get("member_epoch") == 0:
+            counts.joins += 1
+        return counts
+
+    def _answered(self, principal: str, request: InFlight, walk: Walk) -> None:
+        if walk.errors:
+            self._counts_of(principal, request).add_errors(walk.errors)
+        if request.api_key == METADATA:
+            self._partitions.note(walk)

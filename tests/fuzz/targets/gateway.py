@@ -1,0 +1,94 @@
+"""`gateway`'s two streams: any bytes of client and broker end in `ProtocolError` at most, and in any pieces alike."""
+
+from collections.abc import Iterator
+
+from fuzz.target import Target
+from support.gateway_traffic import Road, produce, request, response
+
+from gateway.in_flight import InFlight
+from gateway.rules import WHOLE_FRAME, ClientConnection, More, NoRules, RequestVerdict
+from wire.errors import ProtocolError
+
+MAX_REQUEST_BYTES = 1 << 16
+
+
+class _Curious(NoRules):
+    """Rules that look at everything and change nothing."""
+
+    def request(self, connection: ClientConnection, request: InFlight, body: bytes, now_ns: int) -> RequestVerdict:
+        request.response_bytes = WHOLE_FRAME if request.api_key == 0 else 4
+        return More(WHOLE_FRAME) if not body and request.size > 100 else None
+
+
+def _road(curious: bool) -> Road:
+    rules = _Curious() if curious else None
+    return Road(("1=gateway:1", "*=g{id}:2+id"), rules=rules, max_request_bytes=MAX_REQUEST_BYTES)
+
+
+def _talk(road: Road, data: bytes, step: int) -> tuple[bytes, bytes, str]:
+    """Feeds what the bytes say: for each piece a direction and a length; returns what passed, and the error."""
+    to_broker = to_client = b""
+    position = 0
+    try:
+        while position + 3 <= len(data):
+            is_client, size = data[position] & 1, int.from_bytes(data[position + 1 : position + 3])
+            piece = data[position + 3 : position + 3 + size]
+            position += 3 + size
+            for at in range(0, len(piece), step or max(len(piece), 1)):
+                part = piece[at : at + step] if step else piece
+                if is_client:
+                    to_broker += road.from_client(part)
+                else:
+                    to_client += road.from_broker(part)
+            for in_flight, _ in road.served:
+                in_flight.local = b"own"
+            to_client += road.from_broker(b"")
+            to_broker += road.from_client(b"")
+    except ProtocolError as error:
+        return to_broker, to_client, error.reason
+    return to_broker, to_client, ""
+
+
+def run(data: bytes) -> None:
+    for curious in (False, True):
+        whole = _talk(_road(curious), data, 0)
+        road = _road(curious)
+        pieces = _talk(road, data, 5)
+        assert whole[2] == pieces[2], "pieces make a difference"
+        if not whole[2]:
+            assert whole == pieces
+        assert road.requests.kept_bytes <= len(data)
+
+
+def _turns(*turns: tuple[bool, bytes]) -> bytes:
+    return b"".join(bytes([is_client]) + len(piece).to_bytes(2) + piece for is_client, piece in turns)
+
+
+def _seeds() -> Iterator[bytes]:
+    broker = b"\0\0\0\x01\x07broker\0\0\x23\x84\0\0"
+    metadata = response(3, 9, 1, b"\0\0\0\0\x02" + broker + b"\0\0\0\0\x01\x01\x00")
+    push = request(72, 0, 2, bytes(16) + b"\0\0\0\x05\0\0\x01\x00")
+    yield _turns((True, request(3, 9, 1, b"\x00\x01\x00\x00") + push), (False, metadata))
+    yield _turns(
+        (True, produce(4, 0, b"r" * 50) + produce(5, 1, b"r" * 200)), (False, response(0, 9, 5, b"\x01\0\0\0\0\0"))
+    )
+    apis = b"\0\0\x03\0\0\0\0\0\x0d\0\0\x03\0\0\0\x0d\0\0\0\0\0\x00"
+    yield _turns((True, request(18, 3, 1, b"\x05java\x064.4.0\x00")), (False, response(18, 3, 1, apis)))
+    coordinator = b"\0\0\0\0\x02\x04key\0\0\0\x01\x07broker\0\0\x23\x84\0\0\x01\0\0"
+    yield _turns((True, request(10, 4, 1, b"\x00\x02\x04key\x00")), (False, response(10, 4, 1, coordinator)))
+    produced = (
+        b"\x02\x02t\x02" + bytes(30) + b"\x01\x00\x00\x00\0\0\0\0\x01\x00\x13\x02\0\0\0\x01\x07broker\0\0\x23\x84\0\0"
+    )
+    yield _turns((True, produce(1, 1, version=10)), (False, response(0, 10, 1, produced)))
+    handshake, token = request(17, 1, 1, b"\x00\x05PLAIN"), request(36, 2, 2, b"\x09\0alice\0p\x00")
+    yield _turns(
+        (True, handshake),
+        (False, response(17, 1, 1, b"\0\0")),
+        (True, token),
+        (False, response(36, 2, 2, b"\0\0\0\x01\0")),
+    )
+    cluster = bytes(6) + b"\x00\x01\x03id\0\0\0\x01\x02" + broker[:-1] + b"\0\x00\0" + b"\0\0\0\0\x00"
+    yield _turns((True, request(60, 2, 1, b"\x00\x01\x00")), (False, response(60, 2, 1, cluster)))
+
+
+TARGET = Target(run=run, seeds=_seeds, max_bytes=4_096, memory_bytes=2 << 20, steps_per_byte=400)

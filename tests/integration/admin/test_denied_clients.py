@@ -1,0 +1,42 @@
+"""Real clients of every library that are denied telemetry for a while: none switches it off, all push again."""
+
+import time
+from pathlib import Path
+
+import pytest
+from support.client_fleet import ALL_EACH_SECOND, ClientFleet
+from support.node import Node
+from support.telemetry_clients import missing_tools
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.soak,  # a client that was asked for nothing asks again after 4 to 6 minutes
+    pytest.mark.skipif(bool(missing_tools()), reason=missing_tools()),
+    pytest.mark.timeout(2400),
+]
+
+DENIED = ALL_EACH_SECOND + '[client.id.patterns]\n"User:*" = "nobody"\n'
+
+
+def test_every_client_pushes_again_after_a_denial(tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    exporters = f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\nlinger.ms = 300\n'
+    with Node(tmp_path, config=ALL_EACH_SECOND + exporters) as node:
+        fleet = ClientFleet(node, exporters, landing)
+        try:
+            fleet.start_clients()
+            fleet.subscribe(DENIED)
+            time.sleep(10)  # what was answered before is in the clients' logs
+            before = fleet.acknowledged()
+            time.sleep(20)  # twenty intervals: each client has a push or a Get denied
+            assert fleet.acknowledged() == before
+            status = node.status()
+            assert status["authorization"]["denials"]["PUSH_TELEMETRY: client_id"] >= len(fleet.clients)
+            assert status["telemetry"]["get_answers"].keys() == {"NONE"}
+            fleet.expect_none_off()
+            fleet.subscribe(ALL_EACH_SECOND)
+            fleet.expect_pushes(before, within_s=900)
+            fleet.expect_landed()
+            fleet.expect_none_off()
+        finally:
+            fleet.kill()

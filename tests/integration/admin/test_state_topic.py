@@ -1,0 +1,309 @@
+"""The state on a topic of a real broker: one order of changes for all nodes, and what holds without the topic."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient as RdkafkaAdmin
+from confluent_kafka.cimpl import NewTopic
+from support.admin_client import AdminClient
+from support.admin_kills import kill_rounds
+from support.http import get
+from support.kafka_broker import KafkaBroker, free_ports
+from support.node import Node
+from support.raw_client import RawClient
+
+from base.clock import SystemTime
+from fleetgauge.state_store import State, StateStore
+from fleetgauge.state_topic import StateTopic
+from push_log.kafka_topic.settings import KafkaTopicSettings
+from push_log.kafka_topic.topic import WrongTopicError
+from push_log.log import PushLogError
+
+pytestmark = pytest.mark.integration
+
+STRANGE = "</script>\n\x1b[31m\x1f\u202e\0" + "x" * 10_000
+NOTHING = '[client-metrics.none]\nmetrics = ""\n'
+
+
+class Open(Protocol):
+    """Opens the topic as a node of that name does, and reads it."""
+
+    def __call__(self, name: str, former: State | None = None) -> StateTopic: ...
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _transactions(broker: KafkaBroker) -> None:
+    """The broker's first transaction takes seconds, in which it makes the topic of their state."""
+    Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first"}).init_transactions(120)
+
+
+@pytest.fixture
+def settings(broker: KafkaBroker) -> KafkaTopicSettings:
+    return KafkaTopicSettings(
+        bootstrap_servers=broker.bootstrap,
+        topic=f"state-{uuid.uuid4().hex[:12]}",
+        partitions=1,
+        cleanup_policy="compact",
+        max_payload_bytes=1 << 20,
+    )
+
+
+@pytest.fixture
+def opened(settings: KafkaTopicSettings, tmp_path: Path) -> Iterator[Open]:
+    with ExitStack() as stack:
+
+        def open_topic(name: str, former: State | None = None) -> StateTopic:
+            topic = StateTopic(settings, StateStore(tmp_path / f"{name}.db"), SystemTime(), former or {})
+            stack.enter_context(closing(topic))
+            topic.start()
+            return topic
+
+        yield open_topic
+
+
+def setting(name: str, value: object) -> Callable[[State], State]:
+    """A change of one name."""
+    return lambda state: {**state, "client_metrics": {**state.get("client_metrics", {}), name: {"key": str(value)}}}
+
+
+def counted(topic: StateTopic) -> int:
+    return int(topic.read().get("client_metrics", {}).get("counter", {}).get("key", "0"))
+
+
+def count(topic: StateTopic, times: int) -> None:
+    """Adds one, so often: each change depends on the one before, whoever made it."""
+
+    def one_more(state: State) -> State:
+        before = int(state.get("client_metrics", {}).get("counter", {}).get("key", "0"))
+        return setting("counter", before + 1)(state)
+
+    for _ in range(times):
+        topic.change(one_more)
+
+
+def test_changes_of_several_nodes_at_once_have_one_order_and_none_is_lost(opened: Open) -> None:
+    nodes = [opened("a"), opened("b")]
+    threads = [threading.Thread(target=count, args=(node, 10)) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for node in (*nodes, opened("new")):
+        node.read_if_changed()
+        assert counted(node) == 20
+
+
+def test_the_loser_of_two_changes_decides_on_what_the_winner_wrote(opened: Open) -> None:
+    first, second = opened("first"), opened("second")
+    seen: list[State] = []
+
+    def alter(state: State) -> State:
+        seen.append(state)
+        if len(seen) == 1:  # the other node is faster
+            second.change(setting("key", "winner"))
+        assert len(seen) < 3
+        return setting("key", "loser")(state)
+
+    first.change(lambda state: {})
+    first.change(alter)
+    assert [each.get("client_metrics", {}).get("key") for each in seen] == [None, {"key": "winner"}]
+    assert second.read_if_changed() == first.read() == setting("key", "loser")({})
+
+
+def test_a_change_is_read_whole_by_the_others_and_a_removed_name_stays_removed(opened: Open) -> None:
+    first, second = opened("first"), opened("second")
+    many = {
+        kind: {f"{number}": {STRANGE: STRANGE} for number in range(20)} for kind in ("quotas", "of a later release")
+    }
+    assert first.change(lambda _: many) == many
+    assert second.read_if_changed() == many
+    assert second.read_if_changed() is None
+    second.change(lambda state: {**state, "quotas": {"1": state["quotas"]["1"]}})
+    assert first.read_if_changed() == opened("third").read() == {**many, "quotas": {"1": {STRANGE: STRANGE}}}
+
+
+def test_what_a_change_raises_changes_nothing(opened: Open) -> None:
+    node = opened("a")
+    node.change(setting("a", 1))
+
+    def refuse(_: State) -> State:
+        raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        node.change(refuse)
+    assert opened("b").read() == setting("a", 1)({})
+    assert node.change(setting("a", 2)) == setting("a", 2)({})
+
+
+def test_records_that_are_none_are_ignored_and_those_of_transactions_without_an_end_are_never_read(
+    opened: Open, settings: KafkaTopicSettings
+) -> None:
+    node = opened("a")
+    node.change(setting("a", 1))
+    stranger = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    half = b'{"key": "\\ud800"}'
+    for key, value in (
+        *((b"", b"x"), (b"[1]", b"{}"), (b'["a", "b"]', b"[1]"), (b'["client_metrics", "a"]', half)),
+        *((b"\xff", None), (b"[" * 100_000, b"1")),
+    ):
+        stranger.produce(settings.topic, value, key)
+    assert stranger.flush(60) == 0
+    killed = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": settings.topic})
+    killed.init_transactions(60)
+    killed.begin_transaction()
+    killed.produce(settings.topic, b'{"key": "half"}', b'["client_metrics", "a"]')
+    killed.flush(60)
+    assert opened("b").read() == setting("a", 1)({})
+    assert node.change(setting("b", 2)) == opened("c").read()
+    assert node.read()["client_metrics"]["a"] == {"key": "1"}
+
+
+def test_the_state_of_a_single_node_is_taken_to_an_empty_topic_once(opened: Open) -> None:
+    former = setting("former", 1)({})
+    assert opened("a", former).read() == former
+    assert opened("b", setting("other", 2)({})).read() == former
+
+
+@pytest.mark.parametrize(
+    ("partitions", "config", "text"),
+    [(3, {"cleanup.policy": "compact"}, "has 3 partitions"), (1, {}, "has cleanup.policy=delete")],
+)
+def test_a_topic_that_would_lose_or_mix_records_is_refused_at_the_start(
+    opened: Open, settings: KafkaTopicSettings, partitions: int, config: dict[str, str], text: str
+) -> None:
+    admin = RdkafkaAdmin({"bootstrap.servers": settings.bootstrap_servers})
+    admin.create_topics([NewTopic(settings.topic, partitions, 1, config=config)])[settings.topic].result(60)
+    with pytest.raises(WrongTopicError, match=text):
+        opened("a")
+
+
+def test_a_topic_that_is_deleted_and_made_again_leaves_the_state_in_force_until_a_restart(
+    opened: Open, settings: KafkaTopicSettings
+) -> None:
+    node = opened("a")
+    node.change(setting("a", 1))
+    admin = RdkafkaAdmin({"bootstrap.servers": settings.bootstrap_servers})
+    admin.delete_topics([settings.topic])[settings.topic].result(60)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            admin.create_topics([NewTopic(settings.topic, 1, 1, config={"cleanup.policy": "compact"})])[
+                settings.topic
+            ].result(60)
+        except Exception:  # noqa: BLE001  it is being deleted yet
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            break
+    node.read_if_changed()
+    while "restart" not in (node.problem or ""):
+        assert time.monotonic() < deadline, node.problem
+        assert node.read_if_changed() is None
+    assert node.read() == setting("a", 1)({})
+    with pytest.raises(PushLogError, match="restart the nodes"):
+        node.change(setting("a", 2))
+    assert opened("a").read() == {}
+
+
+def options(broker: KafkaBroker, topic: str) -> tuple[str, ...]:
+    return ("state.store=kafka", f"state.topic={topic}", f"push.log.kafka.bootstrap.servers={broker.bootstrap}")
+
+
+def asked_for(node: Node) -> list[str]:
+    with RawClient(node.port) as client:
+        return client.get().requested_metrics
+
+
+def wait_until_asked_for(node: Node, metrics: list[str]) -> None:
+    deadline = time.monotonic() + 60
+    while asked_for(node) != metrics:
+        assert time.monotonic() < deadline, node.output()
+        time.sleep(0.02)
+
+
+def test_a_node_that_lost_the_topic_serves_what_it_knows_says_so_and_refuses_changes(
+    broker: KafkaBroker, settings: KafkaTopicSettings, tmp_path: Path
+) -> None:
+    """Two nodes, one of two workers: a change at one reaches the other's clients, also after the brokers were away."""
+    shared = options(broker, settings.topic)
+    directories = [tmp_path / "one", tmp_path / "two"]
+    for each in directories:
+        each.mkdir()
+    first = Node(directories[0], *shared, "workers=2", config=NOTHING)
+    second = Node(directories[1], *shared, "http.listeners=http://127.0.0.1:0", config=NOTHING)
+    with first, second:
+        with AdminClient(first.port) as admin:
+            assert admin.set("s", metrics="a.") == (0, None)
+            assert admin.alter_quotas(([("user", "u")], {"request_percentage": 5.0}))[0][:2] == (0, None)
+            assert admin.alter_scram(upsert=[("bob", 2, 4_096, b"salt", b"x")])["bob"] == (0, None)
+        with AdminClient(second.port) as admin:
+            assert admin.names() == ["none", "s"]
+            assert admin.quotas()[2] == {(("user", "u"),): {"request_percentage": 5.0}}
+            assert admin.scram("bob")["bob"][0] == 0
+        wait_until_asked_for(second, ["a."])
+        broker.kill()
+        try:
+            status = second.wait_for(lambda found: found.get("state", {}).get("topic_lost"), within_s=60)
+            assert settings.topic in status["node"]["degraded"][0]
+            first.wait_for(lambda found: found["node"]["degraded"], within_s=60)
+            ready = get(second, "/readyz")
+            assert (ready.status, ready.json()["ready"]) == (200, True)
+            assert settings.topic in ready.json()["degraded"][0]
+            metrics = get(second, "/metrics").body.decode()
+            assert "\nfleetgauge_state_topic_lost 1.0\n" in metrics
+            with AdminClient(second.port) as admin:
+                assert admin.names() == ["none", "s"]
+                answers = [
+                    admin.set("s", metrics="b."),
+                    admin.alter_quotas(([("user", "u")], {"request_percentage": 6.0}))[0][:2],
+                    admin.alter_scram(upsert=[("bob", 2, 4_096, b"salt", b"x")])["bob"],
+                ]
+            for code, text in answers:
+                assert (code, settings.topic in (text or "")) == (-1, True), text
+            assert asked_for(second) == ["a."]
+            second.stop()
+            second.start()  # without a broker
+            assert asked_for(second) == ["a."]
+            assert "state.topic_lost" in second.output()
+        finally:
+            broker.start()
+        second.wait_for(lambda found: not found["state"]["topic_lost"], within_s=90)
+        with AdminClient(second.port) as admin:
+            assert admin.set("s", metrics="c.") == (0, None)
+        wait_until_asked_for(first, ["c."])
+        assert "Traceback" not in first.output() + second.output()
+
+
+def test_a_node_without_a_copy_does_not_start_without_the_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetgauge.state_topic._START_S", 0.1)
+    settings = KafkaTopicSettings(bootstrap_servers=f"127.0.0.1:{free_ports(1)[0]}", cleanup_policy="compact")
+    with (
+        closing(StateTopic(settings, StateStore(tmp_path / "copy.db"), SystemTime(), {})) as node,
+        pytest.raises(PushLogError, match="no copy"),
+    ):
+        node.start()
+
+
+def test_a_kill_at_any_moment_loses_no_acknowledged_change_of_a_topic(
+    broker: KafkaBroker, settings: KafkaTopicSettings, tmp_path: Path
+) -> None:
+    kill_rounds(tmp_path, 2, *options(broker, settings.topic))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_same_in_a_hundred_rounds_with_a_topic(
+    broker: KafkaBroker, settings: KafkaTopicSettings, tmp_path: Path, workers: int
+) -> None:
+    made = kill_rounds(tmp_path, 100, *options(broker, settings.topic), f"workers={workers}")
+    print(workers, "workers:", made, "changes acknowledged")

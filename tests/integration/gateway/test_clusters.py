@@ -1,0 +1,193 @@
+"""Gateways before clusters of their own: brokers that lack KIP-714, three brokers, brokers with SASL, restarts."""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from support.gateway import GatewayBefore, round_trip
+from support.kafka_broker import MISSING, KafkaBroker, free_ports
+from support.zookeeper_kafka import ZooKeeperKafka
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.soak,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(MISSING), reason=MISSING or "-"),
+]
+WITHIN_S = 120.0
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1, replicas: int = 1, **settings: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
+    deadline = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(KafkaException):  # the brokers do not know each other yet
+            admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(30)
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"{name} could not be made")
+
+
+def produced(bootstrap: str, topic: str, records: int, **settings: str) -> list[bytes]:
+    """Values of records that were all acknowledged, by an idempotent producer."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True, **settings})
+    values = [f"{uuid.uuid4().hex}-{number}".encode() for number in range(records)]
+    for value in values:
+        producer.produce(topic, value)
+        producer.poll(0)
+    assert producer.flush(WITHIN_S) == 0
+    return values
+
+
+def consumed(bootstrap: str, topic: str, records: int, **settings: str) -> list[bytes | None]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+            **settings,
+        }
+    )
+    consumer.subscribe([topic])
+    got: list[bytes | None] = []
+    deadline = time.monotonic() + WITHIN_S
+    while len(got) < records and time.monotonic() < deadline:
+        got += [message.value() for message in consumer.consume(500, 0.5) if message.error() is None]
+    consumer.close()
+    return got
+
+
+def test_clients_of_kafka_2_8_push_through_the_gateway(tmp_path: Path) -> None:
+    with ZooKeeperKafka(tmp_path / "kafka") as broker, GatewayBefore(tmp_path / "gateway", broker.port) as gateway:
+        create_topic(gateway.bootstrap, "old-broker")
+        printed = round_trip("4.4.0", gateway.bootstrap, "old-broker", 1_000, "classic")
+        assert printed == ["classic all 1500"]
+        values = produced(gateway.bootstrap, "old-broker", 1_000)
+        assert (
+            consumed(gateway.bootstrap, "old-broker", 3_000, **{"isolation.level": "read_committed"})[-1_000:] == values
+        )
+        status = gateway.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 1, what="pushes")
+        assert status["telemetry"]["push_answers"].keys() == {"NONE"}
+        assert set(status["connections"][0]["closed"]) <= {"client_closed", "connection_reset"}
+
+
+class _Node(KafkaBroker):
+    """One of three brokers; the first is the controller, too."""
+
+    def __init__(self, directory: Path, node: int, controller_port: int | None) -> None:
+        self._node, self._controller = node, controller_port
+        super().__init__(directory, "4.3.1", heap="256m")
+
+    def _defaults(self) -> dict[str, str]:
+        found = super()._defaults()
+        if self._controller is not None:
+            found["process.roles"] = "broker"
+            found["listeners"] = found["listeners"].partition(",")[0]
+        return {
+            **found,
+            "node.id": str(self._node),
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller or self.controller_port}",
+            "offsets.topic.replication.factor": "3",
+            "transaction.state.log.replication.factor": "3",
+            "transaction.state.log.min.isr": "2",
+        }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[list[_Node], list[GatewayBefore]]]:
+    """Three brokers, each behind its gateway; brokers are mapped one by one."""
+    first = _Node(tmp_path / "kafka-1", 1, None)
+    brokers = [first, *(_Node(tmp_path / f"kafka-{node}", node, first.controller_port) for node in (2, 3))]
+    ports = free_ports(3)
+    nodes = ",".join([*(f"{node}=127.0.0.1:{port}" for node, port in enumerate(ports, 1)), "*=127.0.0.1:1"])
+    with contextlib.ExitStack() as stack:
+        for broker in brokers:
+            stack.callback(broker.kill)
+            broker.launch()
+        for broker in brokers:
+            broker.wait_until_started()
+        gateways = []
+        for broker, port in zip(brokers, ports, strict=True):
+            gateway = GatewayBefore(tmp_path / f"gateway-{port}", broker.port, nodes=nodes, port=port)
+            gateways.append(stack.enter_context(gateway))
+        yield brokers, gateways
+
+
+def test_three_gateways_before_three_brokers_with_rolling_restarts_of_both(
+    cluster: tuple[list[_Node], list[GatewayBefore]],
+) -> None:
+    brokers, gateways = cluster
+    bootstrap = ",".join(gateway.bootstrap for gateway in gateways)
+    create_topic(bootstrap, "rolling", 1, 3)
+    assert round_trip("4.4.0", bootstrap, "rolling", 1_000, "classic", "consumer") == [
+        "classic all 1500",
+        "consumer all 1500",
+    ]
+    create_topic(bootstrap, "restarts", 1, 3)
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True})
+    expected = []
+
+    def send(records: int) -> None:
+        for _ in range(records):
+            expected.append(str(len(expected)).encode())
+            producer.produce("restarts", expected[-1])
+            producer.poll(0)
+
+    for gateway in gateways:
+        send(2_000)
+        assert gateway.stop() == 0
+        send(2_000)
+        gateway.start()
+    for broker in brokers[1:]:  # the first one is the only controller
+        send(2_000)
+        broker.stop()
+        send(2_000)
+        broker.start()
+    assert producer.flush(WITHIN_S) == 0
+    assert consumed(bootstrap, "restarts", len(expected)) == expected
+    assert all(gateway.status()["gateway"]["requests"] for gateway in gateways)
+
+
+SASL = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "alice-secret",
+}
+
+
+def test_a_user_of_the_brokers_sasl_is_the_principal_of_telemetry(tmp_path: Path) -> None:
+    class Secured(KafkaBroker):
+        def _defaults(self) -> dict[str, str]:
+            found = super()._defaults()
+            return {
+                **found,
+                "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "listener.name.plaintext.plain.sasl.jaas.config": (
+                    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+                    'username="admin" password="admin-secret" '
+                    'user_admin="admin-secret" user_alice="alice-secret";'
+                ),
+            }
+
+    with (
+        Secured(tmp_path / "kafka", "4.3.1", heap="256m") as broker,
+        GatewayBefore(tmp_path / "gateway", broker.port, "gateway.security.protocol=SASL_PLAINTEXT") as gateway,
+    ):
+        create_topic(gateway.bootstrap, "secured", **SASL)
+        values = produced(gateway.bootstrap, "secured", 1_000, **SASL)
+        assert consumed(gateway.bootstrap, "secured", 1_000, **SASL) == values
+        gateway.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push")
+        wrong = Producer({"bootstrap.servers": gateway.bootstrap, "log_level": 0, **SASL, "sasl.password": "wrong"})
+        wrong.produce("secured", b"never")
+        assert wrong.flush(3) == 1
+        wrong.purge()
+        assert gateway.principals() == {"User:alice"}

@@ -1,0 +1,532 @@
+"""Connections through a gateway before a broker that a test scripts: order, deaths, slow peers, TLS, memory."""
+
+import asyncio
+import contextlib
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from structlog.testing import capture_logs
+from support.certificates import Authority
+from support.gateway_traffic import framed, produce, request, response
+
+from base.clock import SystemTime
+from gateway.gateway import Gateway, GatewaySettings
+from gateway.in_flight import InFlight
+from gateway.rules import Answer, ClientConnection, NoRules, RequestVerdict
+from wire.channel import Channel
+from wire.codec import Request, encode_push_telemetry_response
+from wire.listener import Listener, ListenerSettings
+from wire.listener_security import ListenerSecurity
+from wire.security_protocol import SecurityProtocol
+from wire.tls import ClientAuth, TlsSettings, make_server_context
+
+pytestmark = pytest.mark.integration
+WITHIN_S = 60.0
+Broker = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+FETCH = request(1, 15, 1, b"\0" * 10)
+PUSH = request(72, 0, 2, bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x01\x00")
+
+
+class Handler:
+    """Answers pushes, at once or when the test says so."""
+
+    request_clock = None
+
+    def __init__(self) -> None:
+        self.answers_later = False
+        self.waiting: list[tuple[Channel, Request]] = []
+        self.lost: list[str] = []
+        self.made: list[Channel] = []
+
+    def push(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
+        return None
+
+    def handle(self, channel: Channel, request: Request) -> bytes | None:
+        if self.answers_later:
+            self.waiting.append((channel, request))
+            return None
+        return encode_push_telemetry_response(request.correlation_id, 0, 0)
+
+    def not_served(self, channel: Channel, api_key: int, client_id: str | None) -> bool:
+        return False
+
+    def authentication_took(self, nanos: int) -> None: ...
+
+    def connection_made(self, channel: Channel) -> None:
+        self.made.append(channel)
+
+    def connection_lost(self, channel: Channel, reason: str) -> None:
+        self.lost.append(reason)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(scenario, WITHIN_S))
+
+
+class Road:
+    """A gateway before a scripted broker."""
+
+    def __init__(self, listener: Listener, gateway: Gateway, handler: Handler) -> None:
+        self.listener, self.gateway, self.handler = listener, gateway, handler
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def connect(self, **tls: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port, **tls)
+        self._writers.append(writer)
+        return reader, writer
+
+    async def disconnect(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    def closed(self) -> dict[str, int]:
+        return dict(self.listener.counters()["closed"])
+
+
+@contextlib.asynccontextmanager
+async def road(
+    broker: Broker,
+    *,
+    security: ListenerSecurity | None = None,
+    broker_tls: ssl.SSLContext | None = None,
+    **settings: Any,
+) -> AsyncIterator[Road]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await broker(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=broker_tls, limit=1 << 16)
+    clock = settings.pop("time", SystemTime())
+    listener_keys = {key: settings.pop(key) for key in ("connections_max_idle_ms",) if key in settings}
+    gateway = Gateway(
+        GatewaySettings(
+            host="127.0.0.1",
+            port=settings.pop("port", server.sockets[0].getsockname()[1]),
+            **{
+                "request_max_bytes": 200 << 20,
+                "telemetry_max_bytes": 1 << 20,
+                "max_in_flight_requests": 100,
+                "response_timeout_ms": 600_000,
+                **settings,
+            },
+        )
+    )
+    handler = Handler()
+    listener = Listener(
+        name="PLAINTEXT",
+        host="127.0.0.1",
+        port=0,
+        handler=handler,
+        settings=ListenerSettings(**listener_keys),
+        time=clock,
+        security=security,
+        new_channel=gateway.channel,
+    )
+    await listener.start()
+    way = Road(listener, gateway, handler)
+    try:
+        yield way
+    finally:
+        await way.disconnect()
+        await listener.stop(1_000)
+        server.close()
+        await server.wait_closed()
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readexactly(4)
+    return head + await reader.readexactly(struct.unpack(">i", head)[0])
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers each request with its own body."""
+    while True:
+        frame = await read_frame(reader)
+        writer.write(framed(frame[8:12] + b"\0" + frame[12:]))
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+def answer_to(sent: bytes) -> bytes:
+    return framed(sent[8:12] + b"\0" + sent[12:])
+
+
+def test_answers_of_broker_and_gateway_come_in_the_order_of_requests() -> None:
+    async def scenario() -> None:
+        async with road(echo) as way:
+            way.handler.answers_later = True
+            reader, writer = await way.connect()
+            writer.write(FETCH + PUSH + FETCH)
+            assert await read_frame(reader) == answer_to(FETCH)
+            while not way.handler.waiting:
+                await asyncio.sleep(0.01)
+            ((channel, pushed),) = way.handler.waiting
+            channel.respond(pushed.slot, encode_push_telemetry_response(pushed.correlation_id, 0, 0))
+            channel.flush()
+            assert await read_frame(reader) == encode_push_telemetry_response(2, 0, 0)
+            assert await read_frame(reader) == answer_to(FETCH)
+
+    run(scenario())
+
+
+def test_a_client_that_closes_its_side_gets_its_answers() -> None:
+    async def scenario() -> None:
+        async with road(echo) as way:
+            reader, writer = await way.connect()
+            writer.write(FETCH + PUSH)
+            writer.write_eof()
+            assert await reader.read() == answer_to(FETCH) + encode_push_telemetry_response(2, 0, 0)
+            while way.listener.connection_count:
+                await asyncio.sleep(0.01)
+            assert way.closed() == {"client_closed": 1}
+            assert way.handler.lost == ["client_closed"]
+
+    run(scenario())
+
+
+def test_records_without_acks_reach_the_broker_though_the_client_closes_at_once() -> None:
+    got: list[bytes] = []
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(await reader.read(-1))
+
+    async def scenario() -> None:
+        async with road(broker) as way:
+            _, writer = await way.connect()
+            sent = b"".join(produce(number, 0, b"r" * 100_000) for number in range(30))
+            writer.write(sent)
+            await writer.drain()
+            writer.close()
+            while not got:
+                await asyncio.sleep(0.01)
+            assert got == [sent]
+
+    run(scenario())
+
+
+async def _wrong_id(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_frame(reader)
+    writer.write(response(1, 15, 77, b"x"))
+    await reader.read()
+
+
+async def _unasked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(response(1, 15, 1, b"x"))
+    await reader.read()
+
+
+async def _dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_frame(reader)
+
+
+async def _dies_within_an_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_frame(reader)
+    writer.write(response(1, 15, 1, b"x" * 100)[:50])
+
+
+@pytest.mark.parametrize(
+    ("broker", "sent", "reason", "logged"),
+    [
+        (_wrong_id, FETCH, "broker_out_of_order", "correlation id 77 in place of 1"),
+        (_unasked, b"", "broker_unasked", "without a request"),
+        (_dies, FETCH, "broker_lost", "1 requests were unanswered"),
+        (_dies_within_an_answer, FETCH + FETCH, "broker_lost", "1 requests were unanswered"),
+        (silent, request(999, 0, 1, b""), "unknown_api_key", "api key 999"),
+        (silent, b"GET / HTTP/1.1\r\n\r\n", "frame_too_large", "it looks like HTTP"),
+        (silent, struct.pack(">ihhih", 13, 0, 9, 1, 30) + b"abc", "malformed_header", "a client id of 30 bytes"),
+    ],
+)
+def test_a_fault_of_one_peer_ends_that_pair_alone_and_is_logged(
+    broker: Broker, sent: bytes, reason: str, logged: str
+) -> None:
+    calm = [True]
+
+    async def first_is_calm(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if calm:
+            calm.pop()
+            await echo(reader, writer)
+        else:
+            await broker(reader, writer)
+
+    async def scenario() -> None:
+        async with road(first_is_calm) as way:
+            other_reader, other_writer = await way.connect()
+            other_writer.write(FETCH)
+            assert await read_frame(other_reader) == answer_to(FETCH)
+            with capture_logs() as logs:
+                reader, writer = await way.connect()
+                writer.write(sent)
+                assert len(await reader.read()) < 100
+                while way.listener.connection_count > 1:
+                    await asyncio.sleep(0.01)
+            assert way.closed() == {reason: 1}
+            (line,) = [each for each in logs if each["event"] == "gateway.connection_ended"]
+            assert logged in line["detail"]
+            assert line["reason"] == reason
+            other_writer.write(FETCH)
+            assert await read_frame(other_reader) == answer_to(FETCH)
+            while way.gateway.status()["broker_connections"] > 1:
+                await asyncio.sleep(0.01)
+
+    run(scenario())
+
+
+def test_a_broker_that_cannot_be_reached_ends_the_client_and_is_counted() -> None:
+    async def scenario() -> None:
+        async with road(silent, port=1) as way:
+            reader, writer = await way.connect()
+            writer.write(FETCH)
+            with capture_logs() as logs:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+                while way.listener.connection_count:
+                    await asyncio.sleep(0.01)
+            assert way.closed() == {"broker_unreachable": 1}
+            assert way.gateway.status()["broker_connect_failures"] == 1
+            assert "cannot connect to the broker 127.0.0.1:1" in logs[0]["detail"]
+
+    run(scenario())
+
+
+def test_a_broker_that_does_not_answer_ends_the_pair_and_an_idle_pair_ends_too() -> None:
+    async def scenario() -> None:
+        async with road(silent, response_timeout_ms=100, connections_max_idle_ms=300) as way:
+            reader, writer = await way.connect()
+            idle_reader, _ = await way.connect()
+            writer.write(FETCH)
+            assert await reader.read() == b""
+            assert await idle_reader.read() == b""
+            while way.listener.connection_count:
+                await asyncio.sleep(0.01)
+            assert way.closed() == {"broker_silent": 1, "idle": 1}
+
+    run(scenario())
+
+
+def _transport_buffers(way: Road) -> int:
+    channel: Any = way.handler.made[0]
+    return sum(side.get_write_buffer_size() for side in (channel._transport, channel._broker) if side is not None)
+
+
+def test_a_large_request_waits_for_a_slow_broker_in_the_clients_own_buffers() -> None:
+    go = asyncio.Event()
+    size = 100 << 20
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        left = size
+        while left > 0:
+            left -= len(await reader.read(1 << 20))
+        writer.write(response(0, 9, 1, b"done"))
+        await reader.read()
+
+    async def scenario() -> None:
+        async with road(broker) as way:
+            reader, writer = await way.connect()
+            start = produce(1, 1)[4:]
+
+            async def send() -> None:
+                writer.write(struct.pack(">i", size - 4) + start)
+                left = size - 4 - len(start)
+                while left > 0:
+                    writer.write(bytes(min(left, 1 << 20)))
+                    left -= 1 << 20
+                    await writer.drain()
+
+            sending = asyncio.ensure_future(send())
+            most = 0
+            for _ in range(50):
+                await asyncio.sleep(0.01)
+                most = max(most, _transport_buffers(way))
+            assert not sending.done()
+            go.set()
+            answered = asyncio.ensure_future(read_frame(reader))
+            while not answered.done():
+                await asyncio.sleep(0.005)
+                most = max(most, _transport_buffers(way))
+            assert answered.result() == response(0, 9, 1, b"done")
+            assert 0 < most < 2 << 20
+            await sending
+
+    run(scenario())
+
+
+def test_a_client_that_does_not_read_holds_up_its_broker_and_no_other_client() -> None:
+    sent = [0]
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frame = await read_frame(reader)
+        if frame != FETCH:
+            writer.write(answer_to(frame))
+            await reader.read()
+            return
+        size = 100 << 20
+        writer.write(struct.pack(">iiB", size + 5, 1, 0))
+        while sent[0] < size:
+            writer.write(bytes(1 << 20))
+            sent[0] += 1 << 20
+            await writer.drain()
+        await reader.read()
+
+    async def scenario() -> None:
+        async with road(broker) as way:
+            _, slow = await way.connect()
+            slow.write(FETCH)
+            await asyncio.sleep(0.5)
+            held = sent[0]
+            await asyncio.sleep(0.3)
+            assert sent[0] == held < 50 << 20
+            assert _transport_buffers(way) < 2 << 20
+            reader, writer = await way.connect()
+            other = request(1, 15, 5, b"other")
+            writer.write(other)
+            assert await read_frame(reader) == answer_to(other)
+
+    run(scenario())
+
+
+class _Throttled(NoRules):
+    def request(self, connection: ClientConnection, request: InFlight, body: bytes, now_ns: int) -> RequestVerdict:
+        if request.correlation_id == 1:
+            return Answer(response(1, 15, 1, b"empty"), mute_ms=300)
+        return None
+
+
+def test_a_muted_connection_is_answered_and_goes_on_afterwards() -> None:
+    async def scenario() -> None:
+        async with road(echo, rules=_Throttled()) as way:
+            reader, writer = await way.connect()
+            later = request(1, 15, 9, b"later")
+            writer.write(FETCH)
+            assert await read_frame(reader) == response(1, 15, 1, b"empty")
+            writer.write(later)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(read_frame(reader), 0.05)
+            writer.write(later)
+            got = await reader.readexactly(2 * len(answer_to(later)))
+            assert got == 2 * answer_to(later)
+
+    run(scenario())
+
+
+def test_tls_on_both_sides_and_the_certificates_principal(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    server, client = authority.issue("server", "/CN=localhost"), authority.issue("client", "/CN=alice")
+    tls = make_server_context(
+        TlsSettings(
+            keystore_location=str(server.keystore),
+            truststore_location=str(authority.certificate),
+            client_auth=ClientAuth.REQUIRED,
+        )
+    )
+    trusting = ssl.create_default_context(cafile=str(authority.certificate))
+    trusting.load_cert_chain(client.certificate, client.key)
+    broker_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    broker_side.load_cert_chain(server.certificate, server.key)
+
+    async def scenario() -> None:
+        security = ListenerSecurity(protocol=SecurityProtocol.SSL, tls=tls)
+        to_broker = ssl.create_default_context(cafile=str(authority.certificate))
+        async with road(echo, security=security, broker_tls=broker_side, tls=to_broker) as way:
+            reader, writer = await way.connect(ssl=trusting, server_hostname="localhost")
+            large = request(1, 15, 1, b"r" * 3_000_000)
+            writer.write(large + PUSH)
+            assert await read_frame(reader) == answer_to(large)
+            assert await read_frame(reader) == encode_push_telemetry_response(2, 0, 0)
+            (channel,) = way.handler.made
+            assert (channel.principal.name, channel.security_protocol) == ("CN=alice", "SSL")
+
+    run(scenario())
+
+
+def test_a_broker_whose_certificate_is_not_trusted_is_not_connected_to(tmp_path: Path) -> None:
+    server = Authority(tmp_path / "ca").issue("server", "/CN=localhost")
+    broker_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    broker_side.load_cert_chain(server.certificate, server.key)
+
+    async def scenario() -> None:
+        async with road(echo, broker_tls=broker_side, tls=ssl.create_default_context()) as way:
+            reader, _ = await way.connect()
+            assert await reader.read() == b""
+            while way.listener.connection_count:
+                await asyncio.sleep(0.01)
+            assert way.closed() == {"broker_unreachable": 1}
+
+    run(scenario())
+
+
+def test_a_stop_waits_for_the_answers_in_flight() -> None:
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frame = await read_frame(reader)
+        await asyncio.sleep(0.3)
+        writer.write(answer_to(frame))
+        await reader.read()
+
+    async def scenario() -> None:
+        async with road(late) as way:
+            reader, writer = await way.connect()
+            writer.write(FETCH)
+            while not way.gateway.status()["requests"]:
+                await asyncio.sleep(0.01)
+            stopping = asyncio.ensure_future(way.listener.stop(10_000))
+            assert await reader.read() == answer_to(FETCH)
+            await stopping
+
+    run(scenario())
+
+
+class SlowTime(SystemTime):
+    """A clock by which everything between two readings takes a millisecond."""
+
+    def __init__(self) -> None:
+        self._read = 0
+
+    def nanoseconds(self) -> int:
+        self._read += 1
+        return super().nanoseconds() + self._read * 1_000_000
+
+    def hi_res_clock_ms(self) -> int:
+        return super().nanoseconds() // 1_000_000 + self._read
+
+
+def test_a_client_that_sends_thousands_of_requests_at_once_takes_turns_with_the_others() -> None:
+    flood = b"".join(produce(number, 0) for number in range(20_000))
+    passed = 0
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal passed
+        frame = await read_frame(reader)
+        while frame[4:6] == b"\0\0":
+            passed += len(frame)
+            frame = await read_frame(reader)
+        writer.write(answer_to(frame))
+        await reader.read()
+
+    async def scenario() -> None:
+        async with road(broker, time=SlowTime()) as way:
+            _, flooding = await way.connect()
+            reader, writer = await way.connect()
+            while way.gateway.status()["broker_connections"] < 2:
+                await asyncio.sleep(0.01)
+            flooding.write(flood)
+            while not passed:
+                await asyncio.sleep(0)
+            writer.write(FETCH)
+            assert await read_frame(reader) == answer_to(FETCH)
+            assert passed < len(flood)
+            while passed < len(flood):
+                await asyncio.sleep(0.01)
+            assert way.gateway.status()["requests"]["Produce"] == 20_000
+
+    run(scenario())

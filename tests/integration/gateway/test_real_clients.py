@@ -1,0 +1,140 @@
+"""Real clients of a real broker through `fleetgauge gateway`: their records, and the telemetry that they push."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from support.gateway import GatewayBefore, make_topic, round_trip
+from support.kafka_broker import KafkaBroker
+from support.telemetry_clients import FranzGoProcess, wait_until
+
+pytestmark = pytest.mark.integration
+WITHIN_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def gateway(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayBefore]:
+    with GatewayBefore(tmp_path_factory.mktemp("gateway"), broker.port) as started:
+        yield started
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker, gateway: GatewayBefore) -> str:
+    name = f"through-{uuid.uuid4().hex[:8]}"
+    make_topic(broker, gateway.bootstrap, name)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("version", "protocols"),
+    [
+        ("4.4.0", ["classic", "consumer"]),
+        pytest.param("3.9.2", ["classic"], marks=pytest.mark.soak),
+        pytest.param("3.7.2", ["classic"], marks=pytest.mark.soak),
+    ],
+)
+def test_java_clients_get_their_records_once_and_in_order(
+    gateway: GatewayBefore, topic: str, version: str, protocols: list[str]
+) -> None:
+    before = gateway.status()["telemetry"]["push_answers"].get("NONE", 0)
+    printed = round_trip(version, gateway.bootstrap, topic, 1_000, *protocols)
+    assert printed == [f"{protocol} all 1500" for protocol in protocols]
+    gateway.wait_for(lambda status: status["telemetry"]["push_answers"]["NONE"] > before, what="a push")
+    assert gateway.status()["telemetry"]["push_answers"].keys() == {"NONE"}
+
+
+def test_librdkafka_gets_its_records_and_pushes(gateway: GatewayBefore, topic: str) -> None:
+    settings = {"bootstrap.servers": gateway.bootstrap, "log_level": 3}
+    producer = Producer({**settings, "client.id": "rd-producer", "enable.idempotence": True})
+    expected = [f"record-{number}".encode() for number in range(3_000)]
+    for value in expected:
+        producer.produce(topic, value)
+    assert producer.flush(WITHIN_S) == 0
+    consumer = Consumer({**settings, "client.id": "rd-consumer", "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    got: list[bytes | None] = []
+    deadline = time.monotonic() + WITHIN_S
+    while len(got) < len(expected) and time.monotonic() < deadline:
+        got += [message.value() for message in consumer.consume(500, 0.5)]
+    consumer.close()
+    assert got == expected
+    status = gateway.wait_for(
+        lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push of librdkafka"
+    )
+    assert status["gateway"]["requests"]["Produce"] > 0
+
+
+def test_kafka_python_gets_its_records(gateway: GatewayBefore, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=gateway.bootstrap, acks="all")
+    for number in range(200):
+        producer.send(topic, str(number).encode())
+    producer.flush(WITHIN_S)
+    unanswered = KafkaProducer(bootstrap_servers=gateway.bootstrap, acks=0)
+    for number in range(200, 300):
+        unanswered.send(topic, str(number).encode())
+    unanswered.flush(WITHIN_S)
+    unanswered.close()
+    producer.close()
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=gateway.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=60_000
+    )
+    got = [next(consumer).value for _ in range(300)]
+    consumer.close()
+    assert got == [str(number).encode() for number in range(300)]
+
+
+def test_franz_go_works_and_pushes(broker: KafkaBroker, gateway: GatewayBefore, tmp_path: Path) -> None:
+    process = FranzGoProcess("1.22.2", gateway.bootstrap, tmp_path)
+    try:
+        (client,) = process.clients
+        wait_until(lambda: None if client.acknowledged() >= 2 else process.tail(), "two pushes of franz-go")
+        assert client.says_off() == []
+    finally:
+        process.kill()
+
+
+def test_kafkas_tools_see_the_cluster_through_the_gateway(
+    broker: KafkaBroker, gateway: GatewayBefore, topic: str
+) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=gateway.bootstrap)
+    described = admin.describe_cluster()
+    admin.close()
+    assert [(each["broker_id"], each["port"]) for each in described["brokers"]] == [(1, gateway.port)]
+    versions = broker.tool("org.apache.kafka.tools.BrokerApiVersionsCommand", "--bootstrap-server", gateway.bootstrap)
+    assert f"{gateway.bootstrap} (id: 1" in versions
+    assert "PushTelemetry(72): 0 " in versions
+    assert "Fetch(1): 4 to 15" in versions
+
+
+@pytest.mark.soak
+def test_no_record_is_lost_or_doubled_when_the_gateway_restarts(gateway: GatewayBefore, topic: str) -> None:
+    settings = {"bootstrap.servers": gateway.bootstrap, "log_level": 0}
+    producer = Producer({**settings, "enable.idempotence": True, "linger.ms": 5})
+    expected = [str(number).encode() for number in range(30_000)]
+    for number, value in enumerate(expected):
+        producer.produce(topic, value)
+        producer.poll(0)
+        if number % 10_000 == 5_000:
+            if number > 20_000:
+                gateway.kill()
+            else:
+                assert gateway.stop() == 0
+            gateway.start()
+    assert producer.flush(WITHIN_S) == 0
+    consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    got: list[bytes | None] = []
+    deadline = time.monotonic() + WITHIN_S
+    restarted = False
+    while len(got) < len(expected) and time.monotonic() < deadline:
+        got += [message.value() for message in consumer.consume(500, 0.5) if message.error() is None]
+        if got and not restarted:
+            restarted = True
+            gateway.kill()
+            gateway.start()
+    consumer.close()
+    assert got == expected

@@ -1,0 +1,58 @@
+"""`fleetgauge doctor` beside a running node: the node's own ports and files are no fault."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.kafka_broker import free_ports
+from support.node import Node, run_cli
+
+pytestmark = pytest.mark.integration
+
+
+def test_ports_of_the_running_node_are_no_fault_and_a_second_node_is_told(tmp_path: Path) -> None:
+    with Node(tmp_path) as node:
+        listener = f"PLAINTEXT://127.0.0.1:{node.port}"
+        options = ["--override", f"listeners={listener}", "--override", "http.listeners="]
+        own = run_cli("doctor", "-f", "json", "--override", f"log.dirs={node.data}", *options)
+        other = run_cli("doctor", "-f", "json", "--override", f"log.dirs={tmp_path}/other", *options, check=False)
+        assert not (tmp_path / "other").exists()
+    found = {each["check"]: each for each in map(json.loads, own.stdout.splitlines())}
+    assert found[f"port {listener}"]["detail"] == "used by the running process of this data directory"
+    assert other.returncode == 1
+    found = {each["check"]: each for each in map(json.loads, other.stdout.splitlines())}
+    assert found[f"port {listener}"]["level"] == "error"
+
+
+def gateway_findings(tmp_path: Path, broker: int, *keys: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """Exit code and findings of a gateway before the broker on this port."""
+    given = (f"log.dirs={tmp_path}/gateway", "http.listeners=", f"gateway.broker=127.0.0.1:{broker}", *keys)
+    done = run_cli("doctor", "-f", "json", *(word for key in given for word in ("--override", key)), check=False)
+    return done.returncode, {each["check"]: each for each in map(json.loads, done.stdout.splitlines())}
+
+
+def test_the_broker_of_a_gateway_and_its_addresses_are_checked(tmp_path: Path) -> None:
+    """A node answers ApiVersions and Metadata as a broker does."""
+    with Node(tmp_path, "node.id=1", f"cluster.id={'A' * 22}") as broker:
+        own = f"listeners=PLAINTEXT://127.0.0.1:{free_ports(1)[0]}"
+        address = "address of broker 1 for clients"
+        code, found = gateway_findings(tmp_path, broker.port, own)
+        assert code == 0
+        assert found["configuration"]["detail"].endswith("fleetgauge gateway")
+        assert found[f"gateway.broker 127.0.0.1:{broker.port}"]["level"] == "ok"
+        assert found[f"port {own.removeprefix('listeners=')}"]["level"] == "ok"
+        assert (found[address]["level"], found[address]["detail"].split(";")[0]) == (
+            "warning",
+            f"127.0.0.1:{broker.port}",
+        )
+        _, found = gateway_findings(tmp_path, broker.port, own, f"gateway.nodes=*=:{own.rpartition(':')[2]}")
+        assert found[address]["level"] == "ok"
+        _, found = gateway_findings(tmp_path, broker.port, own, "node.id=7", "cluster.id=another")
+        assert (found["node.id"]["level"], found["cluster.id"]["level"]) == ("warning", "warning")
+        assert "A" * 22 in found["cluster.id"]["remedy"]
+        code, found = gateway_findings(tmp_path, broker.port, own, "gateway.security.protocol=SSL")
+        assert code == 1
+        assert found[f"gateway.broker 127.0.0.1:{broker.port}"]["level"] == "error"
+    code, found = gateway_findings(tmp_path, broker.port, own)
+    assert code == 1
+    assert "refused" in found[f"gateway.broker 127.0.0.1:{broker.port}"]["detail"]

@@ -1,0 +1,352 @@
+"""SASL OAUTHBEARER with real clients, bad tokens by hand, and endpoints of keys that hang and lie."""
+
+import contextlib
+import json
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from confluent_kafka import Producer
+from support.http import wait_until
+from support.java_clients import java_program
+from support.kafka_jars import kafka_jars
+from support.landing import landed
+from support.node import Node
+from support.raw_client import RawClient
+from support.raw_sasl import authenticate, handshake, is_served
+from support.tokens import AUDIENCE, ISSUER, Issuer, initial_response, jwks, jwks_file, unsigned
+
+from wire.oauth.jwks import Jwks, JwksSettings
+from wire.sasl.oauthbearer import KeysUnavailableError
+
+pytestmark = pytest.mark.integration
+
+INVALID = b'{"status":"invalid_token"}'
+GOOD, NEXT = Issuer("good"), Issuer("next", "ES256")
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Answers with the keys, or as `act` says."""
+
+    act: ClassVar[Callable[["Endpoint"], None] | None] = None
+    keys: ClassVar[bytes] = jwks(GOOD)
+    asked: ClassVar[int] = 0
+    ended: ClassVar[threading.Event] = threading.Event()
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        if (act := type(self).act) is not None:
+            act(self)
+        else:
+            self.reply(type(self).keys)
+
+    def reply(self, body: bytes, status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def hang(_: Endpoint) -> None:
+    Endpoint.ended.wait(120)
+
+
+def trickle(handler: Endpoint) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        while not Endpoint.ended.wait(0.2):
+            handler.wfile.write(b" ")
+
+
+def pour(handler: Endpoint) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        while not Endpoint.ended.is_set():
+            handler.wfile.write(b" " * 65536)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    Endpoint.act, Endpoint.keys, Endpoint.asked, Endpoint.ended = None, jwks(GOOD), 0, threading.Event()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/keys"
+    Endpoint.ended.set()
+    server.shutdown()
+    server.server_close()
+
+
+def config(url: str) -> str:
+    return f"""
+listener.security.protocol.map = "WORDS:SASL_PLAINTEXT"
+sasl.enabled.mechanisms = "OAUTHBEARER"
+sasl.oauthbearer.jwks.endpoint.url = "{url}"
+sasl.oauthbearer.expected.audience = "{AUDIENCE}"
+sasl.oauthbearer.expected.issuer = "{ISSUER}"
+sasl.oauthbearer.clock.skew.seconds = 1
+connection.failed.authentication.delay.ms = 0
+[client-metrics.everything]
+metrics = "*"
+interval.ms = 500
+[exporters.landing]
+type = "landing"
+linger.ms = 500
+"""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    directory = tmp_path_factory.mktemp("node")
+    url = jwks_file(directory / "jwks.json", GOOD)
+    with Node(directory, "listeners=WORDS://127.0.0.1:0", config=config(url)) as running:
+        yield running
+
+
+def counted(node: Node, name: str) -> int:
+    return int(node.status()["connections"][0][name])
+
+
+def expired(node: Node) -> int:
+    return int(node.status()["connections"][0]["closed"].get("session_expired", 0))
+
+
+def log_in(node: Node, message: bytes) -> tuple[RawClient, int, bytes]:
+    """A connection, and the error code and the token of the answer to an initial response."""
+    client = RawClient(node.port)
+    try:
+        client.send(handshake("OAUTHBEARER"))
+        client.receive_frame()
+        client.send(authenticate(message))
+        frame = client.receive_frame()
+    except BaseException:
+        client.close()
+        raise
+    code, length = struct.unpack_from(">hh", frame, 4)
+    at = 8 + max(length, 0)
+    (size,) = struct.unpack_from(">i", frame, at)
+    return client, int(code), frame[at + 4 : at + 4 + size] if not code else frame[8:at]
+
+
+def test_librdkafka_pushes_as_its_tokens_user_and_renews_its_session(node: Node) -> None:
+    tokens: list[str] = []
+
+    def fetch(_: str) -> tuple[str, float]:
+        tokens.append(GOOD.token(user="orders", lasts_s=10))
+        return tokens[-1], time.time() + 10
+
+    before, ended = counted(node, "successful_reauthentications"), expired(node)
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{node.port}",
+            "client.id": "by-token",
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "oauth_cb": fetch,
+        }
+    )
+
+    def is_done() -> bool:
+        producer.poll(0.2)
+        return counted(node, "successful_reauthentications") > before and any(
+            each["client_id"] == "by-token" for each in landed(node.data / "landing")
+        )
+
+    wait_until(is_done, within_s=90, what="a push and a renewed session")
+    producer.close()
+    assert {each["principal"] for each in landed(node.data / "landing") if each["client_id"] == "by-token"} == {
+        "User:orders"
+    }
+    assert len(tokens) > 1
+    assert expired(node) == ended
+    assert tokens[0] not in node.output()
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
+def test_java_pushes_as_its_tokens_user_and_renews_its_session(node: Node, tmp_path: Path, version: str) -> None:
+    before, ended = counted(node, "successful_reauthentications"), expired(node)
+    with java(node, tmp_path, version, GOOD.token(user=f"java-{version}", lasts_s=20)) as (process, file):
+        assert process.stdout is not None
+        assert len(process.stdout.readline().strip()) == 22, (tmp_path / "client.log").read_text()[-3000:]
+
+        def is_done() -> bool:
+            (tmp_path / "next").write_text(GOOD.token(user=f"java-{version}", lasts_s=20))
+            (tmp_path / "next").replace(file)
+            return counted(node, "successful_reauthentications") > before and any(
+                each["principal"] == f"User:java-{version}" for each in landed(node.data / "landing")
+            )
+
+        wait_until(is_done, within_s=90, what="a push and a renewed session")
+    assert expired(node) == ended
+
+
+def test_java_with_a_strangers_token_is_told_in_the_words_of_rfc_7628(node: Node, tmp_path: Path) -> None:
+    with java(node, tmp_path, "4.3.1", Issuer("good").token()) as (process, _):
+        assert process.stdout is not None
+        assert "invalid_token" in process.stdout.readline()
+    assert "InvalidSignature" in node.output()
+
+
+@contextlib.contextmanager
+def java(node: Node, directory: Path, version: str, token: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    file = directory / "token.jwt"
+    file.write_text(token)
+    (directory / "client.properties").write_text(
+        f"bootstrap.servers=127.0.0.1:{node.port}\nclient.id=java-{version}\nsecurity.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=OAUTHBEARER\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;\n"
+        "sasl.login.callback.handler.class="
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler\n"
+        f"sasl.oauthbearer.token.endpoint.url={file.as_uri()}\n"
+    )
+    command = java_program(version, "LonelyProducer", kafka_jars(version))
+    command[1:1] = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}"]
+    with (directory / "client.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, str(directory / "client.properties")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    watchdog = threading.Timer(200, process.kill)
+    watchdog.start()
+    try:
+        yield process, file
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "answer"),
+    [
+        (lambda: initial_response(GOOD.token()), 0, b""),
+        (lambda: initial_response(GOOD.token(), authzid="orders"), 0, b""),
+        (lambda: initial_response(GOOD.token(), authzid="billing"), 0, INVALID),
+        (lambda: initial_response(unsigned(GOOD.token())), 0, INVALID),
+        (lambda: initial_response(GOOD.token(exp=time.time() - 100)), 0, INVALID),
+        (lambda: initial_response("a.b.c"), 0, INVALID),
+        (lambda: b"n,,\x01auth=Basic abc\x01\x01", 58, b"invalid credentials with SASL mechanism OAUTHBEARER"),
+        (lambda: b"", 58, b"invalid credentials"),
+        (lambda: b"\x01", 58, b"invalid credentials"),
+        (lambda: initial_response("a" * 20_000), 58, b"invalid credentials"),
+    ],
+)
+def test_a_token_is_answered_as_rfc_7628_wants(node: Node, make: Callable[[], bytes], code: int, answer: bytes) -> None:
+    client, found, text = log_in(node, make())
+    with client:
+        assert found == code
+        assert answer in text
+        if answer == INVALID:
+            assert not text.removeprefix(INVALID)
+            client.send(authenticate(b"\x01", 3))
+            frame = client.receive_frame()
+            assert struct.unpack_from(">h", frame, 4) == (58,)
+            assert json.loads(frame[8 : 8 + len(INVALID)]) == {"status": "invalid_token"}
+        elif not code:
+            assert is_served(client)
+
+
+def test_a_token_of_a_megabyte_ends_its_connection_and_disturbs_nobody(node: Node) -> None:
+    before = node.status()["connections"][0]["closed"].get("frame_too_large", 0)
+    with pytest.raises((OSError, EOFError)):
+        log_in(node, initial_response("a" * (1 << 20)))
+    wait_until(lambda: node.status()["connections"][0]["closed"].get("frame_too_large", 0) > before)
+    client, code, _ = log_in(node, initial_response(GOOD.token()))
+    with client:
+        assert code == 0
+
+
+def test_a_session_ends_with_its_token(node: Node) -> None:
+    client, code, _ = log_in(node, initial_response(GOOD.token(lasts_s=2)))
+    with client:
+        assert code == 0
+        assert is_served(client)
+        time.sleep(3.3)
+        with pytest.raises((OSError, EOFError)):
+            is_served(client)
+    assert node.status()["connections"][0]["closed"]["session_expired"] >= 1
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        hang,
+        trickle,
+        pour,
+        lambda each: each.reply(b"<html>sign in</html>"),
+        lambda each: each.reply(b"", 302, Location="http://127.0.0.1:1/"),
+        lambda each: each.reply(jwks(NEXT), 500),
+        lambda each: each.reply(b'{"keys": [{"kty": "oct", "kid": "good", "k": "YWJj"}]}'),
+        lambda each: each.connection.close(),
+    ],
+)
+def test_an_endpoint_that_hangs_or_lies_gives_no_keys_until_it_gives_them(
+    endpoint: str, act: Callable[[Endpoint], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
+    Endpoint.act = act
+    keys = Jwks(JwksSettings(url=endpoint, retry_backoff_max_ms=200))
+    wait_until(lambda: Endpoint.asked)
+    for _ in range(3):
+        with pytest.raises(KeysUnavailableError):
+            keys.find("good", "RS256")
+    Endpoint.act = None
+    Endpoint.ended.set()
+    assert wait_until(lambda: _found(keys))
+
+
+def _found(keys: Jwks) -> bool:
+    with contextlib.suppress(KeysUnavailableError):
+        return len(keys.find("good", "RS256")) == 1
+    return False
+
+
+def test_while_the_endpoint_hangs_clients_are_put_off_and_the_node_serves(tmp_path: Path, endpoint: str) -> None:
+    Endpoint.act = hang
+    with Node(tmp_path, "listeners=WORDS://127.0.0.1:0", config=config(endpoint)) as node:
+        for _ in range(3):
+            with pytest.raises((OSError, EOFError)):  # no answer: every error code would be fatal to the client
+                log_in(node, initial_response(GOOD.token()))
+        status = node.status()
+        assert status["connections"][0]["closed"]["token_keys_unavailable"] == 3
+        assert status["connections"][0]["failed_authentications"] == 0
+        Endpoint.act = None
+        Endpoint.ended.set()
+        assert wait_until(lambda: _is_let_in(node, GOOD), within_s=90)
+
+
+def test_keys_that_the_issuer_has_replaced_are_read_when_a_token_names_one(tmp_path: Path, endpoint: str) -> None:
+    with Node(tmp_path, "listeners=WORDS://127.0.0.1:0", config=config(endpoint)) as node:
+        assert wait_until(lambda: _is_let_in(node, GOOD))
+        Endpoint.keys = jwks(NEXT)
+        assert wait_until(lambda: _is_let_in(node, NEXT), within_s=90)
+        asked = Endpoint.asked
+        for number in range(50):
+            assert not _is_let_in(node, Issuer(f"made-up-{number}", "ES256"))
+        assert Endpoint.asked <= asked + 2
+        assert not _is_let_in(node, GOOD)
+
+
+def _is_let_in(node: Node, issuer: Issuer) -> bool:
+    try:
+        client, code, text = log_in(node, initial_response(issuer.token()))
+    except (OSError, EOFError):
+        return False
+    with client:
+        return code == 0 and text == b""

@@ -1,0 +1,57 @@
+"""Whatever a client or a broker sends under quotas: a reason to end the connection at most, and never another error."""
+
+import struct
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from support.gateway_traffic import encoded, framed, request, response
+from support.judged_road import JudgedRoad
+
+from gateway.apis import PASSED
+from wire.errors import ProtocolError
+
+_JUDGED = (0, 1, 3, 8, 11, 12, 19, 20, 37, 68, 78)
+_VERSIONS = [(key, version) for key in _JUDGED for version in range(PASSED[key].max_version + 1)]
+
+
+def under_all_quotas() -> JudgedRoad:
+    road = JudgedRoad()
+    for manager in road.managers.client_quota_managers:
+        road.limit(manager, 1e-9)
+    return road
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.sampled_from(_VERSIONS), st.binary(max_size=120), st.binary(max_size=120), st.integers(1, 60))
+def test_any_bodies_end_a_connection_with_a_reason_at_most(
+    api: tuple[int, int], asked: bytes, answered: bytes, chunk: int
+) -> None:
+    road = under_all_quotas()
+    reason = ""
+    stream = request(*api, 1, asked) + request(*api, 2, asked)
+    try:
+        for at in range(0, len(stream), chunk):
+            road.from_client(stream[at : at + chunk])
+        answers = response(*api, 1, answered) + framed(struct.pack(">i", 2) + answered)
+        for at in range(0, len(answers), chunk):
+            road.from_broker(answers[at : at + chunk])
+    except ProtocolError as error:
+        reason = error.reason
+    assert reason in {"", "malformed_request", "broker_malformed", "broker_unasked", "frame_too_large"}
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data())
+def test_any_request_to_create_or_delete_topics_is_judged(data: st.DataObject) -> None:
+    key, version = data.draw(st.sampled_from([(19, 7), (19, 4), (20, 6), (20, 3), (37, 3), (37, 1)]))
+    road = under_all_quotas()
+    message: Any = data.draw(st.from_type(load_request_schema(key, version)))
+    answer: Any = data.draw(st.from_type(load_response_schema(key, version)))
+    road.from_client(request(key, version, 1, encoded(message)))
+    if road.in_flight and road.in_flight[0].local is None:
+        road.from_broker(response(key, version, 1, encoded(answer)))
+    else:
+        road.from_broker(b"")
+    assert road.in_flight == []

@@ -1,0 +1,85 @@
+"""`fleetgauge gateway` as its own process before a real broker."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from support.java_clients import java_program
+from support.kafka_broker import KafkaBroker, free_ports
+from support.node import Node
+
+SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = "1000"\n'
+
+
+class GatewayBefore(Node):
+    """A gateway before one broker, to which it maps every node; for a cluster of one broker.
+
+    Attributes:
+        bootstrap: where clients find it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        broker_port: int,
+        *overrides: str,
+        nodes: str = "",
+        port: int = 0,
+        has_admin_listener: bool = False,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._own_port = port or free_ports(1)[0]
+        if has_admin_listener:
+            listeners = f"listeners=PLAINTEXT://127.0.0.1:{self._own_port},ADMIN://127.0.0.1:0"
+            protocols = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,ADMIN:PLAINTEXT"
+            overrides = (*overrides, listeners, protocols, "admin.listeners=ADMIN")
+        self.bootstrap = f"127.0.0.1:{self._own_port}"
+        super().__init__(
+            directory,
+            f"gateway.broker=127.0.0.1:{broker_port}",
+            f"gateway.nodes={nodes or f'*={self.bootstrap}'}",
+            *overrides,
+            config=SUBSCRIPTION,
+            command="gateway",
+        )
+
+    def start(self, port: int = 0) -> None:
+        """Starts it on its port, each time the same."""
+        super().start(port or self._own_port)
+
+    def principals(self) -> set[str]:
+        """The principals of the clients that have pushed."""
+        command = [
+            sys.executable,
+            "-m",
+            "fleetgauge",
+            "clients",
+            "--log-dirs",
+            str(self.data),
+            "--format",
+            "json",
+        ]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return {json.loads(line)["principal"] for line in printed.splitlines()}
+
+
+def make_topic(broker: KafkaBroker, bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """Makes a topic through the gateway, with Kafka's own tool."""
+    broker.tool(
+        *("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", bootstrap),
+        *("--create", "--topic", topic, "--partitions", str(partitions)),
+    )
+
+
+def round_trip(version: str, bootstrap: str, topic: str, records: int, *protocols: str) -> list[str]:
+    """What `tests/kafka/RoundTrip.java` prints: a line for each group protocol."""
+    done = subprocess.run(
+        [*java_program(version, "RoundTrip"), bootstrap, topic, str(records), *protocols],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout.splitlines()

@@ -1,0 +1,85 @@
+"""Wanted limits against those of a cluster: nothing is changed but what is asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from base.errors import FleetgaugeError
+from fleetgauge.cli.quotas import read_file
+from fleetgauge.cluster_quotas.planning import QuotaError, alterations, plan
+from fleetgauge.config.quotas import Limits, entity_path, read_entity
+from fleetgauge.subscriptions.planning import Action
+
+ALICE, BOB, ANY_IP = map(read_entity, ("users/alice", "users/bob", "ips/<default>"))
+CURRENT: Limits = {
+    ALICE: {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0},
+    ANY_IP: {"connection_creation_rate": 3.0},
+}
+
+
+def actions(wanted: Limits, *, prune: bool = False) -> dict[tuple[str, str], Action]:
+    found = plan(CURRENT, wanted, prune=prune)
+    return {(entity_path(each.entity), each.key): each.action for each in found}
+
+
+def test_limits_outside_of_the_file_are_left_alone_and_deleted_only_by_prune() -> None:
+    wanted = {ALICE: {"producer_byte_rate": 5.0}, BOB: {"request_percentage": 1.0}}
+    expected = {
+        ("ips/<default>", "connection_creation_rate"): Action.LEAVE,
+        ("users/alice", "consumer_byte_rate"): Action.LEAVE,
+        ("users/alice", "producer_byte_rate"): Action.CHANGE,
+        ("users/bob", "request_percentage"): Action.ADD,
+    }
+    assert actions(wanted) == expected
+    pruned = {place: Action.DELETE if action is Action.LEAVE else action for place, action in expected.items()}
+    assert actions(wanted, prune=True) == pruned
+
+
+def test_the_request_has_the_changes_and_nothing_else() -> None:
+    planned = plan(CURRENT, {ALICE: {"producer_byte_rate": 5.0, "consumer_byte_rate": 2.0}}, prune=True)
+    assert alterations(planned, CURRENT) == {
+        ALICE: {"producer_byte_rate": 5.0},
+        ANY_IP: {"connection_creation_rate": None},
+    }
+    assert alterations(plan(CURRENT, CURRENT, prune=True), CURRENT) == {}
+
+
+def test_a_plan_is_not_applied_to_limits_that_changed_meanwhile() -> None:
+    planned = plan(CURRENT, {ALICE: {"producer_byte_rate": 5.0}})
+    with pytest.raises(QuotaError, match="users/alice producer_byte_rate changed since"):
+        alterations(planned, {ALICE: {"producer_byte_rate": 1.5}})
+    assert alterations(planned, {ALICE: {"producer_byte_rate": 1.0}})  # others may change
+
+
+def test_a_file_without_a_quota_prunes_nothing() -> None:
+    with pytest.raises(QuotaError, match="would delete all"):
+        plan(CURRENT, {}, prune=True)
+    with pytest.raises(QuotaError, match="would delete all"):
+        plan(CURRENT, {ALICE: {}}, prune=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[quotas."users/a"]\nrequest_percentag = 1', "did you mean request_percentage"),
+        ('[quotas."user/a"]\nrequest_percentage = 1', "no entity that has quotas"),
+        ('[quotas."users/a"]\nrequest_percentage = "x"', "a number above 0"),
+        ('[quotas."users/a"]\nproducer_byte_rate = 1.5', "cannot be a fractional value"),
+        ('[quotas."users/a"]\nconnection_creation_rate = 1', "Invalid configuration key"),
+        ('[client-metrics.a]\nmetrics = "*"', "is not about quotas"),
+        ("[quotas", "TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_a_sentence_that_names_it(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "q.toml"
+    file.write_text(text)
+    with pytest.raises(FleetgaugeError) as refused:
+        read_file(file)
+    assert problem in str(refused.value)
+    assert "q.toml" in str(refused.value)
+
+
+def test_a_file_has_the_form_of_a_nodes_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "q.toml"
+    file.write_text('[quotas."users/svc.orders/clients/<default>"]\ntelemetry_push_rate = 0.5\n')
+    assert read_file(file) == {read_entity("users/svc.orders/clients/<default>"): {"telemetry_push_rate": 0.5}}

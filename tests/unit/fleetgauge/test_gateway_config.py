@@ -1,0 +1,75 @@
+"""The keys of `[gateway]`: what they become, and the errors of an operator."""
+
+from pathlib import Path
+
+import pytest
+from support.certificates import Authority
+
+from fleetgauge.app import FleetgaugeNode
+from fleetgauge.config.load import load_config
+from fleetgauge.errors import ConfigError
+from fleetgauge.gateway_node import GatewayNode, gateway_settings
+from fleetgauge.node_class import node_class
+
+BROKER = "gateway.broker=broker1.example.com:9092"
+
+
+def test_a_node_with_a_broker_is_a_gateway() -> None:
+    assert node_class(load_config(overrides=[BROKER])) is GatewayNode
+    assert node_class(load_config()) is FleetgaugeNode
+
+
+def test_the_keys_become_settings() -> None:
+    overrides = ["gateway.broker=[::1]:9092", "gateway.nodes=1=g:1,*=:2", "gateway.telemetry=pass"]
+    settings = gateway_settings(load_config(overrides=[*overrides, "gateway.security.protocol=SASL_PLAINTEXT"]))
+    assert (settings.host, settings.port, settings.tls) == ("::1", 9092, None)
+    assert settings.addresses is not None
+    assert settings.addresses.of(1, "b", 9) == ("g", 1)
+    assert (settings.answers_telemetry, settings.requires_sasl) == (False, True)
+
+
+def test_tls_to_the_broker_trusts_the_authority_that_is_named(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    keys = ["gateway.security.protocol=SSL", f"gateway.tls.ca.file={authority.certificate}"]
+    settings = gateway_settings(load_config(overrides=[BROKER, *keys, "gateway.tls.server.name=kafka"]))
+    assert settings.tls is not None
+    assert len(settings.tls.get_ca_certs()) == 1
+    assert (settings.tls.check_hostname, settings.server_hostname) == (True, "kafka")
+
+
+OWN = ["listeners=PLAINTEXT://127.0.0.1:0,ADMIN://127.0.0.1:0", "admin.listeners=admin"]
+MAP = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,ADMIN:"
+
+
+def test_a_listener_of_admin_listeners_passes_nothing() -> None:
+    config = load_config(overrides=[BROKER, *OWN, f"{MAP}PLAINTEXT"])
+    assert config.admin_listener_names() == {"ADMIN"}
+    assert config.passing_listener_names() == {"PLAINTEXT"}
+
+
+def test_a_listener_on_loopback_passes_traffic_unless_it_is_named() -> None:
+    config = load_config(
+        overrides=[BROKER, "listeners=PLAINTEXT://127.0.0.1:0,LOOPBACK://127.0.0.1:0", f"{MAP}SSL,LOOPBACK:PLAINTEXT"]
+    )
+    assert config.admin_listener_names() == frozenset()
+    assert config.passing_listener_names() == {"PLAINTEXT", "LOOPBACK"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem"),
+    [
+        ([], "gateway.broker: is not set"),
+        (["gateway.broker=broker1"], "is not host:port"),
+        (["gateway.broker=broker1:0"], "is not host:port"),
+        ([BROKER, "gateway.nodes=1=g:1"], "no entry for other nodes"),
+        ([BROKER, "admin.listeners=PLAINTEXT"], "names every listener, and a gateway passes nothing on these"),
+        ([BROKER, "listeners=SASL_SSL://127.0.0.1:0"], "a gateway passes SASL to the broker: use SSL here"),
+        (
+            [BROKER, "gateway.security.protocol=SSL", "gateway.tls.ca.file=/nope"],
+            "gateway.tls.ca.file: /nope cannot be",
+        ),
+    ],
+)
+def test_an_error_names_the_key_and_the_remedy(overrides: list[str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        gateway_settings(load_config(overrides=overrides))

@@ -1,0 +1,97 @@
+"""The state while a node runs: what is read late, and what fails, does not keep later changes from being in force."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from base.clock import MockTime
+from base.errors import FleetgaugeError
+from fleetgauge import node_state
+from fleetgauge.node_state import NodeState
+from fleetgauge.state_store import RecordKind, Records, State
+
+CREATED = {RecordKind.ACLS: {"a": {"is_set": "true"}}}
+
+
+class Store:
+    """Returns `news` once, after `held` is set."""
+
+    problem = None
+
+    def __init__(self) -> None:
+        self.news: list[State | Exception] = []
+        self.held = threading.Event()
+
+    def read(self) -> State:
+        return {}
+
+    def read_if_changed(self) -> State | None:
+        self.held.wait(30)
+        found = self.news.pop(0) if self.news else None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+class Acls:
+    kind = RecordKind.ACLS
+
+    def __init__(self) -> None:
+        self.applied: list[Records] = []
+
+    def usable(self, records: Records) -> Records:
+        return records
+
+    def apply(self, records: Records) -> None:
+        self.applied.append(records)
+
+
+def node(store: Any) -> tuple[NodeState, Acls]:
+    state, acls = NodeState(store, MockTime()), Acls()
+    state.add(acls)
+    return state, acls
+
+
+def test_what_is_read_after_the_time_of_its_call_is_in_force_with_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store returns a change of others once: an ACL that was removed elsewhere must not stay in force here."""
+    monkeypatch.setattr(node_state, "_WITHIN_S", 0.05)
+
+    async def run() -> list[Records]:
+        store = Store()
+        store.news.append(CREATED)
+        state, acls = node(store)
+        for _ in range(2):  # the second is refused, since the first has not ended
+            with pytest.raises(FleetgaugeError, match=r"longer than 0 s: look at the disk .* brokers|has not ended"):
+                await state.run(lambda transaction: transaction.refresh())
+        store.held.set()
+        while state._off_loop.is_busy:
+            await asyncio.sleep(0.001)
+        await state.run(lambda transaction: transaction.refresh())
+        return acls.applied
+
+    assert asyncio.run(run()) == [{}, CREATED[RecordKind.ACLS]]
+
+
+def test_a_review_that_fails_in_any_way_does_not_end_the_reviews_nor_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_state, "_REVIEW_S", 0.001)
+
+    async def run() -> list[Records]:
+        store = Store()
+        store.held.set()
+        store.news += [RuntimeError("a defect"), CREATED]
+        state, acls = node(store)
+        state.start()
+        async with asyncio.timeout(30):
+            while len(acls.applied) < 2:
+                await asyncio.sleep(0.001)
+        await state.stop()
+        return acls.applied
+
+    assert asyncio.run(run())[-1] == CREATED[RecordKind.ACLS]
