@@ -27,7 +27,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-RULES = Path(__file__).parents[2] / "examples" / "prometheus" / "fleetgauge-clients.rules.yml"
+RULES = Path(__file__).parents[2] / "deploy/helm/fleetgauge/rules/fleetgauge-clients.rules.yml"
 INFO = "client:fleetgauge_client_info:application"
 WITHIN_S = 180
 EVERY_S = 30

@@ -46,7 +46,6 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 VALUES = documented_values()
 MONITORED = VALUES["brokers with the plugin, SASL, a collector and Prometheus"]
-EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture(scope="module", params=VALUES)
@@ -209,19 +208,19 @@ def test_gateways_have_the_ids_of_brokers_and_addresses_that_an_operator_gives(t
     assert settings.addresses.of(4, "k-4", 1) == ("kafka.example.com", 19004)
 
 
-def test_rules_and_dashboards_are_those_of_the_examples(tmp_path: Path) -> None:
+def test_rules_and_dashboards_are_the_files_themselves(tmp_path: Path) -> None:
     found = resources(rendered(values_file(tmp_path, MONITORED)))
     rules = [each["spec"] for each in found if each["kind"] == "PrometheusRule"]
-    files = sorted((EXAMPLES / "prometheus").glob("*.yml"))
+    files = sorted((CHART / "rules").glob("*.yml"))
     assert sorted(map(str, rules)) == sorted(str(yaml.safe_load(file.read_text())) for file in files)
     texts = {name: text for each in found if each["kind"] == "ConfigMap" for name, text in each["data"].items()}
     assert {name: text for name, text in texts.items() if name.endswith(".json")} == {
-        file.name: file.read_text() for file in (EXAMPLES / "grafana").glob("*.json")
+        file.name: file.read_text() for file in (CHART / "dashboards").glob("*.json")
     }
 
 
 def test_the_page_has_the_labels_that_the_rules_read(tmp_path: Path) -> None:
-    comment = (EXAMPLES / "prometheus/fleetgauge-clients.rules.yml").read_text().split("\ngroups:")[0]
+    comment = (CHART / "rules/fleetgauge-clients.rules.yml").read_text().split("\ngroups:")[0]
     (wanted,) = re.findall(r"labels = (\[.*?\])", comment.replace("\n# ", " "))
     pages = dict(configurations(resources(rendered(values_file(tmp_path, MONITORED)))))
     compose = (ROOT / "deploy/compose/export.toml").read_text()

@@ -96,7 +96,7 @@ def test_a_client_of_kafka_is_in_prometheus_and_on_the_page(kafka: KafkaBroker, 
             tmp_path, configured(kafka, "export", tmp_path, page), f"http.listeners=http://127.0.0.1:{http}"
         ) as export,
         console(configured(kafka, "console", tmp_path, page), tmp_path, console_port),
-        PrometheusServer(tmp_path, f"127.0.0.1:{page}", COMPOSE.parents[1] / "examples/prometheus/*.yml") as prometheus,
+        PrometheusServer(tmp_path, f"127.0.0.1:{page}", COMPOSE.parent / "helm/fleetgauge/rules/*.yml") as prometheus,
     ):
 
         def pushed() -> bool:

@@ -55,7 +55,7 @@ def test_every_declared_thing_is_in_the_reference(site: Path) -> None:
 
 
 def test_what_pages_link_to_outside_of_docs_is_on_the_site(site: Path) -> None:
-    assert (site / "repository/examples/prometheus/fleetgauge.rules.yml").is_file()
+    assert (site / "repository/deploy/helm/fleetgauge/rules/fleetgauge.rules.yml").is_file()
     assert "../../../repository/deploy/strimzi" not in (site / "kubernetes/index.html").read_text()
     assert (site / "repository/deploy/strimzi/kafka.yaml").is_file()
 

@@ -24,9 +24,9 @@ from support.telemetry_clients import missing_tools
 
 pytestmark = pytest.mark.integration
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
-RULES = EXAMPLES / "prometheus" / "fleetgauge-clients.rules.yml"
-DASHBOARDS = EXAMPLES / "grafana"
+ROOT = Path(__file__).parents[3]
+RULES = ROOT / "deploy/helm/fleetgauge/rules/fleetgauge-clients.rules.yml"
+DASHBOARDS = ROOT / "deploy/helm/fleetgauge/dashboards"
 LIBRARIES = {"Java": "java", "librdkafka": "librdkafka", "franz-go": "franz-go"}
 WITHIN_S = 180.0
 AT_TIMES = "application:org_apache_kafka_consumer_fetch_manager_fetch_throttle_time_max:throttled"
@@ -152,10 +152,10 @@ def test_waiting_in_poll_is_one_measure_over_libraries(prometheus: PrometheusSer
 
 
 def test_the_dashboards_are_those_that_are_made(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, DASHBOARDS / "make_dashboards.py", tmp_path], check=True, timeout=60)
+    subprocess.run([sys.executable, ROOT / "tools/make_dashboards.py", tmp_path], check=True, timeout=60)
     made = {file.name: file.read_text() for file in tmp_path.iterdir()}
     kept = {name: (DASHBOARDS / name).read_text() for name in dashboards()}
-    assert kept == made, "run python examples/grafana/make_dashboards.py"
+    assert kept == made, "run python tools/make_dashboards.py"
 
 
 def test_grafanas_own_model_of_a_dashboard_has_every_key_of_ours() -> None:

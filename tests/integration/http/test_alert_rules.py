@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard of `examples/`, against a real Prometheus that scrapes a real `fleetgauge serve`
+"""The alert rules and the dashboard of deliveries, against a real Prometheus that scrapes a real `fleetgauge serve`
 and a real `fleetgauge export` over a topic.
 
 Needs Prometheus: `apt-get install --no-install-recommends prometheus` on Debian, or any `prometheus` and `promtool` on
@@ -42,8 +42,9 @@ pytestmark = [
 ]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-RULES = EXAMPLES / "prometheus" / "fleetgauge.rules.yml"
-DASHBOARD = EXAMPLES / "grafana" / "fleetgauge-delivery.json"
+CHART = Path(__file__).parents[3] / "deploy/helm/fleetgauge"
+RULES = CHART / "rules/fleetgauge.rules.yml"
+DASHBOARD = CHART / "dashboards/fleetgauge-delivery.json"
 WITHIN_S = 60.0
 _NAME = re.compile(r"\bfleetgauge_[a-z_]+")
 _FAMILY = re.compile(r"_(total|bucket)$")

@@ -1,7 +1,7 @@
-"""Makes the dashboards of client metrics in this folder: python examples/grafana/make_dashboards.py
+"""Makes the dashboards of client metrics in the Helm chart: python tools/make_dashboards.py
 
-They read what examples/prometheus/fleetgauge-clients.rules.yml records, and for the clients of one application, group
-or broker the series of the page themselves. See docs/grafana.md.
+They read what the rules beside them record (fleetgauge-clients.rules.yml), and for the clients of one application,
+group or broker the series of the page themselves. See docs/grafana.md.
 """
 
 import json
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+DASHBOARDS: Final = Path(__file__).parents[1] / "deploy/helm/fleetgauge/dashboards"
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH: Final = 24
 Json = dict[str, Any]
@@ -710,8 +711,8 @@ def dashboards() -> Iterator[tuple[str, Json]]:
 
 
 def main() -> None:
-    """Writes the files into this folder, or into the one that is named."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    """Writes the files into the chart's folder, or into the one that is named."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DASHBOARDS
     for name, content in dashboards():
         (folder / name).write_text(json.dumps(content, indent=1) + "\n")
 
