@@ -129,7 +129,9 @@ class Answers:
 
     def _with_other_windows(self, wanted: Iterable[date]) -> list[date]:
         """The days that have rows of windows of another length: of an earlier run, or of one that was cut off."""
-        is_other = of_days(wanted) & (pc.field("window_s") != self._window_s)
+        # Files say their least and largest length: by two comparisons those of this one are passed over unread.
+        length = pc.field("window_s")
+        is_other = of_days(wanted) & ((length < self._window_s) | (length > self._window_s))
         found: set[date] = set()
         for table in (catalog.WINDOWS, catalog.GROUPS, *(table for table, _ in OF_CLIENTS)):
             for batch in self._store.snapshot(table).scan([catalog.DATE], is_other):

@@ -206,7 +206,7 @@ def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
         schema=schema,
         dated=True,
         clustered_by=clustered_by,
-        statistics_of=("window_start",),
+        statistics_of=("window_start", "window_s"),
     )
 
 
