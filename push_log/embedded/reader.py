@@ -224,10 +224,11 @@ class SqlitePushLogReader:
 
     def _read_rows(self, number: int, batch: _PartialBatch) -> bool:
         after = self._after(number)
+        last = after + batch.room
         records_before, bytes_before = len(batch.records), batch.size_bytes
         fits = True
         try:
-            with closing(self._segment(number).rows(after, after + batch.room)) as rows:
+            with closing(self._segment(number).rows(after, last)) as rows:
                 for row in rows:
                     fits = batch.takes(row.metrics_bytes)
                     if not fits:
@@ -238,7 +239,8 @@ class SqlitePushLogReader:
             if self._after(number) > after:
                 delivered, size_bytes = len(batch.records) - records_before, batch.size_bytes - bytes_before
                 self._polled.append(Extent(number, after + 1, self._read.row, delivered, size_bytes))
-        return fits and batch.room > 0
+        # Room that is left by damaged rows does not mean that there are no more.
+        return fits and self._after(number) < last
 
     def _pass_missing_rows(self, number: int) -> None:
         """Skips the rows that a truncated sealed segment has lost; the next commit counts them."""

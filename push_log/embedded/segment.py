@@ -17,7 +17,7 @@ import errno
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast, get_type_hints
 
 import apsw
 
@@ -25,6 +25,8 @@ from push_log.log import PushLogError, PushLogFullError
 from telemetry.push_record import PushRecord
 
 _CONTEXT: Final = PushRecord._fields[:-1]
+_TYPES: Final = tuple(get_type_hints(PushRecord)[name] | None for name in _CONTEXT)
+"""What a row may have: None for each column that its format version lacks."""
 _TERMINATING: Final = _CONTEXT.index("terminating")
 
 _PAYLOAD: Final = ("metrics", "encoding", "metrics_bytes", "end_bytes")
@@ -98,7 +100,7 @@ class Predecessor(NamedTuple):
 
 
 class StoredRow(NamedTuple):
-    """A row as read: the record's context, and the payload as stored."""
+    """A row as read: the record's context, empty if it cannot be read, and the payload as stored."""
 
     row: int
     context: tuple[Any, ...]
@@ -107,13 +109,26 @@ class StoredRow(NamedTuple):
     metrics_bytes: int
 
     def record(self, metrics: bytes) -> PushRecord:
-        """Returns the push record; `metrics` is the payload, decompressed by the caller."""
+        """Returns the push record; `metrics` is the payload, decompressed by the caller.
+
+        Raises:
+            TypeError: a value cannot be read, or is of another type, as where bytes of the file were changed.
+        """
+        if not self.context:
+            raise TypeError("its values cannot be read")
         values = list(self.context)
         values[_TERMINATING] = bool(values[_TERMINATING])
+        for name, value, kind in zip(_CONTEXT, values, _TYPES, strict=True):
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} is a {type(value).__name__}")
         return PushRecord._make((*values, metrics))
 
 
 EMPTY: Final = Tail(0, 0, 0)
+
+
+def _unreadable(row: int) -> StoredRow:
+    return StoredRow(row, (), b"", None, 0)
 
 
 @contextmanager
@@ -121,7 +136,7 @@ def translated(path: Path) -> Iterator[None]:
     """Converts errors of SQLite and of the system to errors of the push log with the file's name."""
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError) as error:
+    except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:  # SQLite has no checksums of texts
         raise SegmentCorruptError(f"{path} is damaged: {error}") from error
     except (apsw.FullError, apsw.IOError) as error:
         extended = getattr(error, "extendedresult", 0)  # missing in apsw's type information
@@ -175,7 +190,7 @@ class SegmentReader:
         """The last committed row."""
         with self._reading():
             last = self._connection.execute(_LAST).get
-        return EMPTY if last is None else Tail(*last)
+            return EMPTY if last is None else Tail(*map(self._number, cast(tuple[object, ...], last)))
 
     def end_bytes(self, row: int) -> int:
         """The running total at `row`; 0 for row 0."""
@@ -186,15 +201,26 @@ class SegmentReader:
         return self._number_at("received_at", row)
 
     def rows(self, after: int, last: int) -> Generator[StoredRow]:
-        """Yields the rows after `after` up to `last`, in order. Close the generator: an open one holds a snapshot."""
+        """Yields the rows after `after` up to `last`, in order; of one that cannot be read its number alone.
+
+        Close the generator: an open one holds a snapshot.
+        """
         end = 1 + len(_CONTEXT)
         with self._reading():
-            cursor = self._connection.execute(select_rows(FORMS[self._form()]), (after, last))
-            try:
-                for values in cast(Iterator[tuple[Any, ...]], cursor):
-                    yield StoredRow(values[0], values[1:end], *values[end:-1])
-            finally:
-                cursor.close()
+            query = select_rows(FORMS[self._form()])
+            while after < last:
+                cursor = self._connection.execute(query, (after, last))
+                try:
+                    for values in cast(Iterator[tuple[Any, ...]], cursor):
+                        after = values[0]
+                        is_readable = isinstance(values[-2], int)
+                        yield StoredRow(after, values[1:end], *values[end:-1]) if is_readable else _unreadable(after)
+                    return
+                except UnicodeDecodeError:  # a text's bytes were changed: SQLite has no checksums
+                    after += 1  # rows have no gaps
+                    yield _unreadable(after)
+                finally:
+                    cursor.close()
 
     def close(self) -> None:
         """Closes the connection."""
@@ -203,7 +229,12 @@ class SegmentReader:
     def _number_at(self, column: str, row: int) -> int:
         with self._reading():
             found = self._connection.execute(f"SELECT {column} FROM pushes WHERE row = ?", (row,))  # noqa: S608  our own
-            return cast(int, found.get or 0)
+            return self._number(found.get or 0)
+
+    def _number(self, value: object) -> int:
+        if not isinstance(value, int):
+            raise SegmentCorruptError(f"{self.path} is damaged: a number of it is a {type(value).__name__}")
+        return value
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -1,8 +1,10 @@
 """The node's state in its data directory: durable, shared by processes, whole or not at all."""
 
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,28 @@ def test_a_damaged_file_is_set_aside_and_the_node_starts(tmp_path: Path) -> None
     path.write_bytes(b"no database, but long enough to be read as one" * 100)
     assert StateStore(path).read() == {}
     assert path.with_name("state.db.corrupt").exists()
+
+
+def test_a_file_with_damaged_text_is_set_aside_and_the_node_starts(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    store = StateStore(path)
+    store.change(lambda _: setting("subscription", metrics="a"))
+    store.close()
+    path.write_bytes(path.read_bytes().replace(b"subscription", b"\xffubscription"))
+    assert StateStore(path).read() == {}
+    assert path.with_name("state.db.corrupt").exists()
+
+
+def test_text_that_is_damaged_while_the_node_runs_is_an_error_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    store, other = StateStore(path), StateStore(path)
+    store.change(lambda _: setting("subscription", metrics="a"))
+    other.read()
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE records SET name = CAST(X'FF' AS TEXT)")
+    for read in (other.read_if_changed, other.read, lambda: other.change(lambda old: old)):
+        with pytest.raises(PushLogError, match=r"state\.db is damaged"):
+            read()
 
 
 def test_a_file_of_a_later_release_is_refused_with_a_sentence(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Whatever a disk does to a segment, what is lost with it is counted, kept to be looked at, and stops nobody."""
 
 import os
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -209,3 +210,45 @@ def test_a_write_ahead_log_that_is_cut_under_a_reader_is_damage_and_no_disk_that
         assert poll_all(reader) == []
     assert [(entry["event"], entry["lost_records"]) for entry in said] == [("push_log.segment_set_aside", {"otlp": 2})]
     assert (state_of(log).delivered_records, state_of(log).lost_by_damage) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["client_id = CAST(X'FF' AS TEXT)", "client_id = 5", "received_at = 'late'", "metrics_bytes = NULL"],
+)
+@pytest.mark.parametrize("row", [1, 5])
+def test_a_push_with_a_value_that_cannot_be_read_is_passed_over_and_counted_and_the_others_are_delivered(
+    log: Any, change: str, row: int
+) -> None:
+    log.reader().close()
+    second = three_segments(log)
+    with closing(sqlite3.connect(second)) as file, file:
+        file.execute(f"UPDATE pushes SET {change} WHERE row = ?", (row,))
+    with capture_logs() as said:
+        delivered = poll_all(log.reader(), max_records=3)
+    assert delivered == [number for number in range(1, 3 * ROWS + 1) if number != ROWS + row]
+    assert state_of(log).lost_by_damage == 1
+    assert [entry["event"] for entry in said] == ["push_log.record_skipped"]
+    assert said[0]["position"] == f"{2:020d}-{row:010d}"
+
+
+def test_a_segment_whose_last_push_has_no_number_does_not_stop_its_reader(log: Any) -> None:
+    log.reader().close()
+    second = three_segments(log)
+    with closing(sqlite3.connect(second)) as file, file:
+        file.execute("UPDATE pushes SET end_bytes = NULL WHERE row = ?", (ROWS,))
+    log.directory = LogDirectory(log.path)
+    reader = log.reader()
+    assert reader.has_batch(max_bytes=1 << 30, max_records=1_000)
+    assert poll_all(reader) == list(range(1, 3 * ROWS + 1))
+
+
+def test_a_payload_that_is_damaged_takes_no_other_push_with_it(log: Any) -> None:
+    log.reader().close()
+    second = three_segments(log)
+    with closing(sqlite3.connect(second)) as file, file:
+        file.execute("UPDATE pushes SET encoding = 'zstd', metrics = X'00' WHERE row = 2")
+    with capture_logs():
+        delivered = poll_all(log.reader(), max_records=3)
+    assert delivered == [number for number in range(1, 3 * ROWS + 1) if number != ROWS + 2]
+    assert state_of(log).lost_by_damage == 1
