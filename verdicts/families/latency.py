@@ -222,7 +222,7 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
         subjects=Subjects("node", parts.nodes, np.zeros(0, np.int64)),
         tests=[test, by_others],
         unit_of=np.arange(count),
-        concerned=lambda place: np.unique(parts.row[(parts.at == place)[parts.path_of] & is_slow[parts.path_of]]),
+        concerned=lambda place: np.unique(parts.row[((parts.at == place) & is_slow)[parts.path_of]]),
         certainty=np.where(test.is_bad, OWN_HISTORY, PEERS),
     )
 
@@ -259,7 +259,7 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
         subjects=subjects,
         tests=tests,
         unit_of=subjects.of_row,
-        concerned=lambda place: np.unique(parts.row[(parts.client == subjects.codes[place])[parts.path_of]]),
+        concerned=lambda place: np.flatnonzero((window.client == subjects.codes[place]) & (window.link_count > 0)),
         certainty=np.where(test.is_bad, OWN_HISTORY, PEERS),
         is_hint=is_hint,
     )
