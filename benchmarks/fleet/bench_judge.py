@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from fleet.pipeline.of_verdicts import keep_freed_memory
 from verdicts.arrow import Array, Table, pa
 from verdicts.judge import judge
 from verdicts.memory import Memory
@@ -164,6 +165,7 @@ def _padded(values: Any, which: Any, more: int) -> Array:
 
 def measure(clients: int, windows: int) -> dict[str, Any]:
     """The figures of one fleet."""
+    keep_freed_memory()
     fleet, memory, rules = Fleet(clients), Memory(), default_rules()
     fleet.window(0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

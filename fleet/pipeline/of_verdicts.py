@@ -6,6 +6,7 @@ however runs cut them, and a run judges an hour or two again, and more where pus
 that is not over for later: what half of it said would be delivered, and change with the rest.
 """
 
+import ctypes
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -34,6 +35,24 @@ _ROWS_AT_ONCE: Final = 5_000_000
 _RULES: Final = "rules"
 """Beside the parts of a memory: the rule file that says all rules."""
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Of `malloc.h`; see mallopt(3)."""
+_KEPT_BYTES: Final = 256 * 1024 * 1024
+_MOST_MMAP_THRESHOLD: Final = 32 * 1024 * 1024
+"""The most that glibc takes on 64 bits."""
+
+
+def keep_freed_memory() -> None:
+    """Has malloc keep up to 256 MiB that are freed for what is asked for next, where the C library is glibc.
+
+    The judge makes and drops arrays of megabytes. glibc returns such memory to the kernel at once, which has to clear
+    its pages before they are used again: about a tenth of the judge's time.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        libc.mallopt(_M_MMAP_THRESHOLD, _MOST_MMAP_THRESHOLD)
+
 
 def latest_memory(store: Store) -> tuple[Memory, Rules]:
     """What the judge remembered last, and its rules; nothing where it never judged, or in another release's form."""
@@ -57,6 +76,7 @@ def replace_verdicts(
         window_s: length of the windows [s]; those of another length are not judged.
         judged_to: windows that end later are left for a later run; None judges all.
     """
+    keep_freed_memory()
     limit = None if judged_to is None else judged_to - (judged_to - EPOCH) % timedelta(seconds=window_s)
     rows, wide = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
     files = wide + _sample_files(store)
