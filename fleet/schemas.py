@@ -486,6 +486,36 @@ GROUP_OFFSETS: Final = _schema(
 """One row a sample of a partition of a consumer group, of a member without partitions, or of what could not be sampled,
 as `fleetgauge offsets` writes them (docs/group-offsets.md)."""
 
+TRAFFIC: Final = _schema(
+    ("date", pa.date32()),
+    ("window_start", TIME),
+    ("window_ms", pa.int64()),
+    ("cluster_id", pa.string()),
+    ("node_id", pa.int32()),
+    ("principal", pa.string()),
+    ("client_id", pa.string()),
+    ("group_id", pa.string()),
+    ("api_key", pa.int32()),
+    ("api", pa.string()),
+    ("api_version", pa.int32()),
+    ("requests", pa.int64()),
+    ("request_bytes", pa.int64()),
+    ("response_bytes", pa.int64()),
+    ("gateway_time_ms", pa.float64()),
+    ("broker_time_ms", pa.float64()),
+    ("broker_time_max_ms", pa.float64()),
+    ("throttled_requests", pa.int64()),
+    ("throttle_time_ms", pa.int64()),
+    ("group_joins", pa.int64()),
+    ("batches", pa.int64()),
+    ("records", pa.int64()),
+    ("record_bytes", pa.int64()),
+    ("compressions", pa.map_(pa.string(), pa.int64())),
+    ("errors", pa.map_(pa.int32(), pa.int64())),
+)
+"""One row a client, API and group that sent requests through a gateway in an interval, as the gateway writes them
+(docs/gateway.md)."""
+
 METRICS: Final = _joined(
     _schema(("metric_name", pa.string()), ("metric_type", pa.string())),
     _MEANING,

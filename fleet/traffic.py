@@ -1,6 +1,7 @@
 """`fleet traffic`: what clients did according to the gateways that they passed, from the rows of a landing zone.
 
-It needs no telemetry of the clients. Rows are sums over all instances of a client id, so nothing here is a verdict.
+It needs no telemetry of the clients. Rows are sums over all instances of a client id, and over all of the time that is
+asked for; see `verdicts.traffic` for what is judged by them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from fleet.report.output import Rows, check_form, print_table, take_first, write
 from fleet.report.tables import Key, Row, TableForm, Text, number_text, time_text
 from fleet.selection import Selection
 from verdicts.rules import Rules
+from verdicts.traffic import covered_us
 
 TRAFFIC: Final = pa.schema(
     [
@@ -128,7 +130,7 @@ def summed(rows: Table, rules: Rules) -> Table:
     first, last = np.full(count, starts.max()), np.zeros(count, np.int64)
     np.minimum.at(first, code, starts)
     np.maximum.at(last, code, ends)
-    active_s = np.maximum(_covered(code, starts, ends, count) / _US, 1e-3)
+    active_s = np.maximum(covered_us(code, starts, ends, count) / _US, 1e-3)
     compressions, errors = (_pairs(rows[name], code, count) for name in ("compressions", "errors"))
     found = []
     for at, key in enumerate(keys):
@@ -211,17 +213,6 @@ def _grouped(rows: Table) -> tuple[list[tuple[Any, ...]], Any]:
             key.append(known[index])
         keys.append(tuple(reversed(key)))
     return keys, inverse
-
-
-def _covered(code: Any, starts: Any, ends: Any, count: int) -> Any:
-    """The length of the union of each key's intervals [us]."""
-    begin = starts.min()
-    stride = ends.max() - begin + 1
-    starts, ends = starts - begin + code * stride, ends - begin + code * stride
-    order = np.argsort(starts, kind="stable")
-    starts, ends = starts[order], ends[order]
-    before = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]])
-    return np.bincount(code[order], np.maximum(ends - np.maximum(starts, before), 0), count)
 
 
 def _pairs(column: Any, code: Any, count: int) -> list[dict[Any, int]]:

@@ -8,6 +8,7 @@ from verdicts.catalogue import verdicts_of
 from verdicts.declare import Verdict
 from verdicts.memory import Memory
 from verdicts.rules import Rules, default_rules
+from verdicts.traffic import seen_clients
 from verdicts.window import ROLES
 
 SCHEMA: Final = pa.schema(
@@ -21,9 +22,9 @@ SCHEMA: Final = pa.schema(
         ("judged_by", pa.string()),
     ]
 )
-"""One row per verdict, library and role of the fleet, and by what it is judged: `telemetry`, `group-offsets`, or both,
-separated by a comma. Groups of which no client sends telemetry are a row of the library `no telemetry`, whose
-`instances` are groups."""
+"""One row per verdict, library and role of the fleet, and by what: `telemetry`, `group-offsets`, `gateway`,
+or several with commas between. What sends no telemetry is in rows of the library `no telemetry`, whose `instances` are
+groups where they are judged by `group-offsets`, and client ids where by `gateway`."""
 
 NO_TELEMETRY: Final = "no telemetry"
 
@@ -32,26 +33,35 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
     """Who is judged.
 
     Args:
-        clients: CLIENTS: `dialect` and `role`, and `cluster_id` and `group_id`.
+        clients: CLIENTS: `dialect` and `role`, and `cluster_id`, `client_id` and `group_id`.
         memory: of the judge, which knows what each library sent, and for how long.
         rules: that it was judged by; the defaults, if None.
     """
     rules = rules or default_rules()
-    groups = list(zip(clients["cluster_id"].to_pylist(), clients["group_id"].to_pylist(), strict=True))
-    sampled = sampled_groups(memory)
-    is_sampled = [each in sampled for each in groups]
-    kinds = Counter(zip(clients["dialect"].to_pylist(), clients["role"].to_pylist(), is_sampled, strict=True))
+    clusters = clients["cluster_id"].to_pylist()
+    groups = list(zip(clusters, clients["group_id"].to_pylist(), strict=True))
+    ids = list(zip(clusters, clients["client_id"].to_pylist(), strict=True))
+    sampled, seen = sampled_groups(memory), seen_clients(memory)
+    is_sampled, of_traffic = [each in sampled for each in groups], [seen.get(each, _UNSEEN) for each in ids]
+    columns = (clients["dialect"].to_pylist(), clients["role"].to_pylist(), is_sampled, of_traffic)
+    kinds: Counter[tuple[Any, ...]] = Counter(zip(*columns, strict=True))
     if others := len(sampled - set(groups)):
-        kinds[NO_TELEMETRY, "consumer", True] = others
+        kinds[NO_TELEMETRY, "consumer", True, _UNSEEN] = others
+    for name in seen.keys() - set(ids):
+        for role, own in _ROLES.items():
+            if has := seen[name] & own:
+                kinds[NO_TELEMETRY, role, False, has] += 1
     rows: list[dict[str, Any]] = []
     for verdict in verdicts_of(rules):
         found: dict[tuple[Any, ...], int] = Counter()
-        for (dialect, role, has_samples), count in sorted(kinds.items(), key=str):
-            by_offsets = has_samples and verdict.by_offsets
-            if (role is None or role in verdict.roles) and (by_offsets or dialect != NO_TELEMETRY):
+        for (dialect, role, has_samples, traffic), count in sorted(kinds.items(), key=_text_of):
+            by = ["group-offsets"] * (has_samples and verdict.by_offsets)
+            by += ["gateway"] * (not traffic.isdisjoint(verdict.by_traffic))
+            if (role is None or role in verdict.roles) and (by or dialect != NO_TELEMETRY):
                 why_not = _why_not(verdict, dialect, role, memory)
-                by = ["group-offsets"] * by_offsets + ["telemetry"] * (why_not is None and dialect != NO_TELEMETRY)
-                why_not = (None if by_offsets else why_not) or _too_short(verdict, memory, rules)
+                is_witnessed = bool(by)
+                by += ["telemetry"] * (why_not is None and dialect != NO_TELEMETRY)
+                why_not = (None if is_witnessed else why_not) or _too_short(verdict, memory, rules)
                 found[dialect, role, why_not, ", ".join(by) if why_not is None else None] += count
         rows += [
             {
@@ -66,6 +76,17 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
             for (dialect, role, why_not, by), count in found.items()
         ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+_UNSEEN: Final[frozenset[str]] = frozenset()
+_ROLES: Final = {"producer": frozenset({"produce"}), "consumer": frozenset({"fetch", "group"})}
+"""By role what a gateway sees of a client that has it: see `verdicts.traffic.KINDS`."""
+
+
+def _text_of(kind: tuple[tuple[Any, ...], int]) -> str:
+    """To sort by, the same in every process."""
+    (dialect, role, has_samples, traffic), count = kind
+    return str(((dialect, role, has_samples, *sorted(traffic)), count))
 
 
 def sampled_groups(memory: Memory) -> set[tuple[str, str]]:

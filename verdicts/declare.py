@@ -21,8 +21,8 @@ PEERS: Final = 0.6
 """The most that one may be certain of a verdict by what it was judged against; `confidence` comes near it with time."""
 
 
-SOURCES: Final = ("group-offsets", "telemetry")
-BY_OFFSETS, BY_TELEMETRY = 1, 2
+SOURCES: Final = ("group-offsets", "telemetry", "gateway")
+BY_OFFSETS, BY_TELEMETRY, BY_GATEWAY = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,8 @@ class Finding:
         certainty: the most that `confidence` can be, of each unit or of all.
         is_hint: true for units of which something else than what is wrong may be the reason: of lower severity.
         of: for each unit a number that has to stay the same from window to window: which member, for instance.
-        sources: for each unit which of SOURCES it was judged by, as a sum of 1 and 2; None is telemetry.
+        sources: for each unit which of SOURCES it was judged by, as a sum of 1, 2 and 4; None is telemetry.
+        principals: for each unit its principal, where it has no instances that say it; else None.
     """
 
     subjects: Subjects
@@ -107,6 +108,7 @@ class Finding:
     is_hint: Numbers | bool = False
     of: Numbers | None = None
     sources: Numbers | None = None
+    principals: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,7 @@ class Verdict:
         roles: of the clients that it is about.
         explains: verdicts that it may be the cause of.
         by_offsets: samples of groups are enough for it, whatever the library.
+        by_traffic: what is enough for it of a client, whatever the library: of `verdicts.traffic.KINDS`.
         history: the verdict by whose `history_windows` it needs a history before it can be given; "" for none.
     """
 
@@ -135,6 +138,7 @@ class Verdict:
     roles: tuple[str, ...] = ("producer", "consumer")
     explains: tuple[str, ...] = ()
     by_offsets: bool = False
+    by_traffic: tuple[str, ...] = ()
     history: str = ""
 
 

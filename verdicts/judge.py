@@ -18,6 +18,7 @@ from verdicts.offsets import SCHEMA as GROUP_TRENDS
 from verdicts.offsets import Samples, note_groups
 from verdicts.points import Points
 from verdicts.rules import Figures, Rules
+from verdicts.traffic import TrafficRows, note_traffic
 from verdicts.window import DIALECTS, ROLES, Window, windows
 
 MOST_INSTANCES: Final = 100
@@ -45,6 +46,7 @@ def judge(
     rules: Rules,
     points: Table | None = None,
     samples: Samples | None = None,
+    traffic: TrafficRows | None = None,
 ) -> Table:
     """Takes further windows into a memory.
 
@@ -58,6 +60,7 @@ def judge(
         points: `points.COLUMNS` of the points of `rules.metric_names` that were received in these windows; None where
             there are no such rules.
         samples: of consumer groups in these windows; None where there are none.
+        traffic: that gateways counted in these windows; None where there is none.
 
     Returns:
         `offsets.SCHEMA` of these windows.
@@ -69,7 +72,7 @@ def judge(
     verdicts = verdicts_of(rules)
     named = None if points is None else Points(points, clients)
     groups = [GROUP_TRENDS.empty_table()]
-    for window in windows([rows] if isinstance(rows, pa.Table) else rows, memory.registry, samples):
+    for window in windows([rows] if isinstance(rows, pa.Table) else rows, memory.registry, samples, traffic):
         window.points = None if named is None else named.within(window.begin_us, window.end_us)
         groups.append(_judge_window(window, verdicts, memory, rules))
         del window  # before the next one is read
@@ -80,13 +83,15 @@ def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, r
     """Returns the trends of its groups."""
     note_window(window, memory)
     trends = note_groups(window, memory)
-    for verdict in verdicts if len(window) else [each for each in verdicts if each.by_offsets]:
+    note_traffic(window, memory)
+    heard = _sources(window)
+    for verdict in verdicts if len(window) else [each for each in verdicts if _is_given(each, window)]:
         figures = rules[verdict.id]
         finding = verdict.find(window, memory, figures) if figures.is_enabled else None
         if finding is not None and len(finding.subjects):
             _Round(verdict, finding, window, memory, figures).take()
     for case in memory.present_cases():
-        if not len(window) and SOURCES[0] not in case.judged_by:  # no telemetry came: unknown is not over
+        if not len(window) and heard.isdisjoint(case.judged_by):  # unknown is not over
             case.judged_us += window.length_s * 1_000_000
         allowed_s = _UNJUDGED_S if case.is_open else _INTERRUPTED_S
         if window.end_us - case.judged_us > allowed_s * 1_000_000:
@@ -98,6 +103,19 @@ def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, r
     if is_another_day:
         memory.forget()
     return trends
+
+
+def _sources(window: Window) -> set[str]:
+    """Those that a window without rows of clients has."""
+    has = {"group-offsets": window.offsets, "gateway": window.traffic}
+    return {name for name, each in has.items() if each is not None}
+
+
+def _is_given(verdict: Verdict, window: Window) -> bool:
+    """True if it can be given in a window without rows of clients."""
+    return (verdict.by_offsets and window.offsets is not None) or (
+        bool(verdict.by_traffic) and window.traffic is not None
+    )
 
 
 def _note_sent(window: Window, memory: Memory) -> None:
@@ -221,6 +239,8 @@ class _Round:
         sources = BY_TELEMETRY if finding.sources is None else int(np.bitwise_or.reduce(finding.sources[units]))
         case.judged_by = [name for number, name in enumerate(SOURCES) if sources >> number & 1]
         named = None if finding.named is None else finding.named(place)
+        if case.principal is None and finding.principals is not None:
+            case.principal = finding.principals[unit]
         self._name(case, np.unique(window.instance[rows]) if named is None else named)
         case.why = test.says.format(
             subject=case.subject,
@@ -258,6 +278,8 @@ class _Round:
         named = {registry.groups.parts(code)[1] for code in groups[groups >= 0].tolist()}
         case.about["client"] = sorted(clients.union(case.about.get("client", ())))
         case.about["group"] = sorted(named.union(case.about.get("group", ())))
+        if case.subject_kind == "client":  # also of one without instances here
+            case.about["client"] = sorted({case.subject, *case.about["client"]})
         if case.subject_kind == "group":
             case.about["group"] = sorted({case.subject, *case.about["group"]})
         if case.client_id is None and case.subject_kind == "instance":

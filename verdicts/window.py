@@ -13,6 +13,7 @@ from verdicts.errors import RowsError
 if TYPE_CHECKING:
     from verdicts.offsets import SampledGroups, Samples
     from verdicts.points import Points
+    from verdicts.traffic import Traffic, TrafficRows
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
 JAVA, LIBRDKAFKA = range(2)
@@ -354,10 +355,12 @@ class Window:
         shared: what several verdicts compute of it once, by name.
         points: what own rules read; None where there are none.
         offsets: what brokers know of groups; None where nothing was sampled.
+        traffic: what gateways counted; None where they counted nothing.
     """
 
     points: "Points | None" = None
     offsets: "SampledGroups | None" = None
+    traffic: "Traffic | None" = None
 
     def __init__(self, table: Table, at: Numbers, registry: Registry, begin_us: int, length_s: int) -> None:
         role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))
@@ -406,11 +409,15 @@ class Window:
 
     @cached_property
     def groups(self) -> Subjects:
-        """Consumer groups: of clients, and of samples."""
+        """Consumer groups: of clients, of samples, and of traffic."""
         own = Subjects.by("group", self.group)
-        if self.offsets is None:
+        if self.offsets is None and self.traffic is None:
             return own
-        codes = np.union1d(own.codes, self.offsets.codes)
+        codes = own.codes
+        if self.offsets is not None:
+            codes = np.union1d(codes, self.offsets.codes)
+        if self.traffic is not None:
+            codes = np.union1d(codes, self.traffic.group)
         of_row = np.where(self.group >= 0, np.searchsorted(codes, self.group), -1)
         return Subjects("group", codes, of_row)
 
@@ -489,13 +496,18 @@ def place_in(column: Array, known: Sequence[str]) -> Numbers:
     return found.astype(np.int64)
 
 
-def windows(tables: Iterable[Table], registry: Registry, samples: "Samples | None" = None) -> Iterator[Window]:
-    """The windows of rows, and of samples of groups, in the order of their times, which is that of the tables.
+def windows(
+    tables: Iterable[Table],
+    registry: Registry,
+    samples: "Samples | None" = None,
+    traffic: "TrafficRows | None" = None,
+) -> Iterator[Window]:
+    """The windows of rows, of samples of groups and of traffic, in the order of their times, which is the tables'.
 
     Raises:
         RowsError: the rows lack a column.
     """
-    waiting = [] if samples is None else samples.starts()
+    waiting = sorted({start for each in (samples, traffic) if each is not None for start in each.starts()})
     empty = None
     for given in tables:
         names = set(given.column_names)
@@ -506,11 +518,11 @@ def windows(tables: Iterable[Table], registry: Registry, samples: "Samples | Non
         last_us = max(rows_of, default=-1)
         due, waiting = [each for each in waiting if each <= last_us], [each for each in waiting if each > last_us]
         for begin_us in sorted({*rows_of, *due}):
-            yield from _window(table, rows_of.get(begin_us, none), registry, begin_us, samples)
+            yield from _window(table, rows_of.get(begin_us, none), registry, begin_us, samples, traffic)
         empty = table.schema.empty_table()
         del given, table, rows_of  # before the next one is read
     for begin_us in waiting if empty is not None else ():
-        yield from _window(empty, np.empty(0, np.int64), registry, begin_us, samples)
+        yield from _window(empty, np.empty(0, np.int64), registry, begin_us, samples, traffic)
 
 
 def _by_start(table: Table) -> tuple[dict[int, Numbers], Numbers]:
@@ -523,11 +535,18 @@ def _by_start(table: Table) -> tuple[dict[int, Numbers], Numbers]:
 
 
 def _window(
-    table: Table, at: Numbers, registry: Registry, begin_us: int, samples: "Samples | None"
+    table: Table,
+    at: Numbers,
+    registry: Registry,
+    begin_us: int,
+    samples: "Samples | None",
+    traffic: "TrafficRows | None",
 ) -> Iterator[Window]:
-    """The window of some rows, or of samples alone; none where there are neither."""
-    length_s = samples.window_s if samples is not None else int(table["window_s"][int(at[0])].as_py())
+    """The window of some rows, or of samples or traffic alone; none where there is nothing."""
+    given = samples or traffic
+    length_s = given.window_s if given is not None else int(table["window_s"][int(at[0])].as_py())
     window = Window(table, at, registry, begin_us, length_s)
     window.offsets = None if samples is None else samples.within(window, registry)
-    if len(at) or window.offsets is not None:
+    window.traffic = None if traffic is None else traffic.within(window, registry)
+    if len(at) or window.offsets is not None or window.traffic is not None:
         yield window

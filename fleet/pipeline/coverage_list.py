@@ -1,7 +1,7 @@
 """Coverage in a terminal: verdicts by library, then why some cannot be given."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -9,13 +9,14 @@ from fleet.pipeline.verdict_list import print_line
 from terminal.table import print_rows
 
 Row = dict[str, Any]
+_WITNESSES: Final = {"group-offsets": "group offsets", "gateway": "gateway"}
 
 
 def print_coverage(console: Console, rows: Sequence[Row]) -> None:
     """Prints rows of `verdicts.coverage.SCHEMA`.
 
     A cell is `yes`, `no`, the roles that are judged if others are not, or `-` where no client has a role that it is
-    about; `(group offsets)` where some are judged by samples of their groups alone.
+    about; `(group offsets)` where some are judged by samples of their groups alone, `(gateway)` by their traffic alone.
     """
     if not rows:
         print_line(console, "No client is known: fleet run finds none.")
@@ -36,7 +37,8 @@ def cell(rows: Sequence[Row], verdict: str, library: str) -> str | None:
     roles = list(dict.fromkeys(row["role"] for row in own))
     judged = [role for role in roles if any(row["judged"] for row in own if row["role"] == role)]
     text = ", ".join(judged) if 0 < len(judged) < len(roles) else "yes" if judged else "no"
-    return f"{text} (group offsets)" if any(row["judged_by"] == "group-offsets" for row in own) else text
+    alone = {row["judged_by"] for row in own}
+    return text + "".join(f" ({name})" for source, name in _WITNESSES.items() if source in alone)
 
 
 def reasons(rows: Sequence[Row]) -> dict[str, list[str]]:

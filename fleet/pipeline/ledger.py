@@ -20,7 +20,10 @@ from fleet.tables.store import Store
 DATE_DIRECTORY: Final = "date="
 
 OF_OFFSETS: Final = "offsets-"
-"""What names of sources begin with whose batches are samples of groups: what these hold depends on no other."""
+OF_TRAFFIC: Final = "traffic-"
+"""What names of sources begin with whose batches are samples of groups, or rows of traffic: what these hold depends on
+no other.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +115,7 @@ class Ledger:
         others = {
             row["app_id"]: row["source"]
             for row in self._store.rows(catalog.LEDGER, [("source", "!=", self._source)])
-            if not row["source"].startswith(OF_OFFSETS)
+            if not row["source"].startswith((OF_OFFSETS, OF_TRAFFIC))
         }
         for app_id, source in others.items():
             if self._written(app_id) > self._version(catalog.PUSHES, app_id):

@@ -26,6 +26,8 @@ from verdicts.offsets import LOOKBACK_S, Samples
 from verdicts.points import COLUMNS as POINT_COLUMNS
 from verdicts.rows import ranked
 from verdicts.rules import Rules, as_toml, default_rules, parse_rules
+from verdicts.traffic import COLUMNS as TRAFFIC_COLUMNS
+from verdicts.traffic import TrafficRows
 
 _HOUR: Final = timedelta(hours=1)
 _HOURS_KEPT: Final = 2
@@ -79,7 +81,7 @@ def replace_verdicts(
     keep_freed_memory()
     limit = None if judged_to is None else judged_to - (judged_to - EPOCH) % timedelta(seconds=window_s)
     rows, wide = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
-    files = wide + _sample_files(store)
+    files = wide + _sample_files(store) + store.files(catalog.TRAFFIC)
     points = store.snapshot(catalog.POINTS)
     clients = store.snapshot(catalog.CLIENTS).table(client_columns(rules))
     signature = f"{FORM} {rules.digest} {window_s}"
@@ -92,7 +94,7 @@ def replace_verdicts(
     if limit is not None and before is not None and before["judged_to"] >= limit:
         return  # what changed is of windows that are left for later
     memory = Memory() if before is None else Memory.of(dict(before["memory"]))
-    offsets = store.snapshot(catalog.GROUP_OFFSETS)
+    offsets, traffic = store.snapshot(catalog.GROUP_OFFSETS), store.snapshot(catalog.TRAFFIC)
     trends: list[Table] = []
     hours = list(_hours(files, None if before is None else before["judged_to"], limit))
     at_once = ROWS_IN_MEMORY if rules.own else _ROWS_AT_ONCE  # the points that own rules read stay in memory
@@ -100,7 +102,8 @@ def replace_verdicts(
         named = _named_points(points, (begin, end), rules)
         samples = _samples(offsets, (begin, end), window_s)
         with by_window(rows, wide, (begin, end), window_s) as tables:
-            trends.append(judge(tables, clients, memory, rules, named, samples))
+            counted = _traffic(traffic, (begin, end), window_s)
+            trends.append(judge(tables, clients, memory, rules, named, samples, counted))
         if _stays(end, hours[-1][1]):
             parts = memory.parts() | {_RULES: as_toml(rules).encode()}
             kept.append({"judged_to": end, "signature": signature, "memory": list(parts.items())})
@@ -123,6 +126,14 @@ def _samples(offsets: Snapshot, span: Span, window_s: int) -> Samples | None:
     before = timedelta(seconds=LOOKBACK_S)
     found = offsets.table(OFFSETS_COLUMNS, within([(begin - before, end)], "sampled_at"))
     return Samples(found, window_s, micros_of(begin)) if found.num_rows else None
+
+
+def _traffic(traffic: Snapshot, span: Span, window_s: int) -> TrafficRows | None:
+    """What gateways counted in a span, and in the window before; None without any."""
+    begin, end = span
+    before = timedelta(seconds=window_s)
+    found = traffic.table(TRAFFIC_COLUMNS, within([(begin - before, end)], "window_start"))
+    return TrafficRows(found, window_s, micros_of(begin)) if found.num_rows else None
 
 
 def _replace_trends(store: Store, span: Span, trends: Table) -> None:

@@ -28,7 +28,8 @@ class Pending:
         points: that these pushes have, as far as the batches say.
         covered: the last batch of each source once these are computed.
         read_up_to: when the latest push of all was received; never after `now` of `pending`.
-        sampled_up_to: about when a consumer group was sampled last, bounded in the same way; long ago where none was.
+        sampled_up_to: about when a consumer group was sampled, or traffic counted, last, bounded in the same way; long
+            ago where none was.
     """
 
     spans: list[Span]
@@ -85,9 +86,9 @@ def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = N
 
 
 def _latest_sample(store: Store) -> datetime:
-    """About when a group was sampled last; long ago where none was."""
-    files = store.files(catalog.GROUP_OFFSETS) if store.has(catalog.GROUP_OFFSETS) else ()
-    return max((file["max.sampled_at"] for file in files), default=EPOCH)
+    """About when a group was sampled, or traffic counted, last; long ago where none was."""
+    tables = ((catalog.GROUP_OFFSETS, "max.sampled_at"), (catalog.TRAFFIC, "max.window_start"))
+    return max((file[at] for table, at in tables if store.has(table) for file in store.files(table)), default=EPOCH)
 
 
 def _latest(store: Store) -> datetime | None:

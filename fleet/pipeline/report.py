@@ -1,11 +1,10 @@
 """What a run did, as values."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet.pipeline.batch import BatchReport
-from fleet.pipeline.of_offsets import OffsetsReport
+from fleet.pipeline.side_rows import SideReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +26,7 @@ class RunReport:
         took_s: from the start of Spark on [s].
         batches: what each held.
         offsets: samples of consumer groups that were read.
+        traffic: rows of gateways that were read.
         lost: records that retention took from a topic before they were read.
         changed: files that are of another size than when they were read.
         days: days of receipt that the gold tables were computed anew for.
@@ -37,7 +37,8 @@ class RunReport:
     tables: str
     took_s: float
     batches: Sequence[BatchReport]
-    offsets: OffsetsReport = field(default_factory=OffsetsReport)
+    offsets: SideReport = field(default_factory=SideReport)
+    traffic: SideReport = field(default_factory=SideReport)
     lost: int = 0
     changed: Sequence[str] = ()
     days: int = 0
@@ -46,7 +47,7 @@ class RunReport:
     @property
     def is_news(self) -> bool:
         """True if there was anything to do."""
-        return bool(self.batches) or self.offsets.files > 0 or self.days > 0
+        return bool(self.batches) or self.offsets.files + self.traffic.files > 0 or self.days > 0
 
     def total(self, name: str) -> int:
         """Sum over the batches of `files`, `pushes`, `points` or `repeats`."""
@@ -55,7 +56,7 @@ class RunReport:
     @property
     def rejects(self) -> dict[str, int]:
         """Pushes and files that were set aside, by reason."""
-        counts = Counter(self.offsets.rejects)
+        counts = self.offsets.rejects + self.traffic.rejects
         for batch in self.batches:
             counts.update(batch.rejects)
         return dict(counts.most_common())

@@ -18,9 +18,9 @@ from fleet.pipeline import pending
 from fleet.pipeline.answers import Answers
 from fleet.pipeline.batch import BatchReport, BatchWriter
 from fleet.pipeline.ledger import Ledger, Plan
-from fleet.pipeline.of_offsets import OffsetsReport, OffsetsWriter
 from fleet.pipeline.progress import RunProgress
 from fleet.pipeline.report import RunReport, Size
+from fleet.pipeline.side_rows import SAMPLES, TRAFFIC, SideReport, SideRowsWriter
 from fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds, LandingSource, source_name
 from fleet.pipeline.spans import days
 from fleet.selection import Days
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fleet.session import SessionSettings
 
 _TELEMETRY_IS_AWAY: Final = timedelta(minutes=15)
-"""Samples of groups that are newer than the latest push by more are judged without waiting for pushes."""
+"""Samples of groups, or traffic, that are newer than the latest push by more are judged without waiting for pushes."""
 
 IN_PROCESS_BYTES: Final = 64 * 1024 * 1024
 """New Parquet files of a landing zone that are read in this process [B]: of real clients some five million points, in
@@ -192,7 +192,7 @@ class _Run:
         self._progress = progress
         self._began_ms = began_ms
         self._reports: list[BatchReport] = []
-        self._offsets = OffsetsReport()
+        self._beside = dict.fromkeys((SAMPLES, TRAFFIC), SideReport())
 
     def run(self) -> RunReport:
         """Writes what is new, then computes what that changes; what it did."""
@@ -209,20 +209,21 @@ class _Run:
         self._progress.expect(news)
         self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
         self._progress.begin(None)
-        self._read_offsets(source)
+        self._read_beside(source)
         days = self._compute()
         sizes = self._sizes() if self._reports or days else {}
         return replace(self._report(), lost=news.lost, changed=news.changed, days=days, sizes=sizes)
 
-    def _read_offsets(self, source: "LandingSource | TopicStretch") -> None:
-        """Samples of groups, which only landing zones have."""
+    def _read_beside(self, source: "LandingSource | TopicStretch") -> None:
+        """Samples of groups and traffic, which only landing zones have."""
         if isinstance(source, LandingSource):
-            self._progress.stage(catalog.GROUP_OFFSETS.name)
             request = self._request
-            writer = OffsetsWriter(
-                self._store, source, str(request.source), request.window_s, lambda: self._spark.spark
-            )
-            self._offsets = writer.write()
+            for kind in self._beside:
+                self._progress.stage(kind.table.name)
+                writer = SideRowsWriter(
+                    kind, self._store, source, str(request.source), request.window_s, lambda: self._spark.spark
+                )
+                self._beside[kind] = writer.write()
 
     def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
         source = self._request.source
@@ -257,7 +258,8 @@ class _Run:
             tables=self._store.root,
             took_s=took_s,
             batches=tuple(self._reports),
-            offsets=self._offsets,
+            offsets=self._beside[SAMPLES],
+            traffic=self._beside[TRAFFIC],
         )
 
     def _write(self, source: "LandingSource | TopicStretch", ledger: Ledger, plans: Iterable[Plan]) -> None:
@@ -302,7 +304,7 @@ class _Run:
             latest = found.sampled_up_to if is_away else found.read_up_to
             judged_to = None if after_s is None else latest - timedelta(seconds=after_s)
             answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
-        if found.spans or self._reports or self._offsets.files:
+        if found.spans or self._reports or any(each.files for each in self._beside.values()):
             pending.close(self._store, self._row(found, now))
         return len(days(found.spans))
 

@@ -158,7 +158,7 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
         FleetError: see `show_verdicts`.
     """
     store = opened(request.tables, request.conf)
-    clients = store.snapshot(catalog.CLIENTS).table(("cluster_id", "group_id", "dialect", "role"))
+    clients = store.snapshot(catalog.CLIENTS).table(("cluster_id", "client_id", "group_id", "dialect", "role"))
     rows = coverage(clients, *latest_memory(store))
     if request.form is Format.TABLE and request.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())

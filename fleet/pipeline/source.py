@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from fleet.engine import MAX_BAD_FILES
 from fleet.errors import LandingError, no_landing_zone
-from fleet.landing import FOLDERS_WITHOUT_PUSHES, GROUP_OFFSETS_FOLDER, refuse_data_directory
+from fleet.landing import FOLDERS_WITHOUT_PUSHES, refuse_data_directory
 from fleet.pipeline.ledger import Ledger, Part, Plan, day_of
 from fleet.tables.paths import local_path, plain_path, qualified
 from fleet.topic.source import Source, TopicSource
@@ -90,7 +90,7 @@ class LandingSource:
     Attributes:
         is_local: True if it lies on this machine.
         root: its path.
-        group_offsets: sizes [B] of the files of samples of groups, by their paths below it.
+        beside: by folder without pushes, the sizes [B] of its files by their paths below the zone.
 
     Raises:
         LandingError: there is no such directory, or it cannot be listed.
@@ -100,7 +100,10 @@ class LandingSource:
         self.root = plain_path(qualified(source))
         self.is_local = local_path(source) is not None
         sizes = list_files(start, source)
-        self.group_offsets = {path: size for path, size in sizes.items() if _is_of_offsets(path)}
+        self.beside = {
+            folder: {path: size for path, size in sizes.items() if path.startswith(f"{folder}/")}
+            for folder in FOLDERS_WITHOUT_PUSHES
+        }
         self._sizes = {
             path: size for path, size in sizes.items() if path.partition("/")[0] not in FOLDERS_WITHOUT_PUSHES
         }
@@ -188,10 +191,6 @@ def list_files(start: Callable[[], "SparkSession"], source: str) -> dict[str, in
         raise LandingError(f"cannot list the landing zone {directory}: {error}") from error
     sizes = {info.path[len(str(directory)) + 1 :]: info.size for info in found if info.is_file}
     return {path: size for path, size in sizes.items() if not any(map(_is_hidden, path.split("/")))}
-
-
-def _is_of_offsets(path: str) -> bool:
-    return path.startswith(f"{GROUP_OFFSETS_FOLDER}/")
 
 
 def _is_hidden(name: str) -> bool:

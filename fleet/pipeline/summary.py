@@ -24,7 +24,8 @@ def run_as_json(report: RunReport) -> dict[str, Any]:
         "took_s": round(report.took_s, 3),
         "batches": len(report.batches),
         **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
-        "group_offsets": report.offsets.samples,
+        "group_offsets": report.offsets.rows,
+        "traffic": report.traffic.rows,
         "rejects": report.rejects,
         "lost": report.lost,
         "changed": len(report.changed),
@@ -65,8 +66,10 @@ def print_run(out: TextIO, report: RunReport) -> None:
 
 def _headline(report: RunReport) -> str:
     took = f"{_counted(report.days, 'day')} computed; {report.took_s:,.1f} s"
+    if report.traffic.files:
+        took = f"{_counted(report.traffic.rows, 'row')} of traffic; {took}"
     if report.offsets.files:
-        took = f"{_counted(report.offsets.samples, 'sample')} of groups; {took}"
+        took = f"{_counted(report.offsets.rows, 'sample')} of groups; {took}"
     if not report.batches:
         return took
     repeats = report.total("repeats")

@@ -144,6 +144,14 @@ GROUP_OFFSETS: Final = Table(
     clustered_by=("group_id",),
     statistics_of=("sampled_at",),
 )
+TRAFFIC: Final = Table(
+    name="traffic",
+    layer="silver",
+    schema=schemas.TRAFFIC,
+    dated=True,
+    clustered_by=("client_id",),
+    statistics_of=("window_start",),
+)
 CLIENTS: Final = Table(
     name="clients", layer="silver", schema=schemas.CLIENTS, clustered_by=_CLIENT, seen_at="last_seen"
 )
@@ -233,6 +241,7 @@ TABLES: Final = {
         GROUPS,
         GROUP_OFFSETS,
         GROUP_TRENDS,
+        TRAFFIC,
         METRICS,
         VERDICTS,
         SERIES,

@@ -9,6 +9,7 @@ from verdicts.declare import Finding, Test, Verdict, of_clients
 from verdicts.families.groups import has_most_work, lag_growth
 from verdicts.memory import Memory
 from verdicts.rules import Figures
+from verdicts.traffic import FETCH, beside_traffic, per_instance
 from verdicts.window import Window
 
 
@@ -59,7 +60,7 @@ def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> N
 
 def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
     rate, size = window.rows.number("fetch_rate_per_s"), window.rows.number("fetch_size_avg_bytes")
-    return of_clients(
+    found = of_clients(
         window,
         [
             Test(
@@ -73,6 +74,23 @@ def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
             )
         ],
     )
+    if window.traffic is None:
+        return found
+    sums = window.traffic.sums[FETCH]
+    fetches = np.where(sums["requests"] > 0, sums["requests"], np.nan)
+    rate = per_instance(window, window.traffic, fetches)
+    size = np.where(rate >= figures["fetches_per_s"], sums["response_bytes"] / fetches, np.inf)
+    tiny = Test(
+        metric="traffic.bytes_per_fetch",
+        unit="bytes",
+        observed=np.where(np.isnan(rate), np.nan, size),
+        bound=figures["bytes"],
+        is_upper=False,
+        share=window.traffic.share,
+        says="{subject} fetches {rate:,.0f} times a second through a gateway and gets {observed} each",
+        more={"rate": rate},
+    )
+    return beside_traffic(window, found, [tiny], is_rate=True)
 
 
 VERDICTS: Final = (
@@ -97,5 +115,6 @@ VERDICTS: Final = (
         action="Raise fetch.min.bytes of {subject}, with a fetch.max.wait.ms that it can wait.",
         needs={"java": ("fetch_size_avg_bytes",)},
         roles=("consumer",),
+        by_traffic=("fetch",),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from verdicts.arrow import Numbers
-from verdicts.declare import BY_OFFSETS, BY_TELEMETRY, Finding, Test, Verdict, of_subjects
+from verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Finding, Test, Verdict, of_subjects
 from verdicts.memory import Memory
 from verdicts.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
 from verdicts.rules import Figures
@@ -16,7 +16,10 @@ _HOUR_US: Final = 3_600_000_000
 
 
 def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:
-    """Rebalances of the last hour, without two for each member that came in the same window or the one before."""
+    """Rebalances of the last hour, without two for each member that came in the same window or the one before.
+
+    Of a group whose members send none of it by what gateways saw, where there is one.
+    """
     groups, rows = window.groups, window.rows
     came = memory.instances["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
     allowed = 2.0 * groups.count(came)
@@ -31,6 +34,10 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     known = ~(np.isnan(rebalances) & np.isnan(busy))
     counted = np.maximum(np.nan_to_num(rebalances) - allowed, 0)
     busy = np.where(allowed > 0, 0.0, np.nan_to_num(busy)) * window.length_s
+    by_traffic = np.full(len(groups), np.nan) if window.traffic is None else window.traffic.of_groups(groups.codes)
+    is_seen = ~known & ~np.isnan(by_traffic)
+    counted = np.where(is_seen, np.nan_to_num(by_traffic), counted)
+    known |= is_seen
     past: dict[str, list[list[float]]] = memory.facts.setdefault("rebalance-storm", {})
     for place in np.flatnonzero((counted > 0) | (busy > 0)).tolist():
         past.setdefault(str(groups.codes[place]), []).append(
@@ -49,19 +56,26 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
         if is_there and is_lasting and goes_on:
             per_hour[place] = sum(each[1] for each in events)
             share[place] = sum(each[2] for each in events) / 3600
-    return of_subjects(
-        groups,
-        [
-            Test(
-                metric="rebalances", unit="times", observed=per_hour, bound=figures["per_hour"],
-                says="group {subject} rebalanced {observed} within an hour",
-            ),
-            Test(
-                metric="rebalance_latency_total_ms", unit="ratio", observed=share, bound=figures["time_share"],
-                says="group {subject} spent {observed} of an hour rebalancing",
-            ),
-        ],
+    tests = [
+        Test(
+            metric="rebalances", unit="times", observed=np.where(is_seen, np.nan, per_hour),
+            bound=figures["per_hour"], says="group {subject} rebalanced {observed} within an hour",
+        ),
+        Test(
+            metric="rebalance_latency_total_ms", unit="ratio", observed=share, bound=figures["time_share"],
+            says="group {subject} spent {observed} of an hour rebalancing",
+        ),
+    ]  # fmt: skip
+    if window.traffic is None:
+        return of_subjects(groups, tests)
+    seen = Test(
+        metric="traffic.rebalances", unit="times", observed=np.where(is_seen, per_hour, np.nan),
+        bound=figures["per_hour"],
+        says="group {subject} rebalanced {observed} within an hour, at least, as a gateway saw it",
     )  # fmt: skip
+    agrees = np.nan_to_num(by_traffic) > 0
+    sources = np.where(is_seen, BY_GATEWAY, BY_TELEMETRY + BY_GATEWAY * agrees)
+    return of_subjects(groups, [*tests, seen], sources=sources)
 
 
 def _of_samples(window: Window, values: Numbers) -> Numbers:
@@ -304,6 +318,7 @@ _MEMBERS: Final = ("consumer", "share-consumer")
 VERDICTS: Final = (
     Verdict(
         id="rebalance-storm", kind="group", side="client", find=_rebalance_storm, needs=_REBALANCES, roles=_MEMBERS,
+        by_traffic=("group",),
         action="Find what makes members of {subject} leave: raise session.timeout.ms or max.poll.interval.ms, use "
         "static membership or the new consumer protocol.",
         explains=("stalled", "lagging", "uneven-group"),

@@ -8,6 +8,7 @@ from verdicts.arrow import Numbers
 from verdicts.declare import Finding, Test, Verdict, of_clients
 from verdicts.memory import Memory
 from verdicts.rules import Figures
+from verdicts.traffic import PRODUCE, Traffic, beside_traffic, per_instance
 from verdicts.window import Window, medians
 
 
@@ -16,7 +17,7 @@ def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
     rate = rows.number("request_rate_per_s")
     is_busy = rate >= figures["requests_per_s"]
     more = {"rate": rate}
-    return of_clients(
+    found = of_clients(
         window,
         [
             Test(
@@ -32,6 +33,28 @@ def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
         ],
         judged=~np.isnan(rows.number("records_per_request_avg")),
     )  # fmt: skip
+    if window.traffic is None:
+        return found
+    return beside_traffic(window, found, _small_by_traffic(window, window.traffic, figures), is_rate=True)
+
+
+def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> list[Test]:
+    sums = traffic.sums[PRODUCE]
+    requests = np.where(sums["requests"] > 0, sums["requests"], np.nan)
+    rate = per_instance(window, traffic, requests)
+    is_busy = rate >= figures["requests_per_s"]
+    return [
+        Test(
+            metric=f"traffic.{name}", unit=unit, is_upper=False, bound=figures[unit], share=traffic.share,
+            observed=np.where(is_busy & is_counted, sums[column] / requests, _fine(rate)),
+            says="{subject} sends {rate:,.0f} produce requests a second of {observed} each through a gateway",
+            more={"rate": rate},
+        )
+        for name, unit, column, is_counted in (
+            ("records_per_request", "records", "records", sums["batches"] > 0),
+            ("bytes_per_request", "bytes", "request_bytes", True),
+        )
+    ]  # fmt: skip
 
 
 def _fine(rate: Numbers) -> Numbers:
@@ -43,7 +66,7 @@ def _fine(rate: Numbers) -> Numbers:
 def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
     rows = window.rows
     ratio, sent = rows.number("compression_rate_avg"), rows.number("bytes_sent_per_s")
-    return of_clients(
+    found = of_clients(
         window,
         [
             Test(
@@ -53,6 +76,17 @@ def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
             )
         ],
     )  # fmt: skip
+    if window.traffic is None:
+        return found
+    sums = window.traffic.sums[PRODUCE]
+    is_plain = sums["uncompressed"] >= sums["batches"]
+    rate = per_instance(window, window.traffic, np.where(is_plain, sums["record_bytes"], 0.0))
+    plain = Test(
+        metric="traffic.record_bytes_per_s", unit="bytes per s", bound=figures["bytes_per_s"],
+        observed=np.where(sums["batches"] > 0, rate, np.nan), share=window.traffic.share,
+        says="{subject} sends {observed} without compression through a gateway",
+    )  # fmt: skip
+    return beside_traffic(window, found, [plain], is_rate=True)
 
 
 def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -94,7 +128,7 @@ def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
     has_begun = np.isin(window.client, memory.codes("record-errors"))
     part = np.nan_to_num(np.where(has_begun, failing, failing - 1)) / pushes
     share = retries / np.maximum(np.nan_to_num(sent), 1)
-    return of_clients(
+    found = of_clients(
         window,
         [
             Test(
@@ -108,6 +142,15 @@ def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
             ),
         ],
     )  # fmt: skip
+    if window.traffic is None:
+        return found
+    sums = window.traffic.sums[PRODUCE]
+    failed = Test(
+        metric="traffic.errors", unit="ratio", bound=figures["retry_share"], share=window.traffic.share,
+        observed=np.where(sums["batches"] > 0, sums["errors"] / np.maximum(sums["batches"], 1), np.nan),
+        says="{observed} of the batches of {subject} are answered with an error",
+    )  # fmt: skip
+    return beside_traffic(window, found, [failed])
 
 
 VERDICTS: Final = (
@@ -124,16 +167,19 @@ VERDICTS: Final = (
     Verdict(
         id="record-errors", kind="client", side="unknown", find=_record_errors, roles=("producer",),
         needs={"java": ("record_errors", "record_retries")},
+        by_traffic=("produce",),
         action="Look at the errors in the log of {subject}: records too large, missing rights, timeouts, or no leader.",
     ),
     Verdict(
         id="small-batches", kind="client", side="client", find=_small_batches, roles=("producer",),
         needs={"java": ("records_per_request_avg", "request_size_avg_bytes")},
+        by_traffic=("produce",),
         action="Raise linger.ms (to 5 or 20) and batch.size of {subject}.",
     ),
     Verdict(
         id="uncompressed", kind="client", side="client", find=_uncompressed, roles=("producer",),
         needs={"java": ("compression_rate_avg",)},
+        by_traffic=("produce",),
         action="Set compression.type of {subject} to lz4 or zstd.",
     ),
 )  # fmt: skip

@@ -8,15 +8,20 @@ from verdicts.arrow import Numbers
 from verdicts.declare import Finding, Test, Verdict, of_clients
 from verdicts.memory import Memory
 from verdicts.rules import Figures
+from verdicts.traffic import FETCH, PRODUCE, Traffic, beside_traffic
 from verdicts.window import Window
 
 
 def _throttled(window: Window, memory: Memory, figures: Figures) -> Finding:
     latency_ms = _latency_ms(window)
-    return of_clients(window, [_test(window, figures, latency_ms, *each) for each in _REQUESTS])
+    found = of_clients(window, [_test(window, figures, latency_ms, *each) for each in _REQUESTS])
+    if window.traffic is None:
+        return found
+    return beside_traffic(window, found, [_of_traffic(window.traffic, figures, *each) for each in _APIS])
 
 
 _REQUESTS: Final = (("produce", "request_rate_per_s"), ("fetch", "fetch_rate_per_s"))
+_APIS: Final = (("produce", PRODUCE), ("fetch", FETCH))
 
 
 def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, rate: str) -> Test:
@@ -43,6 +48,29 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     )
 
 
+def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> Test:
+    """The part of the time that a gateway holds a client back, if it does so at most requests.
+
+    By the throttle time's part of a request's whole time, as of libraries without a rate. No instance can be held back
+    for longer than all together are.
+    """
+    sums = traffic.sums[api]
+    requests, throttle_ms = sums["requests"], sums["throttle_time_ms"]
+    by_time = throttle_ms / np.maximum(throttle_ms + sums["broker_time_ms"], 1.0)
+    share = np.minimum(by_time, throttle_ms / 1000 / traffic.seconds)
+    most = sums["throttled_requests"] >= figures["pushes_share"] * requests
+    return Test(
+        metric=f"traffic.{request}_throttle_time_ms",
+        unit="ratio",
+        observed=np.where(requests > 0, np.where(most, np.minimum(share, 1.0), 0.0), np.nan),
+        bound=figures["time_share"],
+        share=traffic.share,
+        says=f"a gateway holds {{subject}} back for {{observed}} of the time by its {request} quota, "
+        "{ms:,.0f} ms each",
+        more={"ms": throttle_ms / np.maximum(sums["throttled_requests"], 1)},
+    )
+
+
 def _latency_ms(window: Window) -> Numbers:
     """The mean over a client's links."""
     links = window.links
@@ -64,6 +92,7 @@ VERDICTS: Final = (
             "franz-go": ("produce_throttle_avg_ms",),
         },
         roles=("producer", "consumer", "share-consumer"),
+        by_traffic=("produce", "fetch"),
         explains=(
             "silent",  # brokers read nothing from a connection that they hold back, pushes included
             "slow-client",

@@ -55,7 +55,7 @@ def test_rows_of_other_kinds_beside_the_pushes_are_no_news(store: Store, zone: P
     put(zone / "group_offsets" / DAY / "offsets-0.parquet", 10)
     _, after = look(store, zone)
     assert after.news() == before.news()
-    assert len(after.group_offsets) == 1
+    assert [len(after.beside[each]) for each in ("group_offsets", "traffic")] == [1, 1]
 
 
 def plan_all(store: Store, zone: Path, **bounds: int) -> list[Plan]:

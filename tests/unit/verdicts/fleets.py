@@ -12,6 +12,8 @@ from verdicts.offsets import COLUMNS as OFFSETS_COLUMNS
 from verdicts.offsets import Samples
 from verdicts.rows import ranked
 from verdicts.rules import Rules, default_rules
+from verdicts.traffic import COLUMNS as TRAFFIC_COLUMNS
+from verdicts.traffic import TrafficRows
 from verdicts.window import COLUMNS
 
 NOON_US = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
@@ -59,6 +61,14 @@ _OFFSETS_TYPES: dict[str, Any] = {
     **dict.fromkeys(("committed_offset", "end_offset"), pa.int64()),
 }
 OFFSETS = pa.schema([(name, _OFFSETS_TYPES.get(name, pa.string())) for name in OFFSETS_COLUMNS])
+_TRAFFIC_TYPES: dict[str, Any] = {
+    "window_start": _TIME,
+    **dict.fromkeys(("cluster_id", "principal", "client_id", "group_id"), pa.string()),
+    "broker_time_ms": pa.float64(),
+    "compressions": pa.map_(pa.string(), pa.int64()),
+    "errors": pa.map_(pa.int32(), pa.int64()),
+}
+TRAFFIC = pa.schema([(name, _TRAFFIC_TYPES.get(name, pa.int64())) for name in TRAFFIC_COLUMNS])
 
 
 def client(client_id: str = "orders", instance: str = "", **columns: Any) -> Row:
@@ -98,6 +108,7 @@ class Judged:
         self.clients: list[Row] = []
         self.points: list[Row] = []
         self.samples: list[Row] = []
+        self.traffic: list[Row] = []
         self.trends: list[Row] = []
         self.number = 0
 
@@ -106,7 +117,7 @@ class Judged:
         for number in range(self.number, self.number + count):
             found = judge(
                 self.table(number, rows(number)), self.client_table(), self.memory, self.rules, self.point_table(),
-                self.sample_table(number),
+                self.sample_table(number), self.traffic_rows(number),
             )  # fmt: skip
             self.trends += found.to_pylist()
         self.number += count
@@ -117,6 +128,12 @@ class Judged:
         end_us = begin_us + self.window_s * 1_000_000
         rows = [row for row in self.samples if begin_us - 1_200_000_000 <= row["sampled_at"] < end_us]
         return Samples(pa.Table.from_pylist(rows, schema=OFFSETS), self.window_s, begin_us) if rows else None
+
+    def traffic_rows(self, number: int) -> TrafficRows | None:
+        begin_us = NOON_US + number * self.window_s * 1_000_000
+        length_us = self.window_s * 1_000_000
+        rows = [row for row in self.traffic if begin_us - length_us <= row["window_start"] < begin_us + length_us]
+        return TrafficRows(pa.Table.from_pylist(rows, schema=TRAFFIC), self.window_s, begin_us) if rows else None
 
     def table(self, number: int, rows: Iterable[Row]) -> pa.Table:
         begin_us = NOON_US + number * self.window_s * 1_000_000

@@ -1,4 +1,5 @@
-"""Samples of consumer groups from a landing zone into the table `group_offsets`, once however often a run is cut off.
+"""Rows that lie beside the pushes of a landing zone, samples of consumer groups and traffic of gateways, into tables of
+their own, once however often a run is cut off.
 
 As with pushes, a batch is written down in the ledger before it begins. Its rows are one commit, and the batch is done
 once `batches` says which windows they are of.
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet import schemas
 from fleet.decode.arrow import Table, pa, pc, pq
-from fleet.pipeline.ledger import OF_OFFSETS, Ledger, Part, Plan, day_of
+from fleet.landing import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER
+from fleet.pipeline.ledger import OF_OFFSETS, OF_TRAFFIC, Ledger, Part, Plan, day_of
 from fleet.pipeline.source import LandingSource, source_name
 from fleet.pipeline.spans import from_micros
 from fleet.tables import catalog
@@ -27,19 +29,47 @@ if TYPE_CHECKING:
 _BATCH_BYTES: Final = 64 * 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideRows:
+    """A kind of rows.
+
+    Attributes:
+        folder: below the zone.
+        table: of the same columns, and `date`.
+        at: the column of the time that they are of.
+        of_source: what names of their sources begin with.
+        name: for messages.
+    """
+
+    folder: str
+    table: catalog.Table
+    at: str
+    of_source: str
+    name: str
+
+
+SAMPLES: Final = SideRows(
+    folder=GROUP_OFFSETS_FOLDER, table=catalog.GROUP_OFFSETS, at="sampled_at", of_source=OF_OFFSETS, name="samples"
+)
+TRAFFIC: Final = SideRows(
+    folder=TRAFFIC_FOLDER, table=catalog.TRAFFIC, at="window_start", of_source=OF_TRAFFIC, name="traffic"
+)
+
+
 @dataclass(slots=True, kw_only=True)
-class OffsetsReport:
-    """What was read: files, their samples, and files that were set aside, by reason."""
+class SideReport:
+    """What was read: files, their rows, and files that were set aside, by reason."""
 
     files: int = 0
-    samples: int = 0
+    rows: int = 0
     rejects: Counter[str] = field(default_factory=Counter)
 
 
-class OffsetsWriter:
-    """Reads what is new of a zone's `group_offsets/`.
+class SideRowsWriter:
+    """Reads what is new of a zone's rows of a kind.
 
     Args:
+        kind: of rows.
         store: the tables.
         source: the zone.
         name: the zone as it was given.
@@ -48,24 +78,32 @@ class OffsetsWriter:
     """
 
     def __init__(
-        self, store: Store, source: LandingSource, name: str, window_s: int, start: Callable[[], "SparkSession"]
+        self,
+        kind: SideRows,
+        store: Store,
+        source: LandingSource,
+        name: str,
+        window_s: int,
+        start: Callable[[], "SparkSession"],
     ) -> None:
+        self._kind = kind
+        self._sizes = source.beside[kind.folder]
         self._store, self._source, self._name, self._window_s = store, source, name, window_s
         self._start = start
-        self._report = OffsetsReport()
+        self._report = SideReport()
 
-    def write(self) -> OffsetsReport:
+    def write(self) -> SideReport:
         """Writes batch after batch."""
-        if not self._source.group_offsets and not self._store.has(catalog.GROUP_OFFSETS):
+        if not self._sizes and not self._store.has(self._kind.table):
             return self._report
-        ledger = Ledger(self._store, f"{OF_OFFSETS}{source_name(self._name)}", catalog.BATCHES)
+        ledger = Ledger(self._store, f"{self._kind.of_source}{source_name(self._name)}", catalog.BATCHES)
         for plan in chain(ledger.unfinished(), map(ledger.plan, self._cut(ledger))):
             self._write(plan, Transaction(app_id=ledger.app_id, version=plan.number))
         return self._report
 
     def _cut(self, ledger: Ledger) -> Iterator[list[Part]]:
         """New files in the order of their paths; those that were read stay read, whatever their size is by now."""
-        sizes = self._source.group_offsets
+        sizes = self._sizes
         batch: list[Part] = []
         for path in sorted(sizes.keys() - ledger.read_to):
             if batch and sum(part.end for part in batch) + sizes[path] > _BATCH_BYTES:
@@ -76,10 +114,10 @@ class OffsetsWriter:
             yield batch
 
     def _write(self, plan: Plan, transaction: Transaction) -> None:
-        store, windows, days = self._store, set[int](), set[Any]()
+        store, table, windows, days = self._store, self._kind.table, set[int](), set[Any]()
         bad: list[dict[str, Any]] = []
         count = 0
-        with store.files_of(catalog.GROUP_OFFSETS).open() as writer:
+        with store.files_of(table).open() as writer:
             for part in plan.parts:
                 found = self._read(part)
                 if isinstance(found, str):
@@ -88,18 +126,18 @@ class OffsetsWriter:
                 count += found.num_rows
                 for batch in found.to_batches():
                     writer.write(batch)
-                windows |= _windows(found, self._window_s)
+                windows |= self._windows(found)
                 days |= set(found["date"].unique().to_pylist())
             writer.finish()
-            if not self._has(catalog.GROUP_OFFSETS, transaction):
-                store.change(catalog.GROUP_OFFSETS, add=writer.take_finished(), transaction=transaction)
+            if not self._has(table, transaction):
+                store.change(table, add=writer.take_finished(), transaction=transaction)
         if bad and not self._has(catalog.REJECTS, transaction):
             with store.files_of(catalog.REJECTS).open() as writer:
                 writer.write(pa.RecordBatch.from_pylist(bad, schema=schemas.REJECTS))
                 writer.finish()
                 store.change(catalog.REJECTS, add=writer.take_finished(), transaction=transaction)
         self._report.files += len(plan.parts)
-        self._report.samples += count
+        self._report.rows += count
         self._report.rejects.update(row["reason"] for row in bad)
         starts: Sequence[datetime] = [from_micros(each) for each in sorted(windows)]
         row = {
@@ -114,8 +152,9 @@ class OffsetsWriter:
         return last is not None and last >= transaction.version
 
     def _read(self, part: Part) -> "Table | str":
-        """The samples of a file, or why it is set aside."""
-        size = self._source.group_offsets.get(part.path)
+        """The rows of a file, or why it is set aside."""
+        name = f"the file of {self._kind.name}"
+        size = self._sizes.get(part.path)
         if size != part.end:
             return "the file was taken away before it was read" if size is None else "the file has changed"
         path = f"{self._source.root}/{part.path}"
@@ -125,28 +164,25 @@ class OffsetsWriter:
             try:
                 found = pq.read_table(local_path(path), partitioning=None)
             except (OSError, pa.ArrowException) as error:
-                return f"the file of samples cannot be read: {next(iter(str(error).splitlines()), 'it is no Parquet')}"
-        missing = [name for name in schemas.GROUP_OFFSETS.names[1:] if name not in found.column_names]
+                return f"{name} cannot be read: {next(iter(str(error).splitlines()), 'it is no Parquet')}"
+        missing = [name for name in self._kind.table.schema.names[1:] if name not in found.column_names]
         if missing:
-            return f"the file of samples has no column {', '.join(missing)}"
+            return f"{name} has no column {', '.join(missing)}"
         try:
-            return _conformed(found)
+            return self._conformed(found)
         except pa.ArrowException as error:
-            return f"the file of samples has other columns: {next(iter(str(error).splitlines()))}"
+            return f"{name} has other columns: {next(iter(str(error).splitlines()))}"
 
+    def _conformed(self, found: Table) -> Table:
+        """The table's columns, without rows that have no time."""
+        at, schema = self._kind.at, self._kind.table.schema
+        found = found.filter(pc.is_valid(found[at]))
+        columns = {field.name: found[field.name].cast(field.type) for field in schema if field.name != "date"}
+        columns["date"] = columns[at].cast(pa.date32())
+        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
-def _conformed(found: Table) -> Table:
-    """GROUP_OFFSETS, without rows that have no time."""
-    found = found.filter(pc.is_valid(found["sampled_at"]))
-    columns = {
-        field.name: found[field.name].cast(field.type) for field in schemas.GROUP_OFFSETS if field.name != "date"
-    }
-    columns["date"] = columns["sampled_at"].cast(pa.date32())
-    return pa.table({name: columns[name] for name in schemas.GROUP_OFFSETS.names}, schema=schemas.GROUP_OFFSETS)
-
-
-def _windows(found: Table, window_s: int) -> set[int]:
-    """Beginnings of the windows [us]."""
-    length = timedelta(seconds=window_s) // timedelta(microseconds=1)
-    times = found["sampled_at"].cast(pa.int64()).to_numpy()
-    return {int(each) * length for each in set((times // length).tolist())}
+    def _windows(self, found: Table) -> set[int]:
+        """Beginnings of the windows [us]."""
+        length = timedelta(seconds=self._window_s) // timedelta(microseconds=1)
+        times = found[self._kind.at].cast(pa.int64()).to_numpy()
+        return {int(each) * length for each in set((times // length).tolist())}
