@@ -4,7 +4,7 @@ A rate is divided by the instances that telemetry knows of a client. Of a client
 instances together, and such a finding is less certain.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -283,6 +283,13 @@ def seen_clients(memory: Memory) -> dict[tuple[str, str], frozenset[str]]:
         if kinds and seen_us > memory.judged_to_us - _SEEN_WITHIN_US:
             found[cluster, client] = frozenset(each for bit, each in enumerate(KINDS) if kinds >> bit & 1)
     return found
+
+
+def traffic_facts(memory: Memory, clients: Collection[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+    """What a memory of these clients has for `seen_clients`: cluster and id of each; nothing of none."""
+    seen = seen_clients(memory).keys() & clients
+    known = memory.facts.get("gateway", {})
+    return {"gateway": {"\x1f".join(name): known["\x1f".join(name)] for name in seen}} if seen else {}
 
 
 def per_instance(window: Window, traffic: Traffic, values: Numbers) -> Numbers:

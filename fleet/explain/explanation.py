@@ -17,6 +17,7 @@ from fleet.tables.store import Store
 from verdicts.coverage import coverage
 from verdicts.memory import Memory
 from verdicts.rules import Rules
+from verdicts.traffic import traffic_facts
 
 DAY: Final = timedelta(days=1)
 MOST_LISTED: Final = 20
@@ -86,11 +87,14 @@ def explain(request: ExplainRequest) -> list[Explanation]:
     begin = request.since or ((judged(store).end or datetime.now(UTC)) - DAY)
     subjects = find(store, request.text, begin, request.kind, request.cluster_id)
     every = ranked_verdicts(store).to_pylist()
-    rules = replace(latest_memory(store)[1], own=())  # what own rules read is not among the figures over time
-    return [_explained(store, subject, every, begin, rules) for subject in subjects]
+    memory, rules = latest_memory(store)
+    rules = replace(rules, own=())  # what own rules read is not among the figures over time
+    return [_explained(store, subject, every, begin, memory, rules) for subject in subjects]
 
 
-def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime, rules: Rules) -> Explanation:
+def _explained(
+    store: Store, subject: Subject, every: list[Row], begin: datetime, judged_by: Memory, rules: Rules
+) -> Explanation:
     ids = set(subject.clients["client_instance_id"].to_pylist())
     of_cluster = [row for row in every if row["cluster_id"] == subject.cluster_id]
     concerning = [_concerns(row, subject, ids) for row in of_cluster]
@@ -101,8 +105,10 @@ def _explained(store: Store, subject: Subject, every: list[Row], begin: datetime
     (figures,) = over_time(store, [Asked(subject, begin, since)])
     clients = subject.clients.sort_by([("last_seen", "descending")])
     sampled = {"group-offsets": {f"{subject.cluster_id}\x1f{subject.name}": [figures.trend, 0, 1]}}
-    sent = [*figures.sent, *(sampled if figures.trend else ())]
-    memory = Memory(sent=dict.fromkeys(sent, 1), facts=sampled if figures.trend else {})
+    names = {*zip(*(clients[name].to_pylist() for name in ("cluster_id", "client_id")), strict=True)}
+    names |= {(subject.cluster_id, subject.name)} if subject.kind == "client" else set()
+    facts = {**(sampled if figures.trend else {}), **traffic_facts(judged_by, names)}
+    memory = Memory(sent=dict.fromkeys([*figures.sent, *facts], 1), facts=facts)
     covered = coverage(clients, memory, rules)
     is_of_clients = subject.node_id is None
     not_judged = covered.filter(pc.invert(covered["judged"])).to_pylist()

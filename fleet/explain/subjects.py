@@ -89,21 +89,22 @@ def _of_kind(store: Store, clients: Table, kind: str, name: str, begin: datetime
         except SelectionError:
             return
     own_of = dict(_by_cluster(clients.filter(pc.equal(_names(clients, kind), name))))
-    sampled = _clusters_of_group(store, name, begin) if kind == "group" else ()
-    for cluster_id in {*own_of, *sampled}:
+    for cluster_id in {*own_of, *_clusters_without_telemetry(store, kind, name, begin)}:
         own = own_of.get(cluster_id, clients.schema.empty_table())
         yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own)
 
 
-def _clusters_of_group(store: Store, name: str, begin: datetime) -> list[str]:
-    """The clusters that a group was sampled in, whether or not its clients send telemetry."""
-    if not store.has(catalog.GROUP_TRENDS):
-        return []
-    where = (pc.field("group_id") == name) & (pc.field("window_start") >= begin)
-    found: list[str] = (
-        store.snapshot(catalog.GROUP_TRENDS).table(("cluster_id",), where)["cluster_id"].unique().to_pylist()
-    )
-    return found
+def _clusters_without_telemetry(store: Store, kind: str, name: str, begin: datetime) -> Iterator[str]:
+    """The clusters that a group was sampled in, or a client or group counted by a gateway."""
+    tables = {
+        "client": ("client_id", [catalog.TRAFFIC]),
+        "group": ("group_id", [catalog.TRAFFIC, catalog.GROUP_TRENDS]),
+    }
+    column, of_kind = tables.get(kind, ("", []))
+    where = (pc.field(column) == name) & (pc.field("window_start") >= begin)
+    for table in of_kind:
+        if store.has(table):
+            yield from store.snapshot(table).table(("cluster_id",), where)["cluster_id"].unique().to_pylist()
 
 
 def _of_nodes(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:

@@ -214,7 +214,7 @@ def judged_by_gateway(found: Judged) -> set[str]:
 
 
 def test_coverage_says_what_is_judged_by_traffic() -> None:
-    found = judged(lambda minute: traffic(minute), lambda minute: traffic(minute, FETCH, client_id="reader"))
+    found = judged(traffic, lambda minute: traffic(minute, FETCH, client_id="reader"))
     assert judged_by_gateway(found) == {"small-batches", "uncompressed", "record-errors", "throttled", "tiny-fetches"}
     rows = coverage(found.client_table(), found.memory).to_pylist()
     throttled = {(row["library"], row["role"], row["instances"]) for row in rows if row["verdict"] == "throttled"}
@@ -222,7 +222,7 @@ def test_coverage_says_what_is_judged_by_traffic() -> None:
 
 
 def test_coverage_says_of_clients_with_telemetry_what_traffic_adds() -> None:
-    found = judged(lambda minute: traffic(minute), telemetry=lambda _: [client(dialect="librdkafka")])
+    found = judged(traffic, telemetry=lambda _: [client(dialect="librdkafka")])
     own = {"cluster_id": "c", "dialect": "librdkafka", "role": "producer"}
     found.clients = [own | {"client_id": "orders"}, own | {"client_id": "elsewhere"}]
     rows = coverage(found.client_table(), found.memory).to_pylist()
