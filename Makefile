@@ -11,7 +11,7 @@ RESULTS := .results
 # Without bytecode every process that a test starts would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java check test soak demo demo-broker bridge docs manifests format lock dist clean
+.PHONY: help setup java check test soak demo demo-broker demo-gateway bridge docs manifests format lock dist clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -52,6 +52,9 @@ demo: setup  ## real clients through everything, and the ranked list at its end
 
 demo-broker: setup  ## the same through real Kafka brokers with the plugin (needs Maven)
 	$(BIN)/python tests/demo_broker.py
+
+demo-gateway: setup  ## and through a gateway before a Kafka 2.8 broker, which has no KIP-714 (needs Maven)
+	$(BIN)/python tests/demo_gateway.py
 
 bridge:  ## builds and tests the broker plugin: bridge/target/fleetgauge-bridge-*.jar (needs Maven)
 	mvn -q -B -f bridge/pom.xml package

@@ -55,6 +55,11 @@ class ZooKeeperKafka:
             process.kill()
             process.wait()
 
+    def tool(self, main_class: str, *arguments: str) -> str:
+        """What one of Kafka's own tools of that time prints; raises CalledProcessError when it fails."""
+        command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", self.class_path, main_class, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
     def _launch(self, main_class: str, name: str, port: int) -> None:
         log = self._directory / f"{name}.log"
         options = f"-Dlog4j.configuration=file:{self._directory}/log4j.properties"
