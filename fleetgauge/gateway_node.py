@@ -90,6 +90,7 @@ def gateway_settings(config: ServiceConfig) -> GatewaySettings:
         port=port,
         tls=context,
         server_hostname=config.gateway_tls_server_name or None,
+        sends_proxy_header=config.gateway_proxy_protocol_enable,
         addresses=parse_nodes(config.gateway_nodes),
         requires_sasl=config.gateway_security_protocol.has_sasl,
         answers_telemetry=config.gateway_telemetry == "answer",

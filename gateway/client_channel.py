@@ -5,12 +5,12 @@ either direction. The end of one connection ends the other, and no third one.
 """
 
 import asyncio
-import ssl
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from base.principal import ANONYMOUS, KafkaPrincipal
+from gateway.brokers import CONNECT_WITHIN_S, Brokers
 from gateway.in_flight import InFlight
 from gateway.policy import Policy
 from gateway.request_stream import RequestStream
@@ -18,16 +18,11 @@ from gateway.response_stream import ResponseStream
 from wire.api_table import ApiTable
 from wire.close_reason import CloseReason
 from wire.codec import parse_request
-from wire.connection_limits import Place
 from wire.errors import LocalProtocolError, ProtocolError
-from wire.handshakes import Handshake
-from wire.listener_context import ListenerContext
-from wire.listener_security import ListenerSecurity
+from wire.new_channel import Accepted
 from wire.secure_channel import certificate_principal
 from wire.software import UNKNOWN_SOFTWARE
 
-_CONNECT_WITHIN_S: Final = 10.0
-"""How long a connection to the broker may take [s], as in Kafka's clients (`socket.connection.setup.timeout.ms`)."""
 _BUFFER_BYTES: Final = 256 * 1024
 """Unwritten bytes for one peer from which on the other one is not read [B]."""
 _TABLE: Final = ApiTable()
@@ -39,8 +34,8 @@ class Shared:
 
     Attributes:
         policy: of the streams.
-        host, port, tls, server_hostname: the broker; see `gateway.gateway.GatewaySettings`.
-        response_timeout_ms: see there.
+        brokers: behind the gateway.
+        response_timeout_ms: see `gateway.gateway.GatewaySettings`.
         requests: number of requests by api key.
         broker_connections: open connections to the broker.
         broker_connect_failures: clients that were closed because the connection to the broker failed.
@@ -48,45 +43,13 @@ class Shared:
     """
 
     policy: Policy
-    host: str
-    port: int
-    tls: ssl.SSLContext | None
-    server_hostname: str
+    brokers: Brokers
     response_timeout_ms: int
     requests: defaultdict[int, int]
     broker_connections: int = 0
     broker_connect_failures: int = 0
     bytes_to_broker: int = 0
     bytes_from_broker: int = 0
-
-
-class BrokerSide(asyncio.Protocol):
-    """The connection to the broker: hands every event to its `ClientChannel`."""
-
-    __slots__ = ("_channel",)
-
-    def __init__(self, channel: "ClientChannel") -> None:
-        self._channel = channel
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop: the connection is open."""
-        self._channel.broker_connected(cast(asyncio.Transport, transport))
-
-    def data_received(self, data: bytes) -> None:
-        """Called by the loop: bytes arrived."""
-        self._channel.broker_sent(data)
-
-    def pause_writing(self) -> None:
-        """Called by the loop: the broker does not read."""
-        self._channel.broker_reads(False)
-
-    def resume_writing(self) -> None:
-        """Called by the loop: the broker reads."""
-        self._channel.broker_reads(True)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop: the connection has ended."""
-        self._channel.broker_lost(exc)
 
 
 class ClientChannel(asyncio.Protocol):
@@ -97,11 +60,7 @@ class ClientChannel(asyncio.Protocol):
 
     Args:
         shared: by all connections of the gateway.
-        context: of the listener.
-        security: of the listener.
-        handshake: of a connection with TLS or a PROXY header.
-        connection_id, client_address, client_port: as in `Channel`.
-        place: in the connection limits.
+        accepted: the client's connection.
     """
 
     __slots__ = (
@@ -142,23 +101,13 @@ class ClientChannel(asyncio.Protocol):
         "traffic",
     )
 
-    def __init__(
-        self,
-        shared: Shared,
-        context: ListenerContext,
-        security: ListenerSecurity,
-        handshake: Handshake | None,
-        *,
-        connection_id: str,
-        client_address: str,
-        client_port: int,
-        place: Place = None,
-    ) -> None:
+    def __init__(self, shared: Shared, accepted: Accepted) -> None:
+        context, security = accepted.context, accepted.security
         self._shared = shared
         self._context = context
         self._security = security
-        self._handshake = handshake
-        self._place = place
+        self._handshake = accepted.handshake
+        self._place = accepted.place
         self._transport: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -179,12 +128,12 @@ class ClientChannel(asyncio.Protocol):
         self._closing_since_ms = 0
         self.buffered_bytes = 0
         self.last_active_ms = context.time.hi_res_clock_ms()
-        self.connection_id = connection_id
+        self.connection_id = accepted.connection_id
         self.listener_name = context.listener_name
         self.security_protocol = security.protocol.value
         self.principal: KafkaPrincipal = ANONYMOUS
-        self.client_address = client_address
-        self.client_port = client_port
+        self.client_address = accepted.client_address
+        self.client_port = accepted.client_port
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
         self.attachment: object = None
@@ -211,7 +160,7 @@ class ClientChannel(asyncio.Protocol):
             except ProtocolError as error:
                 self._refuse(error)
                 return
-        self._connecting = context.loop.create_task(self._connect())
+        self._connecting = context.loop.create_task(self._connect(self._transport))
 
     def data_received(self, data: bytes) -> None:
         """The client sent bytes."""
@@ -262,18 +211,21 @@ class ClientChannel(asyncio.Protocol):
 
     # The broker's side
 
-    async def _connect(self) -> None:
-        shared, loop = self._shared, self._context.loop
-        name = shared.server_hostname if shared.tls is not None else None
+    async def _connect(self, transport: asyncio.Transport) -> None:
+        shared = self._shared
+        address = shared.brokers.host, shared.brokers.port
         try:
-            async with asyncio.timeout(_CONNECT_WITHIN_S):
-                await loop.create_connection(
-                    lambda: BrokerSide(self), shared.host, shared.port, ssl=shared.tls, server_hostname=name
-                )
+            await shared.brokers.connect(
+                self._context.loop,
+                self,
+                address,
+                client=(self.client_address, self.client_port),
+                local=transport.get_extra_info("sockname")[:2],
+            )
         except (OSError, ValueError) as error:  # SSLError, TimeoutError; UnicodeError of a name such as `a..b`
             shared.broker_connect_failures += 1
-            problem = str(error) or f"no connection within {_CONNECT_WITHIN_S:.0f} s"
-            self._end("broker_unreachable", f"cannot connect to the broker {shared.host}:{shared.port}: {problem}")
+            problem = str(error) or f"no connection within {CONNECT_WITHIN_S:.0f} s"
+            self._end("broker_unreachable", f"cannot connect to the broker {address[0]}:{address[1]}: {problem}")
         self._connecting = None  # a task that is done still takes 1 kB
 
     def broker_connected(self, transport: asyncio.Transport) -> None:

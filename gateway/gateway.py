@@ -8,15 +8,12 @@ from typing import Any, Final
 
 from gateway.addresses import NodeAddresses
 from gateway.apis import API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, MAPPED, PASSED, PUSH_TELEMETRY
+from gateway.brokers import Brokers
 from gateway.client_channel import ClientChannel, Shared
 from gateway.policy import Policy
 from gateway.rules import NoRules, Rules
 from gateway.splices import address_splicers, api_versions_splicer
-from wire.connection_limits import Place
-from wire.handshakes import Handshake
-from wire.listener_context import ListenerContext
-from wire.listener_security import ListenerSecurity
-from wire.secure_channel import SecureContext
+from wire.new_channel import Accepted
 
 _TELEMETRY_VERSIONS: Final = {GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), PUSH_TELEMETRY: (0, 0)}
 _MAX_LOCAL_EXTRA_BYTES: Final = 64 * 1024
@@ -32,6 +29,7 @@ class GatewaySettings:
         tls: for connections to the broker; None for plaintext.
         server_hostname: the name that the broker's certificate must have; None for `host`. Without effect where `tls`
             does not check it.
+        sends_proxy_header: True if connections to the broker begin with a PROXY header, version 2, before TLS.
         addresses: under which clients reach the brokers; None if the brokers advertise their gateways.
         answers_telemetry: True if the gateway answers the telemetry APIs; else they pass.
         requires_sasl: True if the broker's listener does; see `gateway.policy.Policy`.
@@ -46,6 +44,7 @@ class GatewaySettings:
     port: int
     tls: ssl.SSLContext | None = None
     server_hostname: str | None = None
+    sends_proxy_header: bool = False
     addresses: NodeAddresses | None = None
     answers_telemetry: bool = True
     requires_sasl: bool = False
@@ -80,37 +79,20 @@ class Gateway:
                 max_in_flight=settings.max_in_flight_requests,
                 rules=settings.rules,
             ),
-            host=settings.host,
-            port=settings.port,
-            tls=settings.tls,
-            server_hostname=settings.server_hostname or settings.host,
+            brokers=Brokers(
+                host=settings.host,
+                port=settings.port,
+                tls=settings.tls,
+                server_hostname=settings.server_hostname,
+                sends_proxy_header=settings.sends_proxy_header,
+            ),
             response_timeout_ms=settings.response_timeout_ms,
             requests=defaultdict(int),
         )
 
-    def channel(
-        self,
-        context: ListenerContext,
-        shared: SecureContext,
-        security: ListenerSecurity,
-        handshake: Handshake | None,
-        *,
-        connection_id: str,
-        client_address: str,
-        client_port: int,
-        place: Place,
-    ) -> asyncio.Protocol:
-        """See `wire.new_channel.MakeChannel`."""
-        return ClientChannel(
-            self._shared,
-            context,
-            security,
-            handshake,
-            connection_id=connection_id,
-            client_address=client_address,
-            client_port=client_port,
-            place=place,
-        )
+    def channel(self, accepted: Accepted) -> asyncio.Protocol:
+        """Makes the protocol of a client's connection: a `wire.new_channel.MakeChannel`."""
+        return ClientChannel(self._shared, accepted)
 
     def status(self) -> dict[str, Any]:
         """The figures, as plain values."""

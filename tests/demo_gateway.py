@@ -1,8 +1,8 @@
 """`make demo-gateway`: real clients through a gateway before a Kafka 2.8 broker, which has no KIP-714.
 
 Kafka's own tool sets a quota at the gateway. At the end comes what an operator sees: status, traffic by client, the
-ranked list. Exits with 1, naming what is missing, unless every client pushed, the limited one was throttled, and the consumer whose
-application hardly polls is on the list.
+ranked list. Exits with 1, naming what is missing, unless every client pushed, the limited one was throttled, and the
+consumer whose application hardly polls is on the list.
 """
 
 import json

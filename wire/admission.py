@@ -17,7 +17,7 @@ from wire.frames import unknown_protocol
 from wire.handshakes import Handshake, HandshakeStage
 from wire.listener_context import ListenerContext
 from wire.listener_security import ListenerSecurity
-from wire.new_channel import MakeChannel
+from wire.new_channel import Accepted, MakeChannel
 from wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
 from wire.secure_channel import SecureContext
 
@@ -93,14 +93,16 @@ class Admission:
         """Passes the socket to the loop; with TLS this returns when the TLS handshake is done."""
         context, settings = self.context, self.context.settings
         channel = self.make_channel(
-            context,
-            self.shared,
-            self.security,
-            handshake,
-            connection_id=f"{self.local[0]}:{self.local[1]}-{client[0]}:{client[1]}-{self.index}",
-            client_address=client[0],
-            client_port=client[1],
-            place=self.place,
+            Accepted(
+                context=context,
+                shared=self.shared,
+                security=self.security,
+                handshake=handshake,
+                connection_id=f"{self.local[0]}:{self.local[1]}-{client[0]}:{client[1]}-{self.index}",
+                client_address=client[0],
+                client_port=client[1],
+                place=self.place,
+            )
         )
         if self.security.tls is None:
             await context.loop.connect_accepted_socket(lambda: channel, self.accepted)

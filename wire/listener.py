@@ -26,7 +26,7 @@ from wire.listener_counters import AuthenticationCounters, ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
 from wire.network import unmapped
-from wire.new_channel import MakeChannel, make_channel
+from wire.new_channel import Accepted, MakeChannel, make_channel
 from wire.request_buffers import RequestBuffers
 from wire.secure_channel import SecureChannel, SecureContext
 from wire.shared_port import cannot_bind
@@ -344,14 +344,16 @@ class Listener:
                 await admission.run()
                 return
             channel = self._new_channel(
-                context,
-                self._shared,
-                security,
-                None,
-                connection_id=f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{next(self._indexes)}",
-                client_address=peer[0],
-                client_port=peer[1],
-                place=place,
+                Accepted(
+                    context=context,
+                    shared=self._shared,
+                    security=security,
+                    handshake=None,
+                    connection_id=f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{next(self._indexes)}",
+                    client_address=peer[0],
+                    client_port=peer[1],
+                    place=place,
+                )
             )
             await context.loop.connect_accepted_socket(lambda: channel, accepted)
         except OSError:

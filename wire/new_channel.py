@@ -1,7 +1,9 @@
 """The object that takes over an accepted socket: a channel of the standalone listener, or another one."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from wire.connection_limits import Place
 from wire.handshakes import Handshake
@@ -11,53 +13,51 @@ from wire.secure_channel import SecureChannel, SecureContext
 from wire.tcp_channel import TcpChannel, as_protocol
 
 
-class MakeChannel(Protocol):
-    """Makes the protocol of a connection."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """An accepted connection.
 
-    def __call__(
-        self,
-        context: ListenerContext,
-        shared: SecureContext,
-        security: ListenerSecurity,
-        handshake: Handshake | None,
-        *,
-        connection_id: str,
-        client_address: str,
-        client_port: int,
-        place: Place,
-    ) -> asyncio.Protocol:
-        """Makes a `wire.open_connection.OpenConnection` with the methods of `asyncio.Protocol`.
+    Attributes:
+        context, shared: shared state of the listener's connections.
+        security: the listener's security settings when the connection was accepted.
+        handshake: the connection's entry in `Handshakes`; None on a plaintext listener without PROXY headers.
+        connection_id, client_address, client_port: as in `wire.channel.Channel`.
+        place: in the connection limits, to be given back when the connection ends.
+    """
 
-        `handshake` is None on a plaintext listener without PROXY headers. `place` is to be given back when the
-        connection ends. The rest is as in `wire.secure_channel.SecureChannel`.
-        """
+    context: ListenerContext
+    shared: SecureContext
+    security: ListenerSecurity
+    handshake: Handshake | None
+    connection_id: str
+    client_address: str
+    client_port: int
+    place: Place
 
 
-def make_channel(
-    context: ListenerContext,
-    shared: SecureContext,
-    security: ListenerSecurity,
-    handshake: Handshake | None,
-    *,
-    connection_id: str,
-    client_address: str,
-    client_port: int,
-    place: Place,
-) -> asyncio.Protocol:
-    """Makes a channel whose requests the listener's handler answers; see `MakeChannel`."""
-    if handshake is None:
+MakeChannel: TypeAlias = Callable[[Accepted], asyncio.Protocol]
+"""Makes the protocol of a connection: a `wire.open_connection.OpenConnection` with the methods of `Protocol`."""
+
+
+def make_channel(accepted: Accepted) -> asyncio.Protocol:
+    """Makes a channel whose requests the listener's handler answers."""
+    if accepted.handshake is None:
         plain = TcpChannel(
-            context, connection_id=connection_id, client_address=client_address, client_port=client_port, place=place
+            accepted.context,
+            connection_id=accepted.connection_id,
+            client_address=accepted.client_address,
+            client_port=accepted.client_port,
+            place=accepted.place,
         )
         return as_protocol(plain)
     secure = SecureChannel(
-        context,
-        shared,
-        security,
-        handshake,
-        connection_id=connection_id,
-        client_address=client_address,
-        client_port=client_port,
-        place=place,
+        accepted.context,
+        accepted.shared,
+        accepted.security,
+        accepted.handshake,
+        connection_id=accepted.connection_id,
+        client_address=accepted.client_address,
+        client_port=accepted.client_port,
+        place=accepted.place,
     )
     return as_protocol(secure)

@@ -1,7 +1,7 @@
 """The PROXY protocol, versions 1 and 2: the header that a load balancer sends before the client's bytes.
 
 Source: "The PROXY protocol", HAProxy Technologies, versions 1 & 2. No I/O here: `wire.admission` reads the socket.
-`ProxyTrust` holds the addresses that may send a header.
+`ProxyTrust` holds the addresses that may send a header. Fleetgauge sends version 2 itself (`encode_v2`).
 """
 
 import ipaddress
@@ -27,6 +27,9 @@ _UNSPECIFIED: Final = 0x00
 _TCP4: Final = 0x11
 _TCP6: Final = 0x21
 _ADDRESS_BYTES: Final = {_TCP4: 4, _TCP6: 16}
+_MAPPED_PREFIX: Final = bytes(10) + b"\xff\xff"
+"""Of an IPv4-mapped IPv6 address (RFC 4291, section 2.5.5.2)."""
+_PORTS = struct.Struct(">HH")
 _PORT = re.compile(rb"0|[1-9]\d{0,4}")
 
 
@@ -111,6 +114,38 @@ class ProxyHeaderDecoder:
         if length > MAX_V2_BYTES:
             raise _malformed(f"a header of {length} bytes, {MAX_V2_BYTES} are read at most", seen)
         return length
+
+
+LOCAL_V2: Final = _V2_FIXED.pack(_V2, _COMMAND_LOCAL, _UNSPECIFIED, 0)
+"""The header of a connection that the sender makes for itself, such as a health check."""
+
+
+def encode_v2(client: tuple[str, int], local: tuple[str, int]) -> bytes:
+    """A header of version 2, of 28 bytes for IPv4 and 52 for IPv6, without TLVs.
+
+    Two addresses of different families are both written as IPv6, the IPv4 one as an IPv4-mapped address.
+
+    >>> encode_v2(("192.0.2.7", 40000), ("192.0.2.1", 9092))[16:].hex(" ", 4)
+    'c0000207 c0000201 9c402384'
+
+    Args:
+        client: address and port of the client.
+        local: address and port that the client has connected to.
+
+    Raises:
+        ValueError: one of them is no IP address.
+    """
+    source, destination = (ipaddress.ip_address(host.partition("%")[0]) for host, _ in (client, local))
+    family = _TCP4 if source.version == destination.version == 4 else _TCP6
+    addresses = b"".join(_packed(each, family) for each in (source, destination))
+    rest = addresses + _PORTS.pack(client[1], local[1])
+    return _V2_FIXED.pack(_V2, _COMMAND_PROXY, family, len(rest)) + rest
+
+
+def _packed(address: ipaddress.IPv4Address | ipaddress.IPv6Address, family: int) -> bytes:
+    if address.version == 4 and family == _TCP6:
+        return _MAPPED_PREFIX + address.packed
+    return address.packed
 
 
 def _malformed(what: str, seen: bytes) -> ProtocolError:

@@ -274,6 +274,9 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     """PEM file with its private key, without a password."""
     gateway_tls_server_name: str = ""
     """Name in the broker's certificate; by default the host of gateway.broker."""
+    gateway_proxy_protocol_enable: bool = False
+    """Whether connections to the broker begin with a PROXY header, version 2, which has the client's address. Kafka's
+    brokers read none: for a load balancer, or a node with proxy.protocol.enable, between."""
     gateway_nodes: Annotated[Names, checked(parse_nodes)] = ()
     """id=host:port,...: address of the gateway before each broker, as clients reach it, and *=host:port for all other
     brokers; empty: brokers already advertise their gateways."""

@@ -16,6 +16,7 @@ from fleetgauge.errors import ConfigError
 from fleetgauge.gateway_node import gateway_settings
 from gateway.gateway import GatewaySettings
 from wire.api_table import TELEMETRY_KEYS
+from wire.proxy_header import LOCAL_V2
 
 _TIMEOUT_S: Final = 5.0
 _MAX_RESPONSE_BYTES: Final = 1 << 24
@@ -82,6 +83,8 @@ def _addresses(config: ServiceConfig, settings: GatewaySettings, metadata: Any) 
 
 def _connected(settings: GatewaySettings) -> AbstractContextManager[socket.socket]:
     plain = socket.create_connection((settings.host, settings.port), timeout=_TIMEOUT_S)
+    if settings.sends_proxy_header:
+        plain.sendall(LOCAL_V2)
     if settings.tls is None:
         return plain
     return settings.tls.wrap_socket(plain, server_hostname=settings.server_hostname or settings.host)

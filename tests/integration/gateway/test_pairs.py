@@ -13,6 +13,7 @@ import uvloop
 from structlog.testing import capture_logs
 from support.certificates import Authority
 from support.gateway_traffic import framed, produce, request, response
+from support.kafka_broker import free_ports
 
 from base.clock import SystemTime
 from gateway.gateway import Gateway, GatewaySettings
@@ -22,6 +23,7 @@ from wire.channel import Channel
 from wire.codec import Request, encode_push_telemetry_response
 from wire.listener import Listener, ListenerSettings
 from wire.listener_security import ListenerSecurity
+from wire.proxy_header import ProxyTrust
 from wire.security_protocol import SecurityProtocol
 from wire.tls import ClientAuth, TlsSettings, make_server_context
 
@@ -528,5 +530,93 @@ def test_a_client_that_sends_thousands_of_requests_at_once_takes_turns_with_the_
             while passed < len(flood):
                 await asyncio.sleep(0.01)
             assert way.gateway.status()["requests"]["Produce"] == 20_000
+
+    run(scenario())
+
+
+def proxied(client: str) -> bytes:
+    """What a load balancer sends before the bytes of a client."""
+    return f"PROXY TCP4 {client} 127.0.0.1 40000 9092\r\n".encode()
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    """Waits for the end of a connection, which is reset if bytes of the client were not read."""
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read() == b""
+
+
+def test_a_client_behind_a_load_balancer_is_known_by_its_own_address() -> None:
+    async def scenario() -> None:
+        async with road(echo, security=ListenerSecurity(proxy=ProxyTrust(["127.0.0.1"]))) as way:
+            reader, writer = await way.connect()
+            writer.write(proxied("192.0.2.7") + FETCH)
+            assert await read_frame(reader) == answer_to(FETCH)
+            (channel,) = way.handler.made
+            assert (channel.client_address, channel.client_port) == ("192.0.2.7", 40_000)
+            reader, writer = await way.connect()
+            writer.write(FETCH)
+            await ended(reader)
+            assert way.closed() == {"malformed_proxy_header": 1}
+
+    run(scenario())
+
+
+def test_a_connection_that_bypasses_the_load_balancer_is_closed() -> None:
+    async def scenario() -> None:
+        async with road(echo, security=ListenerSecurity(proxy=ProxyTrust(["192.0.2.1"]))) as way:
+            reader, writer = await way.connect()
+            writer.write(proxied("192.0.2.7") + FETCH)
+            await ended(reader)
+            assert way.closed() == {"untrusted_proxy": 1}
+
+    run(scenario())
+
+
+def test_the_broker_gets_the_clients_address_before_tls(tmp_path: Path) -> None:
+    """The broker is a listener that reads PROXY headers, as a load balancer before a broker does."""
+    authority = Authority(tmp_path / "ca")
+    server = authority.issue("server", "/CN=localhost")
+    tls = make_server_context(TlsSettings(keystore_location=str(server.keystore)))
+    trust = ProxyTrust(["127.0.0.1"])
+
+    async def scenario(security: ListenerSecurity, to_broker: ssl.SSLContext | None) -> None:
+        at_broker = Handler()
+        broker = Listener(
+            name="BROKER",
+            host="127.0.0.1",
+            port=0,
+            handler=at_broker,
+            settings=ListenerSettings(),
+            time=SystemTime(),
+            security=security,
+        )
+        await broker.start()
+        settings = {"tls": to_broker, "sends_proxy_header": True, "answers_telemetry": False, "port": broker.port}
+        async with road(echo, **settings) as way:
+            reader, writer = await way.connect()
+            writer.write(PUSH)
+            assert await read_frame(reader) == encode_push_telemetry_response(2, 0, 0)
+            (seen,) = at_broker.made
+            assert (seen.client_address, seen.client_port) == writer.get_extra_info("sockname")
+        async with road(echo, security=ListenerSecurity(proxy=trust), **settings) as way:
+            reader, writer = await way.connect()
+            writer.write(proxied("192.0.2.7") + PUSH)
+            assert await read_frame(reader) == encode_push_telemetry_response(2, 0, 0)
+            assert (at_broker.made[-1].client_address, at_broker.made[-1].client_port) == ("192.0.2.7", 40_000)
+        await broker.stop(1_000)
+
+    run(scenario(ListenerSecurity(proxy=trust), None))
+    to_broker = ssl.create_default_context(cafile=str(authority.certificate))
+    run(scenario(ListenerSecurity(protocol=SecurityProtocol.SSL, tls=tls, proxy=trust), to_broker))
+
+
+def test_a_broker_that_cannot_be_reached_ends_a_connection_with_a_proxy_header_too() -> None:
+    async def scenario() -> None:
+        (port,) = free_ports(1)
+        async with road(echo, sends_proxy_header=True, port=port) as way:
+            reader, _ = await way.connect()
+            assert await reader.read() == b""
+            assert way.closed() == {"broker_unreachable": 1}
+            assert way.gateway.status()["broker_connect_failures"] == 1
 
     run(scenario())

@@ -56,3 +56,14 @@ def test_the_broker_of_a_gateway_and_its_addresses_are_checked(tmp_path: Path) -
     code, found = gateway_findings(tmp_path, broker.port, own)
     assert code == 1
     assert "refused" in found[f"gateway.broker 127.0.0.1:{broker.port}"]["detail"]
+
+
+def test_a_gateway_that_sends_proxy_headers_is_checked_with_one(tmp_path: Path) -> None:
+    trust = ("proxy.protocol.enable=true", "proxy.protocol.trusted.addresses=127.0.0.1")
+    with Node(tmp_path, *trust) as broker:
+        check = f"gateway.broker 127.0.0.1:{broker.port}"
+        _, found = gateway_findings(tmp_path, broker.port, "listeners=PLAINTEXT://127.0.0.1:0")
+        assert found[check]["level"] == "error"
+        keys = ("listeners=PLAINTEXT://127.0.0.1:0", "gateway.proxy.protocol.enable=true")
+        _, found = gateway_findings(tmp_path, broker.port, *keys)
+        assert found[check]["level"] == "ok"

@@ -20,6 +20,7 @@ from wire.listener_context import ListenerContext
 from wire.listener_counters import ListenerCounters
 from wire.listener_security import ListenerSecurity
 from wire.listener_settings import ListenerSettings
+from wire.new_channel import Accepted
 
 FETCH = request(1, 15, 1, b"\0" * 10)
 FETCHED = response(1, 15, 1, b"records")
@@ -64,6 +65,9 @@ class Transport:
 
     def get_write_buffer_size(self) -> int:
         return 0
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return "127.0.0.1", 2
 
 
 class _Loop:
@@ -129,14 +133,16 @@ class Pair:
             counters=ListenerCounters(),
         )
         made = gateway.channel(
-            self.context,
-            cast(Any, None),
-            ListenerSecurity(),
-            None,
-            connection_id="1",
-            client_address="127.0.0.1",
-            client_port=1,
-            place=None,
+            Accepted(
+                context=self.context,
+                shared=cast(Any, None),
+                security=ListenerSecurity(),
+                handshake=None,
+                connection_id="1",
+                client_address="127.0.0.1",
+                client_port=1,
+                place=None,
+            )
         )
         self.channel = cast(ClientChannel, made)
         self.client, self.broker = Transport(), Transport()
@@ -226,7 +232,7 @@ def test_a_client_that_does_not_read_answers_is_not_read_from() -> None:
 
 def test_a_name_of_the_broker_that_cannot_be_looked_up_ends_the_connection() -> None:
     pair = Pair(is_connected=False)
-    asyncio.run(pair.channel._connect())
+    asyncio.run(pair.channel._connect(cast(Any, pair.client)))
     assert pair.close_reason() == "broker_unreachable"
 
 

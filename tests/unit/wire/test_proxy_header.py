@@ -5,7 +5,15 @@ import struct
 import pytest
 
 from wire.errors import ProtocolError
-from wire.proxy_header import MAX_V1_BYTES, MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder, ProxyTrust
+from wire.proxy_header import (
+    LOCAL_V2,
+    MAX_V1_BYTES,
+    MAX_V2_BYTES,
+    ProxiedAddress,
+    ProxyHeaderDecoder,
+    ProxyTrust,
+    encode_v2,
+)
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
 FOUR = bytes([203, 0, 113, 9, 10, 0, 0, 1]) + struct.pack(">HH", 40_000, 9092)
@@ -116,3 +124,27 @@ def test_only_the_configured_addresses_are_believed() -> None:
 def test_a_network_with_bits_beyond_its_prefix_is_refused() -> None:
     with pytest.raises(ValueError, match="host bits"):
         ProxyTrust(["10.0.0.1/8"])
+
+
+@pytest.mark.parametrize(
+    ("client", "local", "size", "host"),
+    [
+        ("192.0.2.7", "192.0.2.1", 28, "192.0.2.7"),
+        ("2001:db8::7", "2001:db8::1", 52, "2001:db8::7"),
+        ("192.0.2.7", "::1", 52, "192.0.2.7"),
+        ("2001:db8::7", "127.0.0.1", 52, "2001:db8::7"),
+        ("fe80::1%eth0", "fe80::2%eth0", 52, "fe80::1"),
+    ],
+)
+def test_a_header_that_is_sent_reads_as_the_client(client: str, local: str, size: int, host: str) -> None:
+    header = encode_v2((client, 40_000), (local, 9092))
+    decoder = ProxyHeaderDecoder()
+    assert decoder.receive(header + b"first bytes") == len(header) == size
+    assert decoder.address == ProxiedAddress(host, 40_000)
+
+
+def test_a_connection_of_the_senders_own_has_no_client() -> None:
+    decoder = ProxyHeaderDecoder()
+    assert decoder.receive(LOCAL_V2 + b"first bytes") == len(LOCAL_V2) == 16
+    assert decoder.is_complete
+    assert decoder.address is None
