@@ -14,7 +14,7 @@ import structlog
 
 from base.errors import FleetgaugeError, InvalidConfigError, InvalidRequestError, PolicyViolationError
 from fleetgauge.config.quotas import Entity, Limits, entity_path, keys_of, read_entity
-from fleetgauge.node_state import Transaction
+from fleetgauge.node_state import ParsedRecords, Transaction
 from fleetgauge.state_store import RecordKind, Records
 from quotas import TELEMETRY_QUOTA_KEYS, checked_quota_value
 
@@ -113,6 +113,16 @@ class QuotaLimits:
         except InvalidConfigError as error:
             raise InvalidRequestError(str(error)) from error
 
+    def read_record(self, path: str, values: Mapping[str, str]) -> tuple[Entity, dict[str, float]]:
+        """The entity of a record of the state, and the limits that tools set for it.
+
+        Raises:
+            FleetgaugeError: a limit that this node does not take.
+            ValueError: a value that is no number.
+        """
+        entity = read_entity(path)
+        return entity, {key: self.checked(entity, key, float(value)) for key, value in values.items()}
+
 
 class ClientQuotas:
     """The limits of a node while it runs; a `StateKind`.
@@ -129,7 +139,7 @@ class ClientQuotas:
     def __init__(self, declared: Limits, install: Callable[[Limits], None], *, workers: int = 1) -> None:
         self._install = install
         self._limits = QuotaLimits(declared=declared, workers=workers)
-        self._read: tuple[Records, Limits] = ({}, {})
+        self._records = ParsedRecords(self._limits.read_record)
 
     def configure(self, declared: Limits) -> None:
         """Takes over the limits of a configuration that was read again; tools' changes stay over them.
@@ -148,7 +158,7 @@ class ClientQuotas:
         Raises:
             PushLogError: the state cannot be read now.
         """
-        return replace(self._limits, changed=self._changed(transaction.read(self.kind)))
+        return self._with(self._records.values(transaction.read(self.kind)))
 
     def change(self, transaction: Transaction, alter: Callable[[QuotaLimits], QuotaLimits]) -> None:
         """Changes the limits durably.
@@ -158,26 +168,21 @@ class ClientQuotas:
             Exception: what `alter` raises; nothing is changed.
         """
 
-        def altered(records: Records) -> Records:
-            usable = self._usable(records)
-            before = self._changed(usable)
-            after = alter(replace(self._limits, changed=before)).changed
-            removed = {entity_path(entity) for entity in before.keys() - after.keys()}
-            new = {entity: values for entity, values in after.items() if before.get(entity) != values}
-            return {**{path: values for path, values in records.items() if path not in removed}, **to_records(new)}
+        def altered(changed: Limits) -> Records:
+            return to_records(alter(self._with(changed)).changed)
 
-        transaction.change(self.kind, altered)
+        transaction.change(self.kind, lambda records: self._records.altered(records, altered))
 
     def usable(self, records: Records) -> Records:
         """See `StateKind`."""
-        usable = self._usable(records)
+        usable = self._records.usable(records)
         for name in records.keys() - usable.keys():
             log.error("state.value_refused", quotas=name, consequence="it is not applied")
         return usable
 
     def apply(self, records: Records) -> None:
         """See `StateKind`."""
-        limits = replace(self._limits, changed=self._changed(records))
+        limits = self._with(self._records.values(records))
         try:
             self._install(limits.effective())
         except FleetgaugeError as error:
@@ -186,23 +191,8 @@ class ClientQuotas:
             self._limits = limits
             self._warn_of_overrides()
 
-    def _changed(self, usable: Records) -> Limits:
-        """The limits of records that `_usable` returned: read there, in the thread, not again on the loop."""
-        read, limits = self._read
-        return limits if read is usable else from_records(usable)
-
-    def _usable(self, records: Records) -> Records:
-        usable: dict[str, Mapping[str, str]] = {}
-        limits: dict[Entity, dict[str, float]] = {}
-        for path, values in records.items():
-            try:
-                entity = read_entity(path)
-                limits[entity] = {key: self._limits.checked(entity, key, float(value)) for key, value in values.items()}
-            except (FleetgaugeError, ValueError):
-                continue
-            usable[path] = values
-        self._read = (usable, limits)
-        return usable
+    def _with(self, changed: Limits) -> QuotaLimits:
+        return replace(self._limits, changed=changed)
 
     def _warn_of_overrides(self) -> None:
         for path, keys in self._limits.overridden().items():
@@ -215,13 +205,8 @@ class ClientQuotas:
             )
 
 
-def from_records(records: Records) -> dict[Entity, dict[str, float]]:
-    """The limits that tools set, from usable records of the state: by the entity's path and key."""
-    return {read_entity(path): {key: float(value) for key, value in values.items()} for path, values in records.items()}
-
-
 def to_records(limits: Limits) -> Records:
-    """The reverse of `from_records`."""
+    """The records of limits; `QuotaLimits.read_record` reads them."""
     return {
         entity_path(entity): {key: repr(value) for key, value in values.items()} for entity, values in limits.items()
     }

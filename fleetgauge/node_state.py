@@ -6,9 +6,9 @@ twice a second.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -21,6 +21,8 @@ from fleetgauge.state_store import RecordKind, Records, State
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 _REVIEW_S: Final = 0.5
 _WITHIN_S: Final = 10.0
@@ -87,6 +89,43 @@ class StateKind(Protocol):
 
     def apply(self, records: Records) -> None:
         """Puts usable records in force, in place of the earlier ones. Called on the loop; never raises."""
+
+
+class ParsedRecords(Generic[K, V]):
+    """Parses the records of one kind: in the thread that reads them, so that the loop need not when it applies them.
+
+    Args:
+        parse: makes a key and its value of a record's name and values; raises `FleetgaugeError` or `ValueError` for one
+            that this release does not accept.
+    """
+
+    def __init__(self, parse: Callable[[str, Mapping[str, str]], tuple[K, V]]) -> None:
+        self._parse = parse
+        self._latest: tuple[Records, dict[K, V]] = ({}, {})
+
+    def usable(self, records: Records) -> Records:
+        """Returns the records that this release accepts."""
+        usable: dict[str, Mapping[str, str]] = {}
+        values: dict[K, V] = {}
+        for name, each in records.items():
+            try:
+                key, value = self._parse(name, each)
+            except (FleetgaugeError, ValueError):
+                continue
+            usable[name], values[key] = each, value
+        self._latest = (usable, values)
+        return usable
+
+    def values(self, usable: Records) -> Mapping[K, V]:
+        """Returns the values of records that `usable` returned; at no cost for those that it returned last."""
+        records, values = self._latest
+        return values if records is usable else dict(self._parse(name, each) for name, each in usable.items())
+
+    def altered(self, records: Records, alter: Callable[[Mapping[K, V]], Records]) -> Records:
+        """Returns records with the usable ones replaced; those that this release does not accept are kept."""
+        usable = self.usable(records)
+        kept = {name: each for name, each in records.items() if name not in usable}
+        return {**kept, **alter(self.values(usable))}
 
 
 class NodeState:

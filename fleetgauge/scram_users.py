@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from base.errors import ErrorCode, KafkaError, PolicyViolationError
-from fleetgauge.node_state import Transaction
+from fleetgauge.node_state import ParsedRecords, Transaction
 from fleetgauge.state_store import RecordKind, Records
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 
@@ -95,7 +95,7 @@ class NodeUsers:
     ) -> None:
         self._install = install
         self._users = ScramUsers(declared=_by_mechanism(declared))
-        self._read: tuple[Records, Credentials] = ({}, {})
+        self._records = ParsedRecords(read_record)
         self.store = CredentialStore({})
 
     def configure(self, declared: Mapping[str, tuple[ScramCredential, ...]]) -> None:
@@ -108,7 +108,7 @@ class NodeUsers:
         Raises:
             PushLogError: the state cannot be read now.
         """
-        return replace(self._users, changed=self._changed(transaction.read(self.kind)))
+        return self._with(self._records.values(transaction.read(self.kind)))
 
     def change(self, transaction: Transaction, alter: Callable[[ScramUsers], ScramUsers]) -> None:
         """Changes the users durably.
@@ -118,40 +118,24 @@ class NodeUsers:
             Exception: what `alter` raises; nothing is changed.
         """
 
-        def altered(records: Records) -> Records:
-            usable = self._usable(records)
-            new = to_records(alter(replace(self._users, changed=self._changed(usable))).changed)
-            return {**{name: values for name, values in records.items() if name not in usable}, **new}
+        def altered(changed: Credentials) -> Records:
+            return to_records(alter(self._with(changed)).changed)
 
-        transaction.change(self.kind, altered)
+        transaction.change(self.kind, lambda records: self._records.altered(records, altered))
 
     def usable(self, records: Records) -> Records:
         """See `StateKind`."""
-        usable = self._usable(records)
+        usable = self._records.usable(records)
         for name in records.keys() - usable.keys():
             log.error("state.value_refused", user=name, consequence="it is not applied")
         return usable
 
     def apply(self, records: Records) -> None:
         """See `StateKind`."""
-        self._put_in_force(replace(self._users, changed=self._changed(records)))
+        self._put_in_force(self._with(self._records.values(records)))
 
-    def _changed(self, usable: Records) -> Credentials:
-        """The credentials of records that `_usable` returned: read there, in the thread, not again on the loop."""
-        read, credentials = self._read
-        return credentials if read is usable else from_records(usable)
-
-    def _usable(self, records: Records) -> Records:
-        usable: dict[str, Mapping[str, str]] = {}
-        credentials: dict[str, Mapping[ScramMechanism, ScramCredential]] = {}
-        for user, values in records.items():
-            try:
-                credentials |= from_records({user: values})
-            except ValueError:
-                continue
-            usable[user] = values
-        self._read = (usable, credentials)
-        return usable
+    def _with(self, changed: Credentials) -> ScramUsers:
+        return replace(self._users, changed=changed)
 
     def _put_in_force(self, users: ScramUsers) -> None:
         self._users = users
@@ -169,14 +153,15 @@ def _by_mechanism(users: Mapping[str, tuple[ScramCredential, ...]]) -> Credentia
     return {user: {each.mechanism: each for each in held} for user, held in users.items()}
 
 
-def from_records(records: Records) -> dict[str, Mapping[ScramMechanism, ScramCredential]]:
-    """The credentials that tools set, from usable records of the state: by user and mechanism, in Kafka's form."""
-    return {
-        user: {ScramMechanism(key): ScramCredential.parse(ScramMechanism(key), text) for key, text in values.items()}
-        for user, values in records.items()
-    }
+def read_record(user: str, values: Mapping[str, str]) -> tuple[str, Mapping[ScramMechanism, ScramCredential]]:
+    """The user of a record of the state, and the credentials that tools set for it, which are kept in Kafka's form.
+
+    Raises:
+        ValueError: this release does not know a mechanism, or a credential is malformed.
+    """
+    return user, {ScramMechanism(key): ScramCredential.parse(ScramMechanism(key), text) for key, text in values.items()}
 
 
 def to_records(users: Credentials) -> Records:
-    """The reverse of `from_records`."""
+    """The records of credentials; `read_record` reads them."""
     return {user: {mechanism.value: str(each) for mechanism, each in held.items()} for user, held in users.items()}

@@ -4,7 +4,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from base.errors import InvalidRequestError, PolicyViolationError
 
@@ -16,7 +16,15 @@ MAX_COMPARISONS: Final = 100_000
 """Comparisons of an ACL with a filter in one request; they take a second, and an answer that has all of them 100 MB."""
 
 
-class ResourceType(enum.IntEnum):
+class _Code(enum.IntEnum):
+    """A code of Kafka's protocol. A number without a meaning here is UNKNOWN, as in Kafka's clients."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:
+        return cls["UNKNOWN"]
+
+
+class ResourceType(_Code):
     """Kafka's `ResourceType`."""
 
     UNKNOWN = 0
@@ -28,12 +36,8 @@ class ResourceType(enum.IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @classmethod
-    def _missing_(cls, value: object) -> "ResourceType":
-        return cls.UNKNOWN
 
-
-class PatternType(enum.IntEnum):
+class PatternType(_Code):
     """Kafka's `PatternType`. ANY and MATCH occur in filters only."""
 
     UNKNOWN = 0
@@ -42,12 +46,8 @@ class PatternType(enum.IntEnum):
     LITERAL = 3
     PREFIXED = 4
 
-    @classmethod
-    def _missing_(cls, value: object) -> "PatternType":
-        return cls.UNKNOWN
 
-
-class AclOperation(enum.IntEnum):
+class AclOperation(_Code):
     """Kafka's `AclOperation`. ANY occurs in filters only."""
 
     UNKNOWN = 0
@@ -67,22 +67,14 @@ class AclOperation(enum.IntEnum):
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
-    @classmethod
-    def _missing_(cls, value: object) -> "AclOperation":
-        return cls.UNKNOWN
 
-
-class Permission(enum.IntEnum):
+class Permission(_Code):
     """Kafka's `AclPermissionType`. ANY occurs in filters only."""
 
     UNKNOWN = 0
     ANY = 1
     DENY = 2
     ALLOW = 3
-
-    @classmethod
-    def _missing_(cls, value: object) -> "Permission":
-        return cls.UNKNOWN
 
 
 CLUSTER_OPERATIONS: Final = (

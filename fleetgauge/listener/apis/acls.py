@@ -130,39 +130,37 @@ def _problem(asked: Acl | AclFilter) -> KafkaError | None:
 
 
 def _acl(asked: Any) -> Acl:
-    _refuse_unknown(asked.resource_type, asked.operation, asked.permission_type, asked.resource_pattern_type)
     return Acl(
-        resource_type=ResourceType(asked.resource_type),
+        **_codes(asked, asked.resource_type, asked.resource_pattern_type),
         resource_name=asked.resource_name,
-        pattern_type=PatternType(asked.resource_pattern_type),
         principal=asked.principal,
         host=asked.host,
-        operation=AclOperation(asked.operation),
-        permission=Permission(asked.permission_type),
     )
 
 
 def _filter(asked: Any) -> AclFilter:
-    _refuse_unknown(asked.resource_type_filter, asked.operation, asked.permission_type, asked.pattern_type_filter)
     return AclFilter(
-        resource_type=ResourceType(asked.resource_type_filter),
+        **_codes(asked, asked.resource_type_filter, asked.pattern_type_filter),
         resource_name=asked.resource_name_filter,
-        pattern_type=PatternType(asked.pattern_type_filter),
         principal=asked.principal_filter,
         host=asked.host_filter,
-        operation=AclOperation(asked.operation),
-        permission=Permission(asked.permission_type),
     )
 
 
-def _refuse_unknown(*codes: int) -> None:
-    """Refuses the code of UNKNOWN itself, at which a broker closes the connection.
+def _codes(asked: Any, resource_type: int, pattern_type: int) -> dict[str, Any]:
+    """The codes of an ACL or filter.
 
     Raises:
-        ProtocolError: one of them is 0.
+        ProtocolError: one of them is UNKNOWN itself, at which a broker closes the connection.
     """
-    if 0 in codes:
+    if 0 in (resource_type, pattern_type, asked.operation, asked.permission_type):
         raise ProtocolError("malformed_body", "an ACL contains UNKNOWN elements")
+    return {
+        "resource_type": ResourceType(resource_type),
+        "pattern_type": PatternType(pattern_type),
+        "operation": AclOperation(asked.operation),
+        "permission": Permission(asked.permission_type),
+    }
 
 
 def _describe(request: Request, acls: Iterable[Acl], error: KafkaError | None) -> bytes:
@@ -191,6 +189,7 @@ def _deleted(
     """The response to DeleteAcls: of each filter, its error, or the ACLs that it matched."""
 
     def matching(acl: Acl) -> Any:
+        """One ACL that a filter matched, with an error if it stays."""
         is_kept = authorization is not None and authorization.is_declared(acl)
         error = PolicyViolationError(f"{described(acl)} {_DECLARED}") if is_kept else None
         resource_type, name, pattern_type = _pattern_of(acl)

@@ -57,6 +57,7 @@ class ClientQuotaApis:
         changes: list[Change] = []
 
         def alter(limits: QuotaLimits) -> QuotaLimits:
+            """Returns the limits after the request, and notes its errors and changes; may be called again."""
             errors.clear()
             altered: dict[Entity, dict[str, float]] = {}
             added = 0

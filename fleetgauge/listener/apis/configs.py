@@ -124,6 +124,7 @@ class ConfigApis:
         changes: list[Change] = []
 
         def alter(resources: ClientMetricsResources) -> ClientMetricsResources:
+            """Returns the resources after the request, and notes its errors and changes; may be called again."""
             errors.clear()
             before, after = resources, resources
             repeated = _repeated(body.resources)

@@ -76,6 +76,7 @@ class ScramApis:
         changes: list[Change] = []
 
         def alter(users: ScramUsers) -> ScramUsers:
+            """Returns the users after the request, and notes its errors and changes; may be called again."""
             errors.clear()
             errors.update(_refused(users, asked))
             changes.clear()

@@ -14,13 +14,12 @@ from fleetgauge.client_quotas import (
     ClientQuotas,
     QuotaLimits,
     QuotaOperation,
-    from_records,
     to_records,
 )
 from fleetgauge.config.quotas import Entity, Limits, by_entity, read_entity, read_limits
 from fleetgauge.errors import ConfigError
 from fleetgauge.node_state import NodeState, Transaction
-from fleetgauge.state_store import StateStore
+from fleetgauge.state_store import Records, StateStore
 
 ALICE = read_entity("users/alice")
 FILE = by_entity(read_limits({"users/alice": {"request_percentage": 50}}))
@@ -29,6 +28,10 @@ STRANGE = ("</script>\n\x1b[31m\x1f\u202eé", "<default>", "a/b%2Fc", "%", "CN=a
 
 def after(limits: QuotaLimits, entity: Entity, operations: list[QuotaOperation]) -> QuotaLimits:
     return limits.having({entity: limits.altered(entity, operations)})
+
+
+def read(records: Records) -> dict[Entity, dict[str, float]]:
+    return dict(QuotaLimits(declared={}).read_record(*each) for each in records.items())
 
 
 def setting(key: str, value: float | None) -> list[QuotaOperation]:
@@ -41,9 +44,9 @@ def test_any_name_survives_the_records(kinds: str) -> None:
 
     limits = {read_entity(kinds.format(*[quote(name, safe="")] * 2)): {"request_percentage": 0.1} for name in STRANGE}
     assert len(limits) == len(STRANGE)
-    assert from_records(to_records(limits)) == limits
+    assert read(to_records(limits)) == limits
     defaults: Limits = {read_entity(kinds.format("<default>", "<default>")): {"request_percentage": 1 / 3}}
-    assert from_records(to_records(defaults)) == defaults
+    assert read(to_records(defaults)) == defaults
 
 
 def test_a_tools_value_stands_over_the_files_key_by_key_until_it_is_deleted() -> None:
