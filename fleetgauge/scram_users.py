@@ -94,13 +94,13 @@ class NodeUsers:
         self, declared: Mapping[str, tuple[ScramCredential, ...]], install: Callable[[CredentialStore], None]
     ) -> None:
         self._install = install
-        self._users = ScramUsers(declared=_by_mechanism(declared))
+        self._users = ScramUsers(declared=by_mechanism(declared))
         self._records = ParsedRecords(read_record)
         self.store = CredentialStore({})
 
     def configure(self, declared: Mapping[str, tuple[ScramCredential, ...]]) -> None:
         """Takes over the users of a configuration that was read again; tools' changes stay over them."""
-        self._put_in_force(replace(self._users, declared=_by_mechanism(declared)))
+        self._put_in_force(replace(self._users, declared=by_mechanism(declared)))
 
     def users(self, transaction: Transaction) -> ScramUsers:
         """Returns the users as of now, with the changes of all workers.
@@ -149,7 +149,8 @@ class NodeUsers:
         self._install(self.store)
 
 
-def _by_mechanism(users: Mapping[str, tuple[ScramCredential, ...]]) -> Credentials:
+def by_mechanism(users: Mapping[str, tuple[ScramCredential, ...]]) -> Credentials:
+    """Users of the configuration, with their credentials by mechanism."""
     return {user: {each.mechanism: each for each in held} for user, held in users.items()}
 
 

@@ -104,8 +104,7 @@ class StateTopic:
         Raises:
             PushLogError: it cannot be read, and there is no copy; or it has several partitions, or is not compacted.
         """
-        copied = dict(self._copy.read())
-        read_before = copied.pop(_COPIED, None)
+        copied, read_before = read_copy(self._copy)
         deadline = time.monotonic() + _START_S
         while True:
             try:
@@ -115,7 +114,7 @@ class StateTopic:
                 raise
             except PushLogError as error:
                 if read_before is not None:
-                    self._state, self._offset = copied, _offset_of(read_before)
+                    self._state, self._offset = copied, read_before
                     self._lose(error)
                     return
                 if time.monotonic() > deadline:
@@ -123,7 +122,7 @@ class StateTopic:
                 time.sleep(_START_AGAIN_S)
             else:
                 break
-        if read_before is not None and self._offset < _offset_of(read_before):
+        if read_before is not None and self._offset < read_before:
             log.error("state.topic_shorter", message="it was deleted or truncated; what it holds now is in force")
         if self._former:
             self._import()
@@ -259,6 +258,17 @@ class StateTopic:
         except PushLogError as error:
             if self._log.admit("copy", self._clock.hi_res_clock_ms()):
                 log.error("state.copy_not_written", error=str(error))
+
+
+def read_copy(copy: StateStore) -> tuple[State, int | None]:
+    """The state in a node's copy of the topic, and the offset up to which it was read; None: never.
+
+    Raises:
+        PushLogError: the copy cannot be read.
+    """
+    state = dict(copy.read())
+    offset = state.pop(_COPIED, None)
+    return state, None if offset is None else _offset_of(offset)
 
 
 class _Tail:

@@ -68,6 +68,10 @@ class _Commands(LazyGroup):
             "fleetgauge.cli.show_config:show_config",
             "Check a configuration and print it as TOML: every key with its current value and its meaning.",
         ),
+        "state": LazyCommand(
+            "fleetgauge.cli.state:state",
+            "Print what admin tools changed on a node as TOML, for its configuration file.",
+        ),
         "metrics": LazyCommand(
             "fleetgauge.cli.metrics:metrics",
             "Show the known metrics of clients, by the names that subscriptions use.",

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import typer
@@ -81,7 +81,7 @@ def _acls(checked: "ServiceConfig") -> Iterator[str]:
     for name, keys in checked.acls.items():
         yield f"\n[acls.{toml_value(name)}]"
         for key, value in keys.items():
-            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"  # JSON's lists of texts are TOML's, too
+            yield f"{key} = {toml_list(value) if isinstance(value, list) else toml_value(value)}"
 
 
 def key_meanings(keys: type) -> dict[str, str]:
@@ -107,7 +107,13 @@ def toml_value(value: object) -> str:
         return str(value)
     if isinstance(value, tuple | list):
         value = ",".join(str(item) for item in value)
-    return json.dumps("" if value is None else str(value), ensure_ascii=False)  # TOML's basic strings are JSON's
+    text = json.dumps("" if value is None else str(value), ensure_ascii=False)
+    return text.replace("\x7f", "\\u007f")  # TOML's basic strings are JSON's, but for DEL
+
+
+def toml_list(texts: Iterable[str]) -> str:
+    """A list of texts as TOML has it."""
+    return f"[{', '.join(map(toml_value, texts))}]"
 
 
 def _toml_key(key: str) -> str:

@@ -15,7 +15,7 @@ ACLS_PREFIX: Final = "acls."
 CLIENT_IDS_PREFIX: Final = "client.id.patterns."
 KEYS: Final = ("principals", "operations", "hosts", "permission", "resource.type", "resource.name", "pattern.type")
 _LISTS: Final = ("principals", "operations", "hosts")
-_DEFAULTS: Final = {
+DEFAULTS: Final = {
     "hosts": [WILDCARD],
     "permission": Permission.ALLOW.name,
     "resource.type": ResourceType.CLUSTER.name,
@@ -31,7 +31,7 @@ def read_key(key: str, value: object) -> tuple[str, str, list[str] | str]:
         ValueError: it is no such key, or the value has another type.
     """
     for inner in KEYS:
-        name = key.removesuffix(inner).rstrip(".")
+        name = key.removesuffix(f".{inner}")
         if key.endswith(f".{inner}") and name:
             texts = value if isinstance(value, list) else [value]
             if not all(isinstance(each, str) and each.strip() for each in texts):
@@ -55,7 +55,7 @@ def read_acls(tables: Mapping[str, Mapping[str, Any]]) -> frozenset[Acl]:
 
 
 def _read_table(name: str, keys: Mapping[str, Any]) -> list[Acl]:
-    values = {**_DEFAULTS, **keys}
+    values = {**DEFAULTS, **keys}
     for key in ("principals", "operations"):
         if not values.get(key):
             raise InvalidConfigError(f"[acls.{name}] needs {key}, for example {_EXAMPLES[key]}")

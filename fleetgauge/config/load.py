@@ -159,7 +159,7 @@ def _exporter(key: str, value: object) -> tuple[object, ...]:
 
 def _subscription(key: str, value: object) -> tuple[object, ...]:
     for inner in SUBSCRIPTION_KEYS:
-        name = key.removesuffix(inner).rstrip(".")
+        name = key.removesuffix(f".{inner}")
         if key.endswith(f".{inner}") and name:
             return name, inner, _kafka_text(value)
     raise ValueError(f"a subscription [client-metrics.<name>] has the keys {', '.join(SUBSCRIPTION_KEYS)}")

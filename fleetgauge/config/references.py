@@ -27,6 +27,11 @@ def resolve(sourced: Mapping[str, Sourced], environment: Mapping[str, str]) -> d
     return {key: _resolved(key, raw, environment) for key, raw in sourced.items()}
 
 
+def has_reference(text: str) -> bool:
+    """True if the configuration would read a part of this text as a reference."""
+    return _BEGINNING.search(text) is not None
+
+
 def _resolved(key: str, raw: Sourced, environment: Mapping[str, str]) -> Sourced:
     secrets: list[str] = []
 
@@ -46,7 +51,7 @@ def _replaced(value: object, look_up: Callable[[re.Match[str]], str]) -> object:
         return [_replaced(each, look_up) for each in value]
     if isinstance(value, dict):
         return {name: _replaced(each, look_up) for name, each in value.items()}
-    if not isinstance(value, str) or not _BEGINNING.search(value):
+    if not isinstance(value, str) or not has_reference(value):
         return value
     if _BEGINNING.search(_REFERENCE.sub("", value)):
         raise ValueError("a reference is not closed; it is written ${file:/path} or ${env:NAME}")
