@@ -61,7 +61,7 @@ class Store(Protocol):
 
         Raises:
             PushLogError: it cannot be written; nothing is changed.
-            FleetgaugeError: it is not known whether it was changed.
+            UncertainChangeError: it is not known whether it was changed.
             Exception: what `alter` raises; nothing is changed.
         """
 
@@ -256,7 +256,7 @@ class Transaction:
 
         Raises:
             PushLogError: the state cannot be written now; nothing is changed.
-            FleetgaugeError: it is not known whether it was changed.
+            UncertainChangeError: it is not known whether it was changed.
             Exception: what `alter` raises; nothing is changed.
         """
         self._take(self._store.change(lambda stored: {**stored, kind: alter(stored.get(kind, {}))}))

@@ -14,8 +14,13 @@ from typing import Any, Final
 
 import apsw
 
+from base.errors import FleetgaugeError
 from push_log.embedded.kept_database import open_kept, transaction
 from push_log.embedded.segment import translated
+
+
+class UncertainChangeError(FleetgaugeError):
+    """The store was lost while a change was written: it may or may not be made."""
 
 
 class RecordKind(enum.StrEnum):

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from base.clock import Time
-from base.errors import FleetgaugeError
 from base.log_limiter import LogLimiter
-from fleetgauge.state_store import State, StateStore
+from fleetgauge.state_store import State, StateStore, UncertainChangeError
 from push_log.kafka_topic.clients import make_admin, make_state_consumer, make_state_producer, text_of
 from push_log.kafka_topic.offsets import TopicOffsets
 from push_log.kafka_topic.reader import headers_of
@@ -49,10 +48,6 @@ _CHANGES_REMEMBERED: Final = 1_000
 _CHANGE_HEADER: Final = "change"
 _COPIED: Final = "topic"
 """Of a copy, the kind of the record with the offset up to which it holds the topic."""
-
-
-class UncertainChangeError(FleetgaugeError):
-    """The topic was lost while a change was written: it may or may not be made."""
 
 
 class _FencedError(Exception):
@@ -240,11 +235,13 @@ class StateTopic:
             )
 
     def _import(self) -> None:
-        if self._offset:
-            log.warning("state.db_not_read", message="the topic holds a state of its own; remove state.db")
-            return
-        self.change(lambda stored: stored or self._former)
-        log.info("state.imported", message="state.db was written to the empty topic", topic=self._settings.topic)
+        was_empty = not self._offset
+        if was_empty:
+            self.change(lambda stored: stored or self._former)  # another node may be faster
+        if self._state != self._former:
+            log.warning("state.db_not_read", message="the state is that of the topic; remove state.db")
+        elif was_empty:
+            log.info("state.imported", message="state.db was written to the empty topic", topic=self._settings.topic)
 
     def _keep(self, *, is_newest: bool = False) -> None:
         """Writes the copy, unless another worker of the node has written a newer one."""

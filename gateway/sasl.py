@@ -11,6 +11,7 @@ from typing import NamedTuple
 from base.principal import KafkaPrincipal
 
 MAX_NAME_CHARACTERS = 4_096
+_ENDS_WITHOUT_BYTES = ("OAUTHBEARER", "GSSAPI")
 
 
 class Claim(NamedTuple):
@@ -21,7 +22,7 @@ class Claim(NamedTuple):
     Attributes:
         mechanism: of the exchange.
         user: that the exchange names; empty if it cannot be read.
-        is_last: True if the broker's acceptance of this token ends the exchange.
+        is_last: True if the broker's acceptance of this token can end the exchange.
     """
 
     mechanism: str
@@ -33,7 +34,7 @@ class SaslWitness:
     """Follows the exchange of one connection; also one that authenticates it again (KIP-368).
 
     Attributes:
-        is_accepted: True once the broker has accepted the client; for a mechanism that is opaque here, once it has
+        is_accepted: True once the broker has accepted the client; for a mechanism that is unknown here, once it has
             accepted a token.
     """
 
@@ -55,19 +56,21 @@ class SaslWitness:
         if self._tokens == 1:
             self._claimed = claimed_user(self._mechanism, auth_bytes)[:MAX_NAME_CHARACTERS]
         ends_at = 2 if self._mechanism.startswith("SCRAM-") else 1
-        return Claim(self._mechanism, self._claimed, self._tokens == ends_at)
+        return Claim(self._mechanism, self._claimed, self._tokens == ends_at or self._mechanism == "GSSAPI")
 
     def taken(self, claim: Claim, *, has_answer: bool) -> KafkaPrincipal | None:
         """Notes that the broker answered a token without an error; returns the principal if that ends the exchange.
 
         None for a mechanism whose tokens are opaque here, such as GSSAPI. An invalid token of OAUTHBEARER is answered
-        without an error, too, and with bytes that say what is wrong (RFC 7628, 3.2.2); a valid one without bytes.
+        without an error, too, and with bytes that say what is wrong (RFC 7628, 3.2.2); a valid one without bytes. Of
+        GSSAPI's tokens, whose number differs, the last is answered without bytes, the others with a challenge
+        (RFC 4752, 3.2).
 
         Args:
             claim: of the token.
             has_answer: True if the broker's answer has bytes for the mechanism.
         """
-        if not claim.is_last or (claim.mechanism == "OAUTHBEARER" and has_answer):
+        if not claim.is_last or (has_answer and claim.mechanism in _ENDS_WITHOUT_BYTES):
             return None
         self.is_accepted = True
         return KafkaPrincipal("User", claim.user) if claim.user else None

@@ -21,6 +21,7 @@ from fleetgauge.authorizer.acls import AclOperation
 from fleetgauge.listener.apis.waiting_requests import Waiting, WaitingRequests
 from fleetgauge.listener.request_quota import RequestQuota
 from fleetgauge.node_state import NodeState, Transaction
+from fleetgauge.state_store import UncertainChangeError
 from push_log.log import PushLogError
 from wire.api_table import ApiKey
 from wire.channel import Channel
@@ -236,7 +237,11 @@ class AdminApis:
         handler = self._apis[ApiKey(request.api_key)]
 
         def serve(transaction: Transaction) -> bytes:
-            response, changes = handler.serve(request, read_admin_request(request), transaction)
+            try:
+                response, changes = handler.serve(request, read_admin_request(request), transaction)
+            except UncertainChangeError as error:
+                audit.record("change.uncertain", *caller, api=api, reason=str(error))
+                raise
             for change in changes:  # here, in the thread: a change that is made after its time is recorded too
                 audit.record(change.event, *caller, **change.fields)
             return response

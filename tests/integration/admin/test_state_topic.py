@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient as RdkafkaAdmin
 from confluent_kafka.cimpl import NewTopic
+from structlog.testing import capture_logs
 from support.admin_client import AdminClient
 from support.admin_kills import kill_rounds
 from support.http import get
@@ -167,8 +168,13 @@ def test_records_that_are_none_are_ignored_and_those_of_transactions_without_an_
 
 def test_the_state_of_a_single_node_is_taken_to_an_empty_topic_once(opened: Open) -> None:
     former = setting("former", 1)({})
-    assert opened("a", former).read() == former
-    assert opened("b", setting("other", 2)({})).read() == former
+    with capture_logs() as logs:
+        assert opened("a", former).read() == former
+        assert opened("another worker of a", former).read() == former
+    assert [line["event"] for line in logs if line["event"].startswith("state.")] == ["state.imported"]
+    with capture_logs() as logs:
+        assert opened("b", setting("other", 2)({})).read() == former
+    assert [line["event"] for line in logs if line["event"].startswith("state.")] == ["state.db_not_read"]
 
 
 @pytest.mark.parametrize(

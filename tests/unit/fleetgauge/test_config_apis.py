@@ -26,7 +26,7 @@ from fleetgauge.listener.apis.admin import AdminApis
 from fleetgauge.listener.apis.broker_configs import BrokerConfigs
 from fleetgauge.listener.apis.configs import ConfigApis
 from fleetgauge.node_state import NodeState
-from fleetgauge.state_store import State, StateStore
+from fleetgauge.state_store import State, StateStore, UncertainChangeError
 from push_log.log import PushLogError, PushLogFullError
 from wire.codec import Request
 from wire.errors import ProtocolError
@@ -227,6 +227,21 @@ def test_a_change_that_is_made_after_its_time_is_audited_too(tmp_path: Path, mon
     held.set()
     assert recorded.wait(30)
     assert "A" in StateStore(tmp_path / "state.db").read()["client_metrics"]
+
+
+def test_a_change_of_which_it_is_not_known_whether_it_was_made_is_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lost(StateStore):
+        def change(self, alter: Callable[[State], State]) -> State:
+            raise UncertainChangeError("the brokers are lost")
+
+    recorded: list[Any] = []
+    monkeypatch.setattr(admin.audit, "record", lambda *who, **fields: recorded.append((who, fields)))
+    channel, _ = requested(Lost(tmp_path / "state.db"), alteration("A"))
+    assert (channel.responses, channel.closed) == ([], ["admin_request_failed"])
+    reason = {"api": "INCREMENTAL_ALTER_CONFIGS", "reason": "the brokers are lost"}
+    assert recorded == [(("change.uncertain", "User:alice", "10.1.2.3"), reason)]
 
 
 def test_after_a_malformed_request_those_that_the_connection_sent_behind_it_are_not_carried_out(tmp_path: Path) -> None:

@@ -28,6 +28,27 @@ def test_a_token_that_the_broker_answers_with_its_fault_is_not_accepted(version:
         road.from_client(PUSH)
 
 
+def test_a_kerberos_ticket_that_the_broker_answers_with_a_challenge_is_not_accepted_yet() -> None:
+    """RFC 4752: the broker's last answer has no bytes."""
+    road = Road(requires_sasl=True)
+    begin(road, b"GSSAPI")
+    for challenge in (b"AP-REP", b"wrapped layers"):
+        road.from_client(authenticate(b"opaque"))
+        road.from_broker(authenticated(answer=challenge))
+    with pytest.raises(ProtocolError, match="before a SASL exchange"):
+        road.from_client(PUSH)
+
+
+def test_a_kerberos_client_is_accepted_with_the_answer_that_ends_its_exchange() -> None:
+    road = Road(requires_sasl=True)
+    begin(road, b"GSSAPI")
+    for challenge in (b"AP-REP", b"wrapped layers", b""):
+        road.from_client(authenticate(b"opaque"))
+        road.from_broker(authenticated(answer=challenge))
+    assert road.from_client(PUSH) == b""
+    assert road.client.principal.name == "ANONYMOUS"
+
+
 def test_a_second_token_before_the_first_is_judged_is_not_accepted_with_it() -> None:
     road = Road(requires_sasl=True)
     begin(road, b"SCRAM-SHA-256")
