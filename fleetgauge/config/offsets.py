@@ -49,6 +49,7 @@ def deadline_settings(config: ServiceConfig) -> ClusterSettings | None:
     return ClusterSettings(
         bootstrap_servers=",".join(config.subscriptions_bootstrap_servers),
         client=_client("subscriptions.command.config", config.subscriptions_command_config),
+        client_from="subscriptions.command.config",
     )
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
@@ -28,6 +28,10 @@ _OPTIONS: Final = {
 }
 """Options of kafka-python by librdkafka's keys, as `read_command_config` returns them."""
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class UnknownSettingError(SubscriptionError):
+    """A client setting that kafka-python does not have; librdkafka may."""
 
 
 class _Cause(logging.Handler):
@@ -80,8 +84,9 @@ class Connection:
             ) from error
         logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs what it raises
         self.servers = settings.bootstrap_servers
+        self._client_from = settings.client_from
         self._secrets = tuple(secrets_in("client", settings.client))
-        options, addresses = _options(settings.client), _addresses(self.servers)
+        options, addresses = _options(settings), _addresses(self.servers)
         cause, made = _Cause(), []
 
         def make(**config: Any) -> Any:
@@ -134,14 +139,14 @@ class Connection:
         if kind in (*_NO_ANSWER, "NodeNotReadyError"):
             return ClusterError(
                 f"no broker at {self.servers} answers: look at the address and at the security settings of "
-                f"--command-config ({problem})"
+                f"{self._client_from} ({problem})"
             )
         if kind == "IncompatibleBrokerVersion":
             return ClusterError(f"{self.servers} does not have this API: {self.needs}: {problem}")
         if kind in ("SaslAuthenticationFailedError", "UnsupportedSaslMechanismError", "IllegalSaslStateError"):
-            return ClusterError(f"{self.servers} refuses the credentials of --command-config: {problem}")
+            return ClusterError(f"{self.servers} refuses the credentials of {self._client_from}: {problem}")
         if isinstance(error, ssl.SSLError | OSError) and not kind.startswith("Kafka"):
-            return SubscriptionError(f"the files of --command-config cannot be used: {problem}")
+            return SubscriptionError(f"the files of {self._client_from} cannot be used: {problem}")
         return ClusterError(f"{self.servers}: {problem}")
 
 
@@ -162,25 +167,27 @@ def missing_acl(operation: str) -> str:
     )
 
 
-def _options(client: Mapping[str, str]) -> dict[str, Any]:
-    """The settings in kafka-python's form.
+def _options(settings: ClusterSettings) -> dict[str, Any]:
+    """The client settings in kafka-python's form.
 
     Raises:
-        SubscriptionError: a setting is not known to it.
+        UnknownSettingError: one of them is not known to it.
     """
     found: dict[str, Any] = {}
-    for key, value in client.items():
+    for key, value in settings.client.items():
         if key in _OPTIONS:
             found[_OPTIONS[key]] = value
         elif key == "ssl.endpoint.identification.algorithm":
             found["ssl_check_hostname"] = value.lower() != "none"
         else:
-            raise SubscriptionError(
-                f"--command-config: {key} is not understood here; known are {', '.join(sorted(_OPTIONS))} and what "
-                "Kafka's tools call them"
+            raise UnknownSettingError(
+                f"{settings.client_from}: {key} is not understood here; known are {', '.join(sorted(_OPTIONS))} and "
+                "what Kafka's tools call them"
             )
     found["security_protocol"] = found.get("security_protocol", "PLAINTEXT").upper()
     mechanism = found.get("sasl_mechanism")
     if mechanism is not None and mechanism not in _MECHANISMS:
-        raise SubscriptionError(f"--command-config: sasl.mechanism is {mechanism}; known are {', '.join(_MECHANISMS)}")
+        raise UnknownSettingError(
+            f"{settings.client_from}: sasl.mechanism is {mechanism}; known are {', '.join(_MECHANISMS)}"
+        )
     return found

@@ -12,8 +12,10 @@ class ClusterSettings:
         bootstrap_servers: host:port,... of brokers, or of a node.
         client: librdkafka settings, such as security, as `read_command_config` returns them.
         timeout_ms: how long the cluster may take for one request [ms].
+        client_from: where `client` is set, for errors: an option or keys of the configuration.
     """
 
     bootstrap_servers: str
     client: Mapping[str, str] = field(default_factory=dict)
     timeout_ms: int = 10_000
+    client_from: str = "--command-config"

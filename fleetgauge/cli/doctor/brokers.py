@@ -1,5 +1,6 @@
 """Checks the brokers of a cluster over the Admin API: versions, the plugin, the topic, its pushes, and permissions."""
 
+import importlib.util
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,12 +10,14 @@ from typing import Any, Final
 from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped, warning
 from fleetgauge.cli.units import duration
 from fleetgauge.subscriptions.cluster import Cluster
+from fleetgauge.subscriptions.connection import UnknownSettingError
 from fleetgauge.subscriptions.resources import SubscriptionError
 from fleetgauge.subscriptions.settings import ClusterSettings
 
 _TELEMETRY_APIS: Final = frozenset({71, 72})
 """GetTelemetrySubscriptions and PushTelemetry: a broker lists them while a reporter receives telemetry."""
 _UNKNOWN_TOPIC: Final = 3
+_NOT_AUTHORIZED: Final = 29
 _AHEAD_MS: Final = 5_000
 """A record may be this far in the future before a clock is suspected [ms]."""
 _SILENT_S: Final = 600.0
@@ -53,6 +56,13 @@ class BrokersInUse:
     topics: tuple[TopicUse, ...] = ()
     operations: tuple[str, ...] = ()
     """Operations on the cluster that the principal needs."""
+    by_librdkafka: bool = False
+    """True if the process connects by librdkafka, which has more client settings than the Admin API here."""
+
+    @property
+    def servers_from(self) -> str:
+        """Where the addresses are set."""
+        return self.named_by if self.named_by.startswith("--") else f"{self.named_by}.bootstrap.servers"
 
 
 def check_brokers(used: BrokersInUse) -> Iterator[Finding]:
@@ -78,7 +88,15 @@ def check_brokers(used: BrokersInUse) -> Iterator[Finding]:
             if has_plugin and receives:
                 yield _subscriptions(cluster)
     except SubscriptionError as problem:
-        remedy = "Correct the address or the security settings, or start the brokers; each must be reachable from here."
+        if used.by_librdkafka and isinstance(problem, UnknownSettingError):
+            yield skipped(f"brokers {servers}", f"not checked, though fleetgauge itself can use the setting: {problem}")
+            return
+        remedy = (
+            f"Correct {used.servers_from} or {used.settings.client_from}, or start the brokers; each must be reachable "
+            "from here."
+        )
+        if importlib.util.find_spec("kafka") is None:
+            remedy = "Install the extra kafka: pip install 'fleetgauge[kafka]'."
         yield error(f"brokers {servers}", f"{used.named_by}: {problem}", remedy)
 
 
@@ -101,7 +119,10 @@ def _versions(
         if receives or not has_plugin:
             yield ok(check, shown), receives
         else:
-            remedy = "Add the plugin to metric.reporters and restart the broker (Kafka 3.7 and later, KRaft)."
+            remedy = (
+                "Add the plugin to metric.reporters in the broker's server.properties and restart it (Kafka 3.7 and "
+                "later, KRaft), unless a fleetgauge serve or gateway writes the topic."
+            )
             yield warning(check, shown, remedy), False
 
 
@@ -125,11 +146,18 @@ def _topic(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
     if described["error_code"] == _UNKNOWN_TOPIC:
         yield _missing_topic(check, use)
         return
+    if described["error_code"] == _NOT_AUTHORIZED:
+        yield error(
+            check,
+            "the principal lacks DESCRIBE",
+            f"Add it: kafka-acls.sh --add --topic {use.topic} {_options(use.operations)} --allow-principal ...",
+        )
+        return
     if described["error_code"]:
         yield error(
             check,
-            f"the brokers refuse to describe it (error {described['error_code']})",
-            f"Add it: kafka-acls.sh --add --topic {use.topic} {_options(use.operations)} --allow-principal ...",
+            f"the brokers do not describe it (error {described['error_code']})",
+            "Look at the brokers' logs: a partition of it may have no leader.",
         )
         return
     missing = sorted(set(use.operations) - _allowed(described))
@@ -157,7 +185,8 @@ def _missing_topic(check: str, use: TopicUse) -> Finding:
     return warning(
         check,
         "does not exist",
-        "Load the plugin in the brokers, which creates the topic at their start, or correct the name.",
+        "Load the plugin in the brokers, which creates the topic at their start, or start the fleetgauge serve that "
+        "writes it; or correct push.log.kafka.topic.",
     )
 
 
@@ -173,9 +202,12 @@ def _groups(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
             refusal = "" if not allowed or "READ" in allowed else "the principal lacks READ"
             if "Authorization" in (facts["error"] or ""):
                 refusal = facts["error"]
-        if refusal:
+        if not refusal:
+            continue
+        remedy = "Look at the brokers' logs: the coordinator of the group does not answer."
+        if "Authorization" in refusal or "lacks" in refusal:
             remedy = f"Add it: kafka-acls.sh --add --group {group} --operation Read --allow-principal ..."
-            yield error(f"group {group}", refusal, remedy)
+        yield error(f"group {group}", refusal, remedy)
 
 
 def _group(group: str, admin: Any) -> Any:
@@ -195,7 +227,9 @@ def _newest(cluster: Cluster, use: TopicUse, partitions: Iterable[int]) -> Findi
         return warning(
             check,
             "the topic is empty",
-            "Make a subscription (kafka-client-metrics.sh, fleetgauge subscriptions) and wait for its interval.",
+            "Make a subscription (kafka-client-metrics.sh, fleetgauge subscriptions) and wait for its interval."
+            if use.from_plugin
+            else "Start the process, and let clients connect to it; fleetgauge clients shows which push.",
         )
     age_s = time.time() - newest_ms / 1000
     if age_s * 1000 < -_AHEAD_MS:
@@ -208,7 +242,9 @@ def _newest(cluster: Cluster, use: TopicUse, partitions: Iterable[int]) -> Findi
         return warning(
             check,
             f"the newest push is {duration(age_s)} old",
-            "Look at the broker's log for the plugin, and at the subscriptions: no client pushes, or the plugin fails.",
+            "Look at the broker's log for the plugin, and at the subscriptions: no client pushes, or the plugin fails."
+            if use.from_plugin
+            else "Look whether the process runs (fleetgauge status), and which clients push (fleetgauge clients).",
         )
     return ok(check, f"the newest push is {duration(max(age_s, 0.0))} old")
 
@@ -223,7 +259,8 @@ def _subscriptions(cluster: Cluster) -> Finding:
     return warning(
         "subscriptions",
         "none: clients push nothing",
-        "kafka-client-metrics.sh --alter --name everything --metrics '*' --interval 60000 makes one.",
+        f"kafka-client-metrics.sh --bootstrap-server {cluster.servers} --alter --name everything --metrics '*' "
+        "--interval 60000 makes one.",
     )
 
 

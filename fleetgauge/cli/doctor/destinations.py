@@ -43,7 +43,7 @@ def _landing(check: str, path: str) -> Finding:
         open_storage(path, "doctor").partitions()
     except storage_errors(ValueError) as problem:
         reason = str(problem).partition("\n")[0]
-        remedy = "Look at the URI of path, at the credentials and at the storage's address."
+        remedy = "Look at path, which holds the storage's address, and at the credentials, in it or in the environment."
         return error(check, f"the storage cannot be listed: {reason}", remedy)
     return ok(check, "the storage can be listed; whether it can be written shows with the first file")
 
@@ -56,7 +56,8 @@ def _otlp(check: str, name: str, keys: Mapping[str, Any]) -> Finding:
         transport.open()
         outcome = transport.send(b"")
     except TlsFilesError as problem:
-        return error(check, f"{settings.endpoint}: {problem}", "Correct the TLS files of this exporter.")
+        remedy = f"Correct the TLS files in exporters.{name}, or of OTEL_EXPORTER_OTLP_*."
+        return error(check, f"{settings.endpoint}: {problem}", remedy)
     finally:
         transport.close()
     if isinstance(outcome, Delivered):
@@ -64,5 +65,6 @@ def _otlp(check: str, name: str, keys: Mapping[str, Any]) -> Finding:
     return error(
         check,
         f"{settings.endpoint}: {outcome.detail or outcome.reason}",
-        "Start the receiver, or correct the endpoint, the TLS files or the headers of this exporter.",
+        f"Start the receiver, or correct endpoint, protocol, headers or the TLS files in exporters.{name}; what is not "
+        "set there is that of OTEL_EXPORTER_OTLP_*.",
     )

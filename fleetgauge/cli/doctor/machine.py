@@ -67,15 +67,15 @@ def check_ports(config: ServiceConfig, *, serves: bool) -> Iterator[Finding]:
         config: the configuration.
         serves: True for `fleetgauge serve` and `gateway`; `export` has no listeners.
     """
-    endpoints = [*(config.listeners if serves else ()), *config.http_listeners]
-    addresses = [(str(each), each.host, each.port) for each in endpoints]
+    addresses = [("listeners", str(each), each.host, each.port) for each in (config.listeners if serves else ())]
+    addresses.extend(("http.listeners", str(each), each.host, each.port) for each in config.http_listeners)
     for name, keys in config.exporters.items():
         if keys.get("type") == "prometheus":
             page = Address.parse(str(keys.get("listen", Address())))
-            addresses.append((f"{page} (exporters.{name})", page.host, page.port))
+            addresses.append((f"exporters.{name}.listen", f"{page} (exporters.{name})", page.host, page.port))
     running = _running(DataDirectory(config.log_dirs.absolute()))
-    for shown, host, port in addresses:
-        yield _port(f"port {shown}", host, port, running=running)
+    for key, shown, host, port in addresses:
+        yield _port(f"port {shown}", key, host, port, running=running)
 
 
 def _running(data: DataDirectory) -> bool:
@@ -90,7 +90,7 @@ def _running(data: DataDirectory) -> bool:
     return False
 
 
-def _port(check: str, host: str, port: int, *, running: bool) -> Finding:
+def _port(check: str, key: str, host: str, port: int, *, running: bool) -> Finding:
     if port == 0:
         return ok(check, "any free port")
     try:
@@ -104,10 +104,14 @@ def _port(check: str, host: str, port: int, *, running: bool) -> Finding:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(address)
     except PermissionError:
-        return error(check, "this user may not bind it", "Use a port from 1024 on, or grant CAP_NET_BIND_SERVICE.")
+        return error(
+            check, "this user may not bind it", f"Use a port from 1024 on in {key}, or grant CAP_NET_BIND_SERVICE."
+        )
     except socket.gaierror as problem:
         return error(
-            check, f"{host}: {problem.strerror}", "Name an address of this machine, or 0.0.0.0 for all of them."
+            check,
+            f"{host}: {problem.strerror}",
+            f"Name an address of this machine in {key}, or 0.0.0.0 for all of them.",
         )
     except OSError as problem:
         if running:
@@ -115,7 +119,7 @@ def _port(check: str, host: str, port: int, *, running: bool) -> Finding:
         return error(
             check,
             f"cannot be bound: {problem.strerror}",
-            "Stop the process that has it (ss -ltnp shows it), or configure another address.",
+            f"Stop the process that has it (ss -ltnp shows it), or name another address, of this machine, in {key}.",
         )
     return ok(check, "free")
 
@@ -135,7 +139,7 @@ def check_disk(config: ServiceConfig, *, keeps_log: bool) -> Iterator[Finding]:
         yield error(
             f"log.dirs {root}",
             f"lies on {kind}, a network file system",
-            "Use a local disk or a block volume: SQLite's write-ahead log does not work over a network.",
+            "Put log.dirs on a local disk or a block volume: SQLite's write-ahead log does not work over a network.",
         )
     yield _space(config, there, keeps_log=keeps_log)
 
@@ -143,8 +147,13 @@ def check_disk(config: ServiceConfig, *, keeps_log: bool) -> Iterator[Finding]:
 def _space(config: ServiceConfig, there: Path, *, keeps_log: bool) -> Finding:
     check, free = f"disk of {there}", free_bytes(there)
     least, wanted = config.push_log_min_free_bytes, config.push_log_retention_bytes + config.dead_letter_retention_bytes
+    what, remedy = (
+        "push log and dead letters",
+        "lower push.log.retention.bytes: pushes are refused once the disk is full",
+    )
     if not keeps_log:
         least, wanted = 0, config.dead_letter_retention_bytes
+        what, remedy = "dead letters", "lower dead.letter.retention.bytes: on a full disk rejected pushes are lost"
     if free < least:
         return error(
             check,
@@ -154,10 +163,10 @@ def _space(config: ServiceConfig, there: Path, *, keeps_log: bool) -> Finding:
     if free < least + wanted:
         return warning(
             check,
-            f"{size(free)} free; push log and dead letters may take {size(wanted)}, and {size(least)} must stay free",
-            "Use a larger disk, or lower push.log.retention.bytes: pushes are refused once the disk is full.",
+            f"{size(free)} free; {what} may take {size(wanted)}, and {size(least)} must stay free",
+            f"Use a larger disk, or {remedy}.",
         )
-    return ok(check, f"{size(free)} free; push log and dead letters take {size(wanted)} at most")
+    return ok(check, f"{size(free)} free; {what} take {size(wanted)} at most")
 
 
 def check_writable(check: str, path: Path) -> Finding:

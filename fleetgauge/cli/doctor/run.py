@@ -87,9 +87,8 @@ def _clusters(config: ServiceConfig, process: Process) -> Iterator[BrokersInUse]
     topics = tuple(_topics(config, serves=process != "export"))
     if topics:
         log = topic_settings(config)  # the state's cluster too
-        yield BrokersInUse(
-            named_by="push.log.kafka", settings=_cluster(log.bootstrap_servers, log.client), topics=topics
-        )
+        settings = _cluster(log.bootstrap_servers, log.client, "push.log.kafka.client.*")
+        yield BrokersInUse(named_by="push.log.kafka", settings=settings, topics=topics, by_librdkafka=True)
     for name, keys in config.exporters.items():
         if keys.get("type") == "kafka_topic":
             client = {
@@ -98,13 +97,18 @@ def _clusters(config: ServiceConfig, process: Process) -> Iterator[BrokersInUse]
             use = TopicUse(topic=str(keys["topic"]), operations=("WRITE", "DESCRIBE"), creates=True)
             yield BrokersInUse(
                 named_by=f"exporters.{name}",
-                settings=_cluster(_joined(keys["bootstrap.servers"]), client),
+                settings=_cluster(_joined(keys["bootstrap.servers"]), client, f"exporters.{name}.client.*"),
                 topics=(use,),
+                by_librdkafka=True,
             )
     offsets, deadlines = offsets_settings(config), deadline_settings(config)
     if offsets is not None:
-        settings = _cluster(offsets.bootstrap_servers, offsets.client)
-        yield BrokersInUse(named_by="offsets", settings=settings, operations=() if offsets.groups else ("DESCRIBE",))
+        yield BrokersInUse(
+            named_by="offsets",
+            settings=_cluster(offsets.bootstrap_servers, offsets.client, "offsets.command.config"),
+            operations=() if offsets.groups else ("DESCRIBE",),
+            by_librdkafka=True,
+        )
     if deadlines is not None:
         yield BrokersInUse(
             named_by="subscriptions", settings=deadlines, operations=("DESCRIBE_CONFIGS", "ALTER_CONFIGS")
@@ -132,10 +136,10 @@ def _topics(config: ServiceConfig, *, serves: bool) -> Iterator[TopicUse]:
         )
 
 
-def _cluster(servers: str, client: Any) -> ClusterSettings:
+def _cluster(servers: str, client: Any, client_from: str) -> ClusterSettings:
     """Settings for the Admin API, of librdkafka's only those for the connection."""
     kept = {key: value for key, value in client.items() if key.startswith(_CONNECTION)}
-    return ClusterSettings(bootstrap_servers=servers, client=kept, timeout_ms=_TIMEOUT_MS)
+    return ClusterSettings(bootstrap_servers=servers, client=kept, timeout_ms=_TIMEOUT_MS, client_from=client_from)
 
 
 def _joined(servers: Any) -> str:

@@ -67,3 +67,30 @@ def test_a_gateway_that_sends_proxy_headers_is_checked_with_one(tmp_path: Path) 
         keys = ("listeners=PLAINTEXT://127.0.0.1:0", "gateway.proxy.protocol.enable=true")
         _, found = gateway_findings(tmp_path, broker.port, *keys)
         assert found[check]["level"] == "ok"
+
+
+def test_brokers_that_cannot_be_reached_are_errors_with_the_keys_of_the_configuration(tmp_path: Path) -> None:
+    """The error named --command-config, an option that a configuration does not have."""
+    down = f"127.0.0.1:{free_ports(1)[0]}"
+    keys = (
+        *(f"log.dirs={tmp_path}/node", "http.listeners=", "listeners=PLAINTEXT://127.0.0.1:0"),
+        *("push.log=kafka", "state.store=kafka", f"push.log.kafka.bootstrap.servers={down}"),
+        *("exporters.k.type=kafka_topic", f"exporters.k.bootstrap.servers={down}", "exporters.k.topic=t"),
+        *(f"offsets.bootstrap.servers={down}", f"subscriptions.bootstrap.servers={down}"),
+    )
+    options = [word for key in keys for word in ("--override", key)]
+    done = run_cli("doctor", "-f", "json", "--process", "serve", "--bootstrap-server", down, *options, check=False)
+    found = [each for each in map(json.loads, done.stdout.splitlines()) if each["check"] == f"brokers {down}"]
+    named = {each["detail"].partition(":")[0]: each for each in found}
+    assert done.returncode == 1
+    for name, servers, client in (
+        ("push.log.kafka", "push.log.kafka.bootstrap.servers", "push.log.kafka.client.*"),
+        ("exporters.k", "exporters.k.bootstrap.servers", "exporters.k.client.*"),
+        ("offsets", "offsets.bootstrap.servers", "offsets.command.config"),
+        ("subscriptions", "subscriptions.bootstrap.servers", "subscriptions.command.config"),
+        ("--bootstrap-server", "--bootstrap-server", "--command-config"),
+    ):
+        finding = named.pop(name)
+        assert finding["remedy"].startswith(f"Correct {servers} or {client}, or start the brokers")
+        assert f"look at the address and at the security settings of {client} (" in finding["detail"]
+    assert named == {}

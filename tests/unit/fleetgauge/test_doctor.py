@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app
-from fleetgauge.cli.doctor.brokers import _topic
+from fleetgauge.cli.doctor.brokers import _topic, check_brokers
 from fleetgauge.cli.doctor.finding import Finding, Level
 from fleetgauge.cli.doctor.gateway import check_gateway
 from fleetgauge.cli.doctor.machine import check_disk, check_ports, check_writable
@@ -21,6 +21,9 @@ from fleetgauge.cli.doctor.run import Process, _clusters
 from fleetgauge.config import ServiceConfig, load_config
 
 PROCESSES: Final[tuple[Process, ...]] = ("serve", "export")
+
+
+KEYS: Final = ("listeners", "http.listeners")
 
 
 @pytest.fixture
@@ -68,6 +71,7 @@ def test_a_port_that_another_process_has_is_an_error_with_its_address(tmp_path: 
         (f"port {http}", Level.ERROR),
     ]
     assert "ss -ltnp" in found[0].remedy
+    assert [each.remedy.endswith(f" in {key}.") for each, key in zip(found, KEYS, strict=True)] == [True, True]
 
 
 def test_an_export_needs_no_listener_and_its_page_needs_its_port(tmp_path: Path, taken: int) -> None:
@@ -224,3 +228,20 @@ def test_an_export_uses_no_topic_of_the_state(tmp_path: Path) -> None:
     kafka = config(tmp_path, "state.store=kafka", "push.log=kafka", servers)
     names = [[use.topic for each in _clusters(kafka, process) for use in each.topics] for process in PROCESSES]
     assert names == [["fleetgauge-pushes", "fleetgauge-state"], ["fleetgauge-pushes"]]
+
+
+def test_a_setting_that_only_librdkafka_has_is_no_error(tmp_path: Path) -> None:
+    """The Admin API is asked by kafka-python, which has neither keystores nor OAUTHBEARER."""
+    servers = "push.log.kafka.bootstrap.servers=b:9092"
+    ciphers = "push.log.kafka.client.ssl.cipher.suites=ECDHE-RSA-AES256-GCM-SHA384"
+    (used,) = _clusters(config(tmp_path, "push.log=kafka", servers, ciphers), "serve")
+    (found,) = check_brokers(used)
+    assert found.level is Level.SKIPPED
+    assert "push.log.kafka.client.*: ssl.cipher.suites is not understood here" in found.detail
+
+
+def test_the_remedy_of_a_small_disk_names_what_takes_the_room(tmp_path: Path) -> None:
+    huge = config(tmp_path, "dead.letter.retention.bytes=9000000000000000")
+    found = {each.check: each for each in check_disk(huge, keeps_log=False)}
+    assert "dead.letter.retention.bytes" in found[f"disk of {tmp_path}"].remedy
+    assert "push log" not in found[f"disk of {tmp_path}"].detail
