@@ -3,6 +3,7 @@
 # Compiled wheels of other platforms and Python versions come from cibuildwheel: put them into dist/ and run it again with
 # `sh .ci/dist.sh sums`.
 set -eu
+umask 022 # the jar keeps the modes of its files
 cd "$(dirname "$0")/.."
 sums() { (cd dist && rm -f SHA256SUMS && LC_ALL=C sha256sum -- * >../SHA256SUMS.part && mv ../SHA256SUMS.part SHA256SUMS); }
 if [ "${1:-}" = sums ]; then sums; exit; fi
