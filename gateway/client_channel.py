@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from base.principal import ANONYMOUS, KafkaPrincipal
+from gateway.apis import PASSED
 from gateway.brokers import CONNECT_WITHIN_S, Brokers
 from gateway.in_flight import InFlight
 from gateway.policy import Policy
@@ -486,7 +487,7 @@ class ClientChannel(asyncio.Protocol):
             oldest = self._in_flight[0]
             timeout_ms = self._shared.response_timeout_ms
             if now_ms - oldest.arrived_ns // 1_000_000 >= timeout_ms and now_ms - self.last_active_ms >= timeout_ms:
-                name = self._shared.policy.passed[oldest.api_key].name
+                name = PASSED[oldest.api_key].name
                 self._end("broker_silent", f"{name} was not answered within gateway.response.timeout.ms ({timeout_ms})")
         elif is_idle and not self._requests.mutes:
             self.close(CloseReason.IDLE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.addresses import NodeAddresses
-from gateway.apis import API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, MAPPED, PASSED, PUSH_TELEMETRY
+from gateway.apis import API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, PASSED, PUSH_TELEMETRY
 from gateway.brokers import Brokers
 from gateway.client_channel import ClientChannel, Shared
 from gateway.policy import Policy
@@ -63,15 +63,14 @@ class Gateway:
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
-        passed = PASSED if settings.addresses is None else MAPPED
         own = _TELEMETRY_VERSIONS if settings.answers_telemetry else {}
         splicers = {} if settings.addresses is None else address_splicers(settings.addresses)
-        splicers[API_VERSIONS] = api_versions_splicer(passed, own)
+        splicers[API_VERSIONS] = api_versions_splicer(own)
         self._settings = settings
         self._shared = Shared(
             policy=Policy(
-                passed=passed,
                 splicers=splicers,
+                hides_endpoints=settings.addresses is not None,
                 answers_telemetry=settings.answers_telemetry,
                 requires_sasl=settings.requires_sasl,
                 max_request_bytes=settings.request_max_bytes,

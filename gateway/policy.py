@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY, PassedApi
+from gateway.apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from gateway.rules import NoRules, Rules
 from gateway.splices import Splicer
 from wire.request_reader import UnreadableError
@@ -45,8 +45,8 @@ class Policy:
     """Settings of the streams.
 
     Attributes:
-        passed: the APIs that pass, by key.
         splicers: the functions that replace a part of the broker's responses, by api key.
+        hides_endpoints: True if addresses of brokers behind records are hidden; see `gateway.hidden_endpoints`.
         answers_telemetry: True if the gateway answers the telemetry APIs; else they pass.
         requires_sasl: True if the broker does: the gateway answers no client that the broker has not accepted.
         max_request_bytes: largest request [B].
@@ -55,8 +55,8 @@ class Policy:
         rules: judge and observe the traffic.
     """
 
-    passed: Mapping[int, PassedApi]
     splicers: Mapping[int, Splicer]
+    hides_endpoints: bool = False
     answers_telemetry: bool
     requires_sasl: bool = False
     max_request_bytes: int

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, MutableMapping
 from typing import Final
 
-from gateway.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from gateway.apis import API_VERSIONS, PASSED, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from gateway.in_flight import InFlight
 from gateway.policy import ENDS_WITHIN, TELEMETRY, KeptBytes, Policy, ShortError, next_try
 from gateway.requests.walk import Walk
@@ -250,12 +250,12 @@ class RequestStream:
         policy = self._policy
         if not _MIN_REQUEST_BYTES <= size <= policy.max_request_bytes:
             raise _wrong_size(size, policy.max_request_bytes, data[position : position + SIZE_PREFIX_BYTES])
-        api = policy.passed.get(key)
+        api = PASSED.get(key)
         if api is None:
             raise ProtocolError("unknown_api_key", f"api key {key} (version {version}) does not pass the gateway")
-        if not 0 <= version <= api.max_version and key != API_VERSIONS:
-            detail = f"version {version} of {api.name} ({key}); those up to {api.max_version} pass the gateway"
-            raise ProtocolError("unsupported_version", detail)
+        if not api.min_version <= version <= api.max_version and key != API_VERSIONS:
+            passed = f"those from {api.min_version} to {api.max_version} pass the gateway"
+            raise ProtocolError("unsupported_version", f"version {version} of {api.name} ({key}); {passed}")
         start = position + _HEADER.size
         end = start + id_length if id_length > 0 else start
         if id_length > size - _MIN_REQUEST_BYTES:
@@ -268,7 +268,7 @@ class RequestStream:
         """The position of the request's body."""
         (id_length,) = _INT16.unpack_from(data, position + _HEADER.size - 2)
         start = position + _HEADER.size + max(id_length, 0)
-        api = self._policy.passed[request.api_key]
+        api = PASSED[request.api_key]
         return skip_tagged_fields(data, start) if request.api_version >= api.flexible_from else start
 
     def _read_acks(self, request: InFlight, data: bytes, position: int) -> None:
@@ -334,7 +334,7 @@ class RequestStream:
                 raise ProtocolError("not_authenticated", f"{self._name(request)} before a SASL exchange")
             request.local = b""
             return b""
-        if request.api_key == API_VERSIONS and request.api_version > self._policy.passed[API_VERSIONS].max_version:
+        if request.api_key == API_VERSIONS and request.api_version > PASSED[API_VERSIONS].max_version:
             request.local = unsupported_api_versions(request.correlation_id)
             return b""
         frame = data[position : position + whole]
@@ -380,7 +380,7 @@ class RequestStream:
         request.claim = self.sasl.token(frame[start : start + length])
 
     def _name(self, request: InFlight) -> str:
-        api = self._policy.passed[request.api_key]
+        api = PASSED[request.api_key]
         return f"{api.name} v{request.api_version}"
 
 

@@ -7,7 +7,8 @@ the broker. Bodies pass as they arrive, except for the few parts that the gatewa
 import struct
 from typing import Final
 
-from gateway.apis import API_VERSIONS, SASL_AUTHENTICATE
+from gateway.apis import API_VERSIONS, PASSED, SASL_AUTHENTICATE
+from gateway.hidden_endpoints import HiddenEndpoints, has_hidden_endpoints
 from gateway.in_flight import InFlight
 from gateway.policy import ENDS_WITHIN, KeptBytes, Policy, ShortError, next_try
 from gateway.request_stream import RequestStream
@@ -43,6 +44,7 @@ class ResponseStream:
     __slots__ = (
         "_connection",
         "_drops",
+        "_hiding",
         "_in_flight",
         "_judges",
         "_kept",
@@ -70,6 +72,7 @@ class ResponseStream:
         self._left = 0  # of the response under way
         self._drops = False  # these bytes are not for the client
         self._walk: Walk | None = None  # over the response under way
+        self._hiding: HiddenEndpoints | None = None  # the same
 
     @property
     def awaits_local(self) -> bool:
@@ -94,7 +97,7 @@ class ResponseStream:
         position = self._continue(data)
         if self._left:
             return
-        start = position if self._drops else 0
+        start = position if self._drops or self._hiding is not None else 0
         in_flight = self._in_flight
         while not self._left:
             if in_flight and in_flight[0].local is not None:
@@ -107,16 +110,16 @@ class ResponseStream:
             if position >= end:
                 break
             self._drops = False
+            self._hiding = None
             size = self._match(data, position)
             front = self._front(data, position, size, now_ns) if size > 0 else None
             if front is None:
                 break
-            consumed, replacement = front
-            if consumed:
-                self._pass(data, start, position)
-                self.output.append(replacement)
-                start = position + consumed
             frame_end = position + SIZE_PREFIX_BYTES + size
+            consumed, replacement = front
+            if self._hides(in_flight[0]) or consumed:
+                self._pass(data, start, position)
+                start = self._begin(in_flight[0], data, position, frame_end, consumed, replacement)
             self._begin_walk(in_flight[0], data, position, frame_end)
             del in_flight[0]
             position = min(frame_end, end)
@@ -133,9 +136,32 @@ class ResponseStream:
             self._walk.feed(data if end == len(data) else data[:end])
             if not self._left:
                 self._walk = None  # it keeps the request
+        if self._hiding is not None:
+            passed = self._hiding.feed(data[:end])
+            self._pass(passed, 0, len(passed))
+            return end
         if self._left and not self._drops:
             self._pass(data, 0, end)
         return end
+
+    def _hides(self, request: InFlight) -> bool:
+        hides = self._policy.hides_endpoints and not self._drops
+        return hides and has_hidden_endpoints(request.api_key, request.api_version)
+
+    def _begin(
+        self, request: InFlight, data: bytes, position: int, frame_end: int, consumed: int, replacement: bytes
+    ) -> int:
+        """Passes the beginning of a response that is not passed as it is; returns where the rest begins."""
+        if not self._hides(request):
+            self.output.append(replacement)
+            return position + consumed
+        front = replacement or data[position : position + _HEADER.size]
+        rest = data[position + (consumed or _HEADER.size) : frame_end]
+        size = frame_end - position - consumed + len(replacement) - _HEADER.size
+        self._hiding = HiddenEndpoints(request.api_key, request.api_version, size)
+        passed = front[: _HEADER.size] + self._hiding.feed(front[_HEADER.size :] + rest)
+        self._pass(passed, 0, len(passed))
+        return min(frame_end, len(data))
 
     def _begin_walk(self, request: InFlight, data: bytes, position: int, frame_end: int) -> None:
         walk = request.response_walk
@@ -197,7 +223,7 @@ class ResponseStream:
                 wanted = 0
             if wanted:
                 if at_hand == whole:
-                    name = self._policy.passed[request.api_key].name
+                    name = PASSED[request.api_key].name
                     detail = f"the response to {name} v{request.api_version} does not follow its schema"
                     raise ProtocolError("broker_malformed", detail)
                 if at_hand > _MAX_FRONT_BYTES:
@@ -211,7 +237,7 @@ class ResponseStream:
     def _replaced(self, request: InFlight, frame: bytes, whole: int, now_ns: int) -> tuple[int, bytes]:
         """`_front` for a response whose first bytes are `frame`, of `whole` bytes in all."""
         policy = self._policy
-        is_flexible = request.api_version >= policy.passed[request.api_key].flexible_from
+        is_flexible = request.api_version >= PASSED[request.api_key].flexible_from
         body = _HEADER.size
         if is_flexible and request.api_key != API_VERSIONS:
             body = skip_tagged_fields(frame, body)

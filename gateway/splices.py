@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from gateway.addresses import NodeAddresses
-from gateway.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE, PassedApi
+from gateway.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PASSED, PRODUCE
 from wire.request_reader import UnreadableError, read_uvarint, skip_tagged_fields
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
@@ -207,11 +207,10 @@ def address_splicers(addresses: NodeAddresses) -> dict[int, Splicer]:
     }
 
 
-def api_versions_splicer(passed: Mapping[int, PassedApi], own: Mapping[int, tuple[int, int]]) -> Splicer:
-    """The function that cuts the list of an ApiVersions response.
+def api_versions_splicer(own: Mapping[int, tuple[int, int]]) -> Splicer:
+    """The function that cuts the list of an ApiVersions response to the APIs and versions that pass.
 
     Args:
-        passed: the APIs that pass, by key; versions above theirs, and other APIs, are left out.
         own: lowest and highest version of the APIs that the gateway answers itself, in place of the broker's.
     """
 
@@ -226,8 +225,11 @@ def api_versions_splicer(passed: Mapping[int, PassedApi], own: Mapping[int, tupl
             tags = position = position + _API.size
             if flexible:
                 position = skip_tagged_fields(data, position)
-            if key in passed and lowest <= passed[key].max_version:
-                entries[key] = _API.pack(key, lowest, min(highest, passed[key].max_version)) + data[tags:position]
+            if (api := PASSED.get(key)) is None:
+                continue
+            lowest, highest = max(lowest, api.min_version), min(highest, api.max_version)
+            if lowest <= highest:
+                entries[key] = _API.pack(key, lowest, highest) + data[tags:position]
         if error == 0:
             entries |= {key: _API.pack(key, *versions) + b"\0" * flexible for key, versions in own.items()}
         size = uvarint(len(entries) + 1) if flexible else _INT32.pack(len(entries))

@@ -59,6 +59,8 @@ class Op(enum.IntEnum):
     """A struct after a byte that is negative for null."""
     TAGS = 12
     """Passes over tagged fields."""
+    ENDPOINTS = 13
+    """Notes where the addresses of brokers are, the last field of a response: tagged, or an array before the tags."""
 
 
 class Step(NamedTuple):
@@ -143,6 +145,8 @@ def _layout(load: Any, api_key: int, api_version: int) -> Layout | None:
 def _steps(entity: Any) -> tuple[Step, ...]:
     steps: list[Step] = []
     for field in dataclasses.fields(entity):
+        if field.name == "node_endpoints":
+            steps.append(Step(Op.ENDPOINTS))
         if "tag" in field.metadata:
             continue
         step = _step(entity, field)

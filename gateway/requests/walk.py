@@ -12,7 +12,7 @@ from gateway.requests.layout import Op, Step
 MAX_TEXT_BYTES: Final = 32_767
 """Longest string that is kept [B]; Kafka's strings are no longer."""
 MAX_STEPS: Final = 20_000
-"""Steps of one walk: a body of many thousands of partitions is not read to its end."""
+"""Steps of one walk for statistics: a body of many thousands of partitions is not read to its end."""
 MAX_BATCHES: Final = 1_000
 """Batch headers read of one partition; the rest of its records is passed over."""
 MAX_TOPICS: Final = 1_000
@@ -35,6 +35,7 @@ _OLD_MESSAGE_BYTES: Final = 18
 
 # A look-up in an enumeration takes longer than the steps themselves.
 _ARRAY: Final = Op.ARRAY
+_ENDPOINTS: Final = Op.ENDPOINTS
 _ERROR: Final = Op.ERROR
 _NUMBER: Final = Op.NUMBER
 _OPTIONAL: Final = Op.OPTIONAL
@@ -75,6 +76,7 @@ class Walk:
     Args:
         steps: of the body's layout.
         read_batches: True to read the headers of record batches; else records are passed over as a whole.
+        max_steps: fields after which the walk ends for a problem.
 
     Attributes:
         values: fields that were kept, by name.
@@ -83,6 +85,7 @@ class Walk:
         batches, records, record_bytes: counts of record batches, of their records, and size of all records [B].
         compressions: number of batches by codec, in the order of `COMPRESSIONS`.
         throttle_time_at: offset of the throttle time in the body [B]; None if it was not met.
+        endpoints_at: offset of the addresses of brokers that end a response [B], as `Op.ENDPOINTS`; the same.
         problem: why the walk ended before the end of the body; empty otherwise.
         is_done: True once the layout's end was reached.
         on_end: called once then, or when the walk ends for a problem.
@@ -98,6 +101,7 @@ class Walk:
         "_topic",
         "batches",
         "compressions",
+        "endpoints_at",
         "errors",
         "is_done",
         "on_end",
@@ -109,19 +113,20 @@ class Walk:
         "values",
     )
 
-    def __init__(self, steps: tuple[Step, ...], *, read_batches: bool = False) -> None:
+    def __init__(self, steps: tuple[Step, ...], *, read_batches: bool = False, max_steps: int = MAX_STEPS) -> None:
         self.values: dict[str, int | str | None] = {}
         self.errors: dict[int, int] = {}
         self.topics: dict[str, Topic] = {}
         self.batches = self.records = self.record_bytes = 0
         self.compressions = [0] * len(COMPRESSIONS)
         self.throttle_time_at: int | None = None
+        self.endpoints_at: int | None = None
         self.problem = ""
         self.is_done = False
         self.on_end: Callable[[Walk], None] | None = None
         self._read_batches = read_batches
         self._topic = Topic()
-        self._steps_left = MAX_STEPS
+        self._steps_left = max_steps
         self._data = b""
         self._at = 0  # may be beyond the data: those bytes are passed over
         self._passed = 0  # bytes of the body before the data
@@ -165,7 +170,7 @@ class Walk:
         for _ in range(times):
             self._steps_left -= len(steps)
             if self._steps_left < 0:
-                raise MalformedError(f"more than {MAX_STEPS} fields")
+                raise MalformedError("too many fields")
             for step in steps:
                 op, size, _, inner, element_bytes = step
                 if op is _SKIP:
@@ -191,6 +196,8 @@ class Walk:
                         yield from self._walk(inner, count)
                 elif op is _RECORDS:
                     yield from self._records(size)
+                elif op is _ENDPOINTS:
+                    self.endpoints_at = self.position
                 elif op is _OPTIONAL:
                     while self._at >= len(self._data):
                         yield
@@ -265,7 +272,7 @@ class Walk:
         for _ in range(count):
             self._steps_left -= 1
             if self._steps_left < 0:
-                raise MalformedError(f"more than {MAX_STEPS} fields")
+                raise MalformedError("too many fields")
             while self._varint() is None:
                 yield
             while (size := self._varint()) is None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Self
 
 from support.java_clients import java_program
 from support.kafka_broker import KafkaBroker, free_ports
@@ -70,6 +71,36 @@ def make_topic(broker: KafkaBroker, bootstrap: str, topic: str, partitions: int 
         *("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", bootstrap),
         *("--create", "--topic", topic, "--partitions", str(partitions)),
     )
+
+
+class ShareGroup:
+    """`tests/kafka/ShareGroup.java`, which reads a topic until it has had so many values."""
+
+    def __init__(self, bootstrap: str, topic: str, values: int) -> None:
+        self._process = subprocess.Popen(
+            [*java_program("4.4.0", "ShareGroup"), bootstrap, topic, str(values)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def wait_until_joined(self) -> None:
+        """Returns when it has had its first records."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "joined\n"
+
+    def wait(self) -> str:
+        """The last line that it prints."""
+        printed, errors = self._process.communicate(timeout=150)
+        assert self._process.returncode == 0, errors[-4000:]
+        return printed.splitlines()[-1]
 
 
 def round_trip(version: str, bootstrap: str, topic: str, records: int, *protocols: str) -> list[str]:

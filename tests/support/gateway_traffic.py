@@ -11,7 +11,7 @@ from kio.serial import entity_writer
 
 from base.principal import ANONYMOUS, KafkaPrincipal
 from gateway.addresses import NodeAddresses, parse_nodes
-from gateway.apis import API_VERSIONS, MAPPED, PASSED
+from gateway.apis import API_VERSIONS, PASSED
 from gateway.in_flight import InFlight
 from gateway.policy import Policy
 from gateway.request_stream import RequestStream
@@ -93,12 +93,11 @@ class Road:
         max_request_bytes: int = 1 << 20,
     ) -> None:
         addresses: NodeAddresses | None = parse_nodes(nodes)
-        passed = PASSED if addresses is None else MAPPED
         splicers = {} if addresses is None else address_splicers(addresses)
-        splicers[API_VERSIONS] = api_versions_splicer(passed, OWN if answers_telemetry else {})
+        splicers[API_VERSIONS] = api_versions_splicer(OWN if answers_telemetry else {})
         self.policy = Policy(
-            passed=passed,
             splicers=splicers,
+            hides_endpoints=addresses is not None,
             answers_telemetry=answers_telemetry,
             requires_sasl=requires_sasl,
             max_request_bytes=max_request_bytes,

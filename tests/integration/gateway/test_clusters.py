@@ -1,16 +1,20 @@
 """Gateways before clusters of their own: brokers that lack KIP-714, three brokers, brokers with SASL, restarts."""
 
 import contextlib
+import json
+import struct
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.gateway import GatewayBefore, round_trip
+from support.gateway import GatewayBefore, ShareGroup, round_trip
+from support.gateway_traffic import request
 from support.kafka_broker import MISSING, KafkaBroker, free_ports
+from support.raw_client import RawClient
 from support.zookeeper_kafka import ZooKeeperKafka
 
 pytestmark = [
@@ -152,6 +156,56 @@ def test_three_gateways_before_three_brokers_with_rolling_restarts_of_both(
     assert producer.flush(WITHIN_S) == 0
     assert consumed(bootstrap, "restarts", len(expected)) == expected
     assert all(gateway.status()["gateway"]["requests"] for gateway in gateways)
+
+
+def move_leader(broker: KafkaBroker, bootstrap: str, topic: str, order: list[int]) -> None:
+    """Has the first of these replicas lead the topic's partition, by Kafka's own tools."""
+    plan = broker.directory / "plan.json"
+    partitions = [{"topic": topic, "partition": 0, "replicas": order}]
+    plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    servers = ("--bootstrap-server", bootstrap)
+    reassign = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    broker.tool(reassign, *servers, "--reassignment-json-file", str(plan), "--execute")
+    elect = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
+    broker.tool("org.apache.kafka.tools.LeaderElectionCommand", *servers, *elect)
+
+
+def fetched_of_an_old_leader(port: int, topic_id: bytes) -> bytes:
+    """The response to a Fetch 18 of partition 0 with the leader epoch 0, behind the correlation id."""
+    partition = struct.pack(">iiqiqi", 0, 0, 0, -1, -1, 1_000) + b"\0"
+    topic = topic_id + b"\2" + partition + b"\0"
+    body = struct.pack(">iiibii", 0, 0, 1_000, 0, 0, -1) + b"\2" + topic + b"\1" + b"\1" + b"\0"
+    with RawClient(port) as client:
+        client.send(request(1, 18, 7, body))
+        return client.receive_frame()[4:]
+
+
+def test_leaders_that_move_are_followed_and_no_brokers_address_passes(
+    cluster: tuple[list[_Node], list[GatewayBefore]],
+) -> None:
+    brokers, gateways = cluster
+    bootstrap = ",".join(gateway.bootstrap for gateway in gateways)
+    create_topic(bootstrap, "moves", 1, 3)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.describe_topics(TopicCollection(["moves"]))["moves"].result(30).topic_id
+    topic_id = struct.pack(">qq", found.get_most_significant_bits(), found.get_least_significant_bits())
+    expected = produced(bootstrap, "moves", 1_000)
+    with ShareGroup(bootstrap, "moves", 4_000) as group:
+        group.wait_until_joined()
+        for order in ([2, 3, 1], [3, 1, 2], [1, 2, 3]):
+            move_leader(brokers[0], bootstrap, "moves", order)
+            expected += produced(bootstrap, "moves", 1_000)
+        assert group.wait() == "share 4000"
+    assert consumed(bootstrap, "moves", 4_000) == expected
+    for broker, gateway in zip(brokers, gateways, strict=True):
+        direct, through = (
+            fetched_of_an_old_leader(broker.port, topic_id),
+            fetched_of_an_old_leader(gateway.port, topic_id),
+        )
+        assert b"127.0.0.1" in direct
+        assert b"127.0.0.1" not in through
+        assert len(direct) == len(through)
+        assert direct[:-40] == through[:-40]
 
 
 SASL = {

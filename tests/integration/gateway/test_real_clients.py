@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from support.gateway import GatewayBefore, make_topic, round_trip
+from support.gateway import GatewayBefore, ShareGroup, make_topic, round_trip
 from support.kafka_broker import KafkaBroker
 from support.telemetry_clients import FranzGoProcess, wait_until
 
@@ -45,6 +45,15 @@ def test_java_clients_get_their_records_once_and_in_order(
     assert printed == [f"{protocol} all 1500" for protocol in protocols]
     gateway.wait_for(lambda status: status["telemetry"]["push_answers"]["NONE"] > before, what="a push")
     assert gateway.status()["telemetry"]["push_answers"].keys() == {"NONE"}
+
+
+def test_a_share_group_gets_its_records(gateway: GatewayBefore, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": gateway.bootstrap, "log_level": 0})
+    for number in range(1_000):
+        producer.produce(topic, str(number))
+    assert producer.flush(WITHIN_S) == 0
+    with ShareGroup(gateway.bootstrap, topic, 1_000) as group:
+        assert group.wait() == "share 1000"
 
 
 def test_librdkafka_gets_its_records_and_pushes(gateway: GatewayBefore, topic: str) -> None:
@@ -107,7 +116,7 @@ def test_kafkas_tools_see_the_cluster_through_the_gateway(
     versions = broker.tool("org.apache.kafka.tools.BrokerApiVersionsCommand", "--bootstrap-server", gateway.bootstrap)
     assert f"{gateway.bootstrap} (id: 1" in versions
     assert "PushTelemetry(72): 0 " in versions
-    assert "Fetch(1): 4 to 15" in versions
+    assert "Fetch(1): 4 to 18" in versions
 
 
 @pytest.mark.soak

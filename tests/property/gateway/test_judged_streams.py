@@ -13,7 +13,9 @@ from gateway.apis import PASSED
 from wire.errors import ProtocolError
 
 _JUDGED = (0, 1, 3, 8, 11, 12, 19, 20, 37, 68, 78)
-_VERSIONS = [(key, version) for key in _JUDGED for version in range(PASSED[key].max_version + 1)]
+_VERSIONS = [
+    (key, version) for key in _JUDGED for version in range(PASSED[key].min_version, PASSED[key].max_version + 1)
+]
 
 
 def under_all_quotas() -> JudgedRoad:

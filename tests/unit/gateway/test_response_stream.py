@@ -83,11 +83,11 @@ def test_a_response_that_does_not_follow_its_schema_ends_the_connection() -> Non
 def test_api_versions_is_what_the_broker_says_without_what_does_not_pass() -> None:
     road = Road(("*=:1",))
     road.from_client(request(18, 0, 1, b""))
-    apis = ((0, 3, 99), (1, 4, 18), (4, 0, 7), (71, 0, 9), (78, 1, 2), (500, 0, 1))
+    apis = ((0, 3, 99), (1, 4, 18), (4, 0, 7), (71, 0, 9), (78, 0, 2), (79, 0, 0), (500, 0, 1))
     listed = b"".join(struct.pack(">hhh", *api) for api in apis)
     got = road.from_broker(response(18, 0, 1, struct.pack(">hi", 0, len(apis)) + listed))
-    kept = ((0, 3, 13), (1, 4, 15), (71, 0, 0), (72, 0, 0))
-    assert got == response(18, 0, 1, struct.pack(">hi", 0, 4) + b"".join(struct.pack(">hhh", *api) for api in kept))
+    kept = ((0, 3, 13), (1, 4, 18), (71, 0, 0), (72, 0, 0), (78, 1, 2))
+    assert got == response(18, 0, 1, struct.pack(">hi", 0, 5) + b"".join(struct.pack(">hhh", *api) for api in kept))
 
 
 def test_api_versions_keeps_features_and_throttle_time() -> None:
