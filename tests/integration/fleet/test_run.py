@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
-from support.standing_tables import OF_SAMPLES, assert_equal, contents, for_every_table, rows
+from support.standing_tables import OF_SIDE_ROWS, assert_equal, contents, for_every_table, rows
 from typer.testing import CliRunner, Result
 
 from fleet import schemas
@@ -290,7 +290,7 @@ def test_two_clusters_with_the_same_ids_nodes_and_groups_stay_apart_in_every_tab
             continue
         found = rows(tables, name)
         one, other = ([_without_ids(row) for row in found if row["cluster_id"] == each] for each in ("a", ""))
-        assert one or name in OF_SAMPLES
+        assert one or name in OF_SIDE_ROWS
         assert sorted(one) == sorted(other), name
         assert len(one) + len(other) == len(found)
     deltas = [row["delta"] for row in rows(tables, "points") if row["metric_name"] == "connections.total"]

@@ -20,7 +20,8 @@ from support.fleet_in_disorder import (
     shuffled_batches,
     sums,
 )
-from support.standing_tables import OF_SAMPLES, assert_equal, contents, rows
+from support.standing_tables import OF_SIDE_ROWS, assert_equal, contents, rows
+from support.traffic_rows import Row, produced, write_traffic
 from typer.testing import CliRunner
 
 from exporters.group_offsets.schema import Sample, record_batch
@@ -47,11 +48,15 @@ class Files:
 
     pushes: list[list[Push]]
     samples: list[list[Sample]]
+    traffic: list[list[Row]]
     tables: dict[str, list[str]]
 
 
-def write(zone: LandingZone, pushes: list[list[Push]], samples: list[list[Sample]], number: int) -> None:
+def write(
+    zone: LandingZone, pushes: list[list[Push]], samples: list[list[Sample]], traffic: list[list[Row]], number: int
+) -> None:
     path = zone.write(pushes[number], name=f"part-{number}")
+    write_traffic(zone.root, traffic[number], str(number))
     of_groups = zone.root / "group_offsets" / "date=2026-03-01" / "hour=12"
     of_groups.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_batches([record_batch(samples[number])]), of_groups / f"offsets-{number}.parquet")
@@ -74,14 +79,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     sampled = group_samples(chance)
     chance.shuffle(sampled)
     samples = [sampled[number::FILES] for number in range(FILES)]
+    passed = [produced(minute, node_id=node) for minute in range(40) for node in (1, 2)]
+    chance.shuffle(passed)
+    traffic = [passed[number::FILES] for number in range(FILES)]
     root = tmp_path_factory.mktemp("at-once")
     zone = LandingZone(root / HERE)
     for number in range(FILES):
-        write(zone, pushes, samples, number)
+        write(zone, pushes, samples, traffic, number)
     run(zone, root / "tables")
     tables = found(root)
-    assert all(tables[name] for name in OF_SAMPLES)
-    return Files(pushes, samples, tables)
+    assert all(tables[name] for name in OF_SIDE_ROWS)
+    return Files(pushes, samples, traffic, tables)
 
 
 def read_in_disorder(files: Files, root: Path, seed: int) -> None:
@@ -92,7 +100,7 @@ def read_in_disorder(files: Files, root: Path, seed: int) -> None:
     while order:
         coming = [order.pop() for _ in range(min(chance.randint(2, 4), len(order)))]
         for number in coming:
-            write(zone, files.pushes, files.samples, number)
+            write(zone, files.pushes, files.samples, files.traffic, number)
         for path in zone.root.rglob("*.parquet"):
             changed_s = chance.randrange(1_600_000_000, 1_700_000_000)
             os.utime(path, (changed_s, changed_s))

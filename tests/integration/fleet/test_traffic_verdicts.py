@@ -4,42 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from support.standing_tables import rows
+from support.traffic_rows import MINUTE_US, Row, produced, write_traffic
 from typer.testing import CliRunner
 
-from exporters.traffic.schema import record_batch
 from fleet.cli import app
 from tests.spark.landing_zone import NOON_US, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
-
-MINUTE_US = 60_000_000
-Row = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
-
-
-def produced(minute: int, **values: Any) -> Row:
-    """A hundred requests a second, each of one record."""
-    return {
-        "window_start": NOON_US + minute * MINUTE_US, "window_ms": 60_000, "cluster_id": "c", "node_id": 1,
-        "principal": "alice", "client_id": "orders", "group_id": None, "api_key": 0, "api": "Produce",
-        "api_version": 9, "requests": 6_000, "request_bytes": 12_000_000, "response_bytes": 600_000,
-        "gateway_time_ms": 60.0, "broker_time_ms": 12_000.0, "broker_time_max_ms": 90.0, "throttled_requests": 0,
-        "throttle_time_ms": 0, "group_joins": 0, "batches": 6_000, "records": 6_000, "record_bytes": 11_000_000,
-        "compressions": [("zstd", 6_000)], "errors": [], **values,
-    }  # fmt: skip
-
-
-def write(root: Path, minutes: range, name: str) -> None:
-    folder = root / "traffic" / "date=2026-03-01" / "hour=12"
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_batches([record_batch([produced(each) for each in minutes])]), folder / name)
 
 
 def fleet(*arguments: str) -> Any:
@@ -55,7 +32,7 @@ def run(root: Path, tables: Path) -> Row:
 
 def test_a_client_that_sends_no_telemetry_is_judged_by_a_gateway(tmp_path: Path) -> None:
     zone, tables = tmp_path / "landing", tmp_path / "tables"
-    write(zone, range(40), "traffic-1.parquet")
+    write_traffic(zone, map(produced, range(40)), "1")
     assert run(zone, tables)["traffic"] == 40
     assert len(rows(tables, "traffic")) == 40
     (verdict,) = fleet("verdicts", "--tables", str(tables))
@@ -73,7 +50,7 @@ def test_runs_that_cut_the_traffic_find_what_one_run_finds(tmp_path: Path) -> No
     for part, minutes in enumerate((range(8), range(8, 21), range(21, 40))):
         at = {"received_at": NOON_US + minutes[-1] * MINUTE_US}
         zone.write([push(dialect.librdkafka_producer([(3, 2.5)]), client_id="rd", **at)], name=f"part-{part}")
-        write(zone.root, minutes, f"traffic-{part}.parquet")
+        write_traffic(zone.root, map(produced, minutes), str(part))
         run(zone.root, tmp_path / "parts")
     run(zone.root, whole)
     found = {(row["verdict"], row["subject"]): row for row in rows(tmp_path / "parts", "verdicts")}
@@ -83,7 +60,7 @@ def test_runs_that_cut_the_traffic_find_what_one_run_finds(tmp_path: Path) -> No
 
 def test_a_damaged_file_of_traffic_is_set_aside(tmp_path: Path) -> None:
     zone, tables = tmp_path / "landing", tmp_path / "tables"
-    write(zone, range(40), "traffic-1.parquet")
+    write_traffic(zone, map(produced, range(40)), "1")
     (zone / "traffic" / "date=2026-03-01" / "hour=12" / "traffic-2.parquet").write_bytes(b"PAR1")
     said = run(zone, tables)
     assert said["traffic"] == 40
