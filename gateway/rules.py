@@ -26,7 +26,7 @@ class ClientConnection(Protocol):
         connection_id, listener_name, client_address, client_port: as in `wire.channel.Channel`.
         principal: of the client's certificate, or of a SASL exchange that the broker accepted; else ANONYMOUS.
         client_software_name, client_software_version: as ApiVersions named them.
-        traffic: what the rules keep with the connection; initially None.
+        traffic: what the rules keep with the connection, the size of its last fetched response; initially None.
     """
 
     connection_id: str

@@ -148,6 +148,7 @@ class QuotaJudge:
             bandwidth = managers.fetch
             session, client_id = judged.identity
             bandwidth_ms = bandwidth.maybe_record_and_get_throttle_time_ms(session, client_id, size, now_ms)
+            connection.traffic = size
         elif key in STRICT_SINCE:
             bandwidth, bandwidth_ms = managers.controller_mutation, judged.mutation_quota.throttle_time(now_ms)
         request_ms = self._request_time(request, judged, gateway_ns, now_ms)
@@ -205,8 +206,11 @@ class QuotaJudge:
             judged.keeps_session = _INT32.unpack_from(body, session_epoch_at)[0] > 0
         if not judged.keeps_session:
             # The broker advances the epoch of a session with each fetch, so within one it has to be asked.
-            throttle_ms = manager.record_and_get_throttle_time_ms(session, client_id, 0, now_ms)
-            if throttle_ms > 0:
+            if manager.record_and_get_throttle_time_ms(session, client_id, 0, now_ms) > 0:
+                # For as long as if the broker had been asked, and had answered as much as the last time.
+                likely = connection.traffic or 0
+                throttle_ms = manager.record_and_get_throttle_time_ms(session, client_id, likely, now_ms)
+                manager.unrecord_quota_sensor(session, client_id, likely, now_ms)
                 self._throttle(connection, judged, manager, throttle_ms, now_ms)
                 empty = _empty_fetch(request, b"", throttle_ms, keeps_session=False)
                 return Answer(_framed(request, empty))
