@@ -60,4 +60,5 @@ def server_name_refusal() -> ProtocolError | None:
 
 
 def _take(_connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
+    # asyncio and uvloop close without sending the alert, which would be fatal to Java's clients.
     return None if _expected.get().take(name or "") else ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
