@@ -91,6 +91,7 @@ def gateway_settings(config: ServiceConfig) -> GatewaySettings:
         tls=context,
         server_hostname=config.gateway_tls_server_name or None,
         sends_proxy_header=config.gateway_proxy_protocol_enable,
+        server_names=config.gateway_server_names(),
         addresses=parse_nodes(config.gateway_nodes),
         requires_sasl=config.gateway_security_protocol.has_sasl,
         answers_telemetry=config.gateway_telemetry == "answer",

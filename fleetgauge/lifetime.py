@@ -18,7 +18,7 @@ from fleetgauge import audit
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.reader import ConfigReader
 from fleetgauge.garbage import collect_seldom
-from fleetgauge.logs import configure_logging
+from fleetgauge.logs import configure_logging, log_unraisable_errors
 from fleetgauge.machine import raise_open_files
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.private_files import keep_files_private
@@ -47,6 +47,7 @@ def prepare_process() -> threading.Event:
 def start_logging(config: ServiceConfig, reader: ConfigReader) -> None:
     """Logs as `config` has it from now on, and that other users may read secrets, if so; opens the audit log."""
     configure_logging(config.logging_level, config.logging_format, config.secrets())
+    log_unraisable_errors()
     audit.configure(config.audit_settings(), config.secrets())
     reader.warn_of_exposed_secrets()
 

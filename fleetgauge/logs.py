@@ -9,14 +9,20 @@ import logging
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Literal, TextIO
+from typing import Final, Literal, TextIO
 
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
+from base.clock import SystemTime
+from base.log_limiter import LogLimiter
 from base.redaction import hide
 from terminal.text import printable
 
+log = structlog.get_logger(__name__)
+
+_SHOWN: Final = 200
+"""Length of what a line shows of an error that cannot be raised [characters]."""
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
@@ -56,6 +62,22 @@ def configure_logging(level: str, form: Literal["auto", "human", "json"], secret
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(threshold)
+
+
+def log_unraisable_errors() -> None:
+    """Has errors that Python cannot raise logged, at most one line a minute and type: a peer can cause them, by a TLS
+    server name that is not ASCII.
+    """
+    limiter, clock = LogLimiter(), SystemTime()
+
+    def report(error: "sys.UnraisableHookArgs") -> None:
+        count = limiter.admit(error.exc_type.__name__, clock.hi_res_clock_ms())
+        if count:
+            raised = error.exc_value if error.exc_traceback is not None else None
+            shown = {"error": repr(error.exc_value)[:_SHOWN], "within": repr(error.object)[:_SHOWN]}
+            log.error("process.unraisable_error", **shown, cases=count, exc_info=raised)
+
+    sys.unraisablehook = report
 
 
 def flush_logs() -> None:

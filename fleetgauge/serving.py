@@ -128,7 +128,8 @@ def _takes(config: ServiceConfig) -> str:
     if not config.gateway_broker:
         return "client telemetry, no records: applications connect to your Kafka brokers"
     telemetry = "answers telemetry itself" if config.gateway_telemetry == "answer" else "passes telemetry too"
-    return f"Kafka traffic, passed to {printable(config.gateway_broker)}; {telemetry}"
+    brokers = ", ".join([config.gateway_broker, *config.gateway_brokers])
+    return f"Kafka traffic, passed to {printable(brokers)}; {telemetry}"
 
 
 def _subscriptions(config: ServiceConfig) -> dict[str, dict[str, str]]:

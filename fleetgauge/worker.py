@@ -22,7 +22,7 @@ from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.garbage import collect_seldom
-from fleetgauge.logs import configure_logging, flush_logs
+from fleetgauge.logs import configure_logging, flush_logs, log_unraisable_errors
 from fleetgauge.node_class import node_class
 from fleetgauge.processes.parent_pipe import Reports, ignore_signals
 from fleetgauge.reconfiguration import Changes, examiner
@@ -68,6 +68,7 @@ async def _run(reports: Reports) -> int:
         return 0
     job = Job.model_validate_json(line)
     configure_logging(job.config.logging_level, job.config.logging_format, job.config.secrets())
+    log_unraisable_errors()
     audit.configure(job.config.audit_settings(), job.config.secrets())
     structlog.contextvars.bind_contextvars(worker=job.number)
     early: list[bytes] = []

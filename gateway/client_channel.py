@@ -16,12 +16,14 @@ from gateway.in_flight import InFlight
 from gateway.policy import Policy
 from gateway.request_stream import RequestStream
 from gateway.response_stream import ResponseStream
+from gateway.server_names import ServerNames
 from wire.api_table import ApiTable
 from wire.close_reason import CloseReason
 from wire.codec import parse_request
 from wire.errors import LocalProtocolError, ProtocolError
 from wire.new_channel import Accepted
 from wire.secure_channel import certificate_principal
+from wire.server_name import NamedServer, expect_server_name
 from wire.software import UNKNOWN_SOFTWARE
 
 _BUFFER_BYTES: Final = 256 * 1024
@@ -36,6 +38,7 @@ class Shared:
     Attributes:
         policy: of the streams.
         brokers: behind the gateway.
+        server_names: see `gateway.gateway.GatewaySettings`.
         response_timeout_ms: see `gateway.gateway.GatewaySettings`.
         requests: number of requests by api key.
         broker_connections: open connections to the broker.
@@ -45,6 +48,7 @@ class Shared:
 
     policy: Policy
     brokers: Brokers
+    server_names: ServerNames | None
     response_timeout_ms: int
     requests: defaultdict[int, int]
     broker_connections: int = 0
@@ -79,6 +83,7 @@ class ClientChannel(asyncio.Protocol):
         "_in_flight",
         "_local",
         "_loop_ns",
+        "_named",
         "_next_slot",
         "_place",
         "_requests",
@@ -109,6 +114,9 @@ class ClientChannel(asyncio.Protocol):
         self._security = security
         self._handshake = accepted.handshake
         self._place = accepted.place
+        self._named: NamedServer | None = None
+        if security.tls is not None and shared.server_names is not None:
+            self._named = expect_server_name(security.tls, shared.server_names.find)
         self._transport: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -214,7 +222,8 @@ class ClientChannel(asyncio.Protocol):
 
     async def _connect(self, transport: asyncio.Transport) -> None:
         shared = self._shared
-        address = shared.brokers.host, shared.brokers.port
+        named = None if self._named is None else self._named.address
+        address = named or (shared.brokers.host, shared.brokers.port)
         try:
             await shared.brokers.connect(
                 self._context.loop,

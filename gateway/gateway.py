@@ -12,6 +12,7 @@ from gateway.brokers import Brokers
 from gateway.client_channel import ClientChannel, Shared
 from gateway.policy import Policy
 from gateway.rules import NoRules, Rules
+from gateway.server_names import ServerNames
 from gateway.splices import address_splicers, api_versions_splicer
 from wire.new_channel import Accepted
 
@@ -25,11 +26,12 @@ class GatewaySettings:
     """Settings of a gateway.
 
     Attributes:
-        host, port: the broker's address for the gateway.
+        host, port: the broker's address for the gateway; with `server_names`, of the one for bootstrap.
         tls: for connections to the broker; None for plaintext.
-        server_hostname: the name that the broker's certificate must have; None for `host`. Without effect where `tls`
+        server_hostname: the name that a broker's certificate must have; None for its host. Without effect where `tls`
             does not check it.
         sends_proxy_header: True if connections to the broker begin with a PROXY header, version 2, before TLS.
+        server_names: finds the broker by a client's TLS server name; None if there is one broker.
         addresses: under which clients reach the brokers; None if the brokers advertise their gateways.
         answers_telemetry: True if the gateway answers the telemetry APIs; else they pass.
         requires_sasl: True if the broker's listener does; see `gateway.policy.Policy`.
@@ -45,6 +47,7 @@ class GatewaySettings:
     tls: ssl.SSLContext | None = None
     server_hostname: str | None = None
     sends_proxy_header: bool = False
+    server_names: ServerNames | None = None
     addresses: NodeAddresses | None = None
     answers_telemetry: bool = True
     requires_sasl: bool = False
@@ -56,7 +59,7 @@ class GatewaySettings:
 
 
 class Gateway:
-    """One gateway before one broker; `channel` makes its connections, for `wire.listener.Listener`.
+    """One gateway; `channel` makes its connections, for `wire.listener.Listener`.
 
     Args:
         settings: as configured.
@@ -85,6 +88,7 @@ class Gateway:
                 server_hostname=settings.server_hostname,
                 sends_proxy_header=settings.sends_proxy_header,
             ),
+            server_names=settings.server_names,
             response_timeout_ms=settings.response_timeout_ms,
             requests=defaultdict(int),
         )

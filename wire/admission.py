@@ -20,6 +20,7 @@ from wire.listener_security import ListenerSecurity
 from wire.new_channel import Accepted, MakeChannel
 from wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
 from wire.secure_channel import SecureContext
+from wire.server_name import server_name_refusal
 
 _TLS_RECORD: Final = 0x16
 """First byte of every TLS connection: the record type of a handshake (RFC 8446, section 5.1)."""
@@ -69,7 +70,8 @@ class Admission:
         except ProtocolError as error:
             self._end(handshake, error.reason, error.detail)
         except ssl.SSLError as error:
-            self._end(handshake, "tls_handshake_failed", _tls_problem(error))
+            refused = server_name_refusal() or ProtocolError("tls_handshake_failed", _tls_problem(error))
+            self._end(handshake, refused.reason, refused.detail)
         except OSError:
             self._end(handshake, CloseReason.CLIENT_CLOSED, "")
 
@@ -200,6 +202,7 @@ _TLS_HINTS: Final = {
     "NO_SHARED_CIPHER": "client and listener have no cipher in common",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the listener's certificate: its truststore lacks the signer",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client rejects the listener's certificate: not trusted, or of another host",
+    "CALLBACK_FAILED": "the client's server name (SNI) is not ASCII",  # Python decodes it before `wire.server_name`
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client rejects the listener's certificate: not trusted, or of another host",
 }
 

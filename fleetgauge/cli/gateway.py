@@ -7,7 +7,8 @@ from fleetgauge.lean_imports import import_structlog
 def gateway(config: ConfigFile = None, override: Overrides = None) -> None:
     """Run a gateway: pass Kafka traffic to a broker, and receive the telemetry of its clients.
 
-    It stands before one broker, named by gateway.broker (host:port). Clients connect to the gateway's listeners; they
+    It stands before one broker, named by gateway.broker (host:port), or before all of a cluster, which gateway.brokers
+    names, and which clients tell apart by the server name of TLS. Clients connect to the gateway's listeners; they
     get their records from the broker, and their telemetry subscriptions from the gateway, whether the broker knows
     them or not. The brokers' addresses in responses must lead through gateways, too: advertise the gateway in the
     broker's advertised.listeners, or map them by gateway.nodes (docs/gateway.md).

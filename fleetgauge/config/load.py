@@ -341,6 +341,12 @@ def _check_gateway(config: ServiceConfig) -> None:
                 f"holds a listener with {protocol}, and a gateway passes SASL to the broker: use {instead} here, and "
                 "SASL in gateway.security.protocol",
             )
+        if config.gateway_brokers and name in passing and not protocol.has_tls:
+            raise ConfigError(
+                "gateway.brokers",
+                f"tells brokers apart by the server name of TLS, and listener {name} has no TLS: use SSL",
+            )
+    config.gateway_server_names()
 
 
 def _check_security(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:

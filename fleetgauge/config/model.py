@@ -24,7 +24,9 @@ from fleetgauge.config.http import HttpKeys
 from fleetgauge.config.listeners import HTTP, LOOPBACK, Endpoint, Endpoints, HttpEndpoints
 from fleetgauge.config.security import ListenerKeys, Names, OptionalPath, SecurityKeys, checked, read_protocol_map
 from fleetgauge.data_dir import DataDirectory
-from gateway.addresses import parse_nodes
+from fleetgauge.errors import ConfigError
+from gateway.addresses import parse_brokers, parse_nodes
+from gateway.server_names import ServerNames
 from push_log.embedded.settings import PushLogSettings
 from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
@@ -263,7 +265,8 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     subscriptions_command_config: OptionalPath = None
     """File with client settings for it, as Kafka's own tools take with --command-config."""
     gateway_broker: str = ""
-    """host:port of the broker behind fleetgauge gateway, which every client connection is passed to."""
+    """host:port of the broker behind fleetgauge gateway, which client connections are passed to; with gateway.brokers,
+    those to the hosts of advertised.listeners."""
     gateway_security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     """Of that broker's listener; SASL passes from the client, and with SASL_* telemetry is answered after it alone."""
     gateway_tls_ca_file: OptionalPath = None
@@ -280,6 +283,9 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     gateway_nodes: Annotated[Names, checked(parse_nodes)] = ()
     """id=host:port,...: address of the gateway before each broker, as clients reach it, and *=host:port for all other
     brokers; empty: brokers already advertise their gateways."""
+    gateway_brokers: Annotated[Names, checked(parse_brokers)] = ()
+    """id=host:port,...: each broker's address for the gateway, where one gateway stands before all brokers; *= and {id}
+    as in gateway.nodes, whose hosts are then the TLS server names (SNI) that lead to these brokers."""
     gateway_telemetry: Literal["answer", "pass"] = "answer"
     """answer: the gateway answers GetTelemetrySubscriptions and PushTelemetry; pass: the broker does."""
     gateway_request_max_bytes: int = Field(default=100 * 1024 * 1024, ge=1024, le=INT_MAX)
@@ -437,6 +443,25 @@ class ServiceConfig(ListenerKeys, HttpKeys):
             return frozenset()
         own = {name.upper() for name in self.admin_listeners} - {LOOPBACK.upper()}
         return frozenset({each.listener_name for each in self.listeners} - own)
+
+    def gateway_server_names(self) -> ServerNames | None:
+        """Finds the brokers of `gateway.brokers`; None without that key.
+
+        Raises:
+            ConfigError: the nodes have no names that tell them apart.
+        """
+        brokers, nodes = parse_brokers(self.gateway_brokers), parse_nodes(self.gateway_nodes)
+        if brokers is None:
+            return None
+        if nodes is None:
+            example = "for example *=kafka-{id}.example.com:9093"
+            raise ConfigError("gateway.nodes", f"is not set, and gateway.brokers needs a name for each node, {example}")
+        passing = self.passing_listener_names()
+        advertised = self.advertised_listeners or self.listeners
+        try:
+            return ServerNames(nodes, brokers, [each.host for each in advertised if each.listener_name in passing])
+        except ValueError as error:
+            raise ConfigError("gateway.nodes", f"{error} (needed by gateway.brokers)") from error
 
     def security_protocols(self) -> dict[str, SecurityProtocol]:
         """The security protocol of each listener."""

@@ -204,16 +204,15 @@ class QuotaJudge:
         session_epoch_at, max_bytes_at = layout.offset_of("session_epoch"), layout.offset_of("max_bytes")
         if session_epoch_at is not None and len(body) >= session_epoch_at + 4:
             judged.keeps_session = _INT32.unpack_from(body, session_epoch_at)[0] > 0
-        if not judged.keeps_session:
-            # The broker advances the epoch of a session with each fetch, so within one it has to be asked.
-            if manager.record_and_get_throttle_time_ms(session, client_id, 0, now_ms) > 0:
-                # For as long as if the broker had been asked, and had answered as much as the last time.
-                likely = connection.traffic or 0
-                throttle_ms = manager.record_and_get_throttle_time_ms(session, client_id, likely, now_ms)
-                manager.unrecord_quota_sensor(session, client_id, likely, now_ms)
-                self._throttle(connection, judged, manager, throttle_ms, now_ms)
-                empty = _empty_fetch(request, b"", throttle_ms, keeps_session=False)
-                return Answer(_framed(request, empty))
+        # The broker advances the epoch of a session with each fetch, so within one it has to be asked.
+        if not judged.keeps_session and manager.record_and_get_throttle_time_ms(session, client_id, 0, now_ms) > 0:
+            # For as long as if the broker had been asked, and had answered as much as the last time.
+            likely = connection.traffic or 0
+            throttle_ms = manager.record_and_get_throttle_time_ms(session, client_id, likely, now_ms)
+            manager.unrecord_quota_sensor(session, client_id, likely, now_ms)
+            self._throttle(connection, judged, manager, throttle_ms, now_ms)
+            empty = _empty_fetch(request, b"", throttle_ms, keeps_session=False)
+            return Answer(_framed(request, empty))
         bound = int(min(manager.max_value_in_quota_window(session, client_id), _MAX_INT32))
         if max_bytes_at is None or not max_bytes_at + 4 <= len(body) < MAX_BODY_BYTES:
             return None  # a body that is not at hand as a whole cannot be rewritten

@@ -13,7 +13,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * Produces records to one partition, idempotently and in transactions (each second one is aborted), and reads them back
  * in a group of each protocol; prints what each consumer got.
  *
- * <p>Arguments: bootstrap servers, topic, number of records, group protocols.
+ * <p>Arguments: bootstrap servers, topic, number of records, group protocols. System properties client.KEY are settings
+ * of every client.
  */
 public final class RoundTrip {
     private RoundTrip() {}
@@ -101,6 +102,11 @@ public final class RoundTrip {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("client.id", clientId);
+        for (String name : System.getProperties().stringPropertyNames()) {
+            if (name.startsWith("client.")) {
+                settings.put(name.substring("client.".length()), System.getProperty(name));
+            }
+        }
         return settings;
     }
 }

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -103,10 +104,13 @@ class ShareGroup:
         return printed.splitlines()[-1]
 
 
-def round_trip(version: str, bootstrap: str, topic: str, records: int, *protocols: str) -> list[str]:
-    """What `tests/kafka/RoundTrip.java` prints: a line for each group protocol."""
+def round_trip(
+    version: str, bootstrap: str, topic: str, records: int, *protocols: str, options: Sequence[str] = ()
+) -> list[str]:
+    """What `tests/kafka/RoundTrip.java` prints: a line for each group protocol. `options` are of its JVM."""
+    java, *words = java_program(version, "RoundTrip")
     done = subprocess.run(
-        [*java_program(version, "RoundTrip"), bootstrap, topic, str(records), *protocols],
+        [java, *options, *words, bootstrap, topic, str(records), *protocols],
         capture_output=True,
         text=True,
         timeout=280,

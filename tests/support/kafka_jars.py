@@ -66,7 +66,9 @@ def alone(name: str) -> Iterator[None]:
 def _maven(pom: Path, *arguments: str) -> None:
     if shutil.which("mvn") is None:
         raise MavenMissingError
-    subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *arguments], check=True, timeout=MAVEN_WITHIN_S)
+    subprocess.run(
+        ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), *arguments], check=True, timeout=MAVEN_WITHIN_S
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Self
 
 from support.java_clients import java_program
 from support.kafka_broker import with_the_test_run
-from support.kafka_jars import SETUP, alone
+from support.preload import preload
 from support.telemetry_clients import franz_go
 
 JAVA_3, JAVA_4, LIBRDKAFKA = "java 3.9.2", "java 4.4.0", "librdkafka"
@@ -110,10 +110,5 @@ def _command(library: str) -> list[str]:
 
 
 def shifted_clock(seconds: int) -> dict[str, str]:
-    """The environment of a process whose wall clock is so far ahead; made by the C compiler once."""
-    library = SETUP / "shifted-clock.so"
-    source = Path(__file__).with_name("shifted_clock") / "shifted_clock.c"
-    with alone(library.name):
-        if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True, timeout=60)
-    return {"LD_PRELOAD": str(library), "SHIFTED_CLOCK_S": str(seconds)}
+    """The environment of a process whose wall clock is so far ahead."""
+    return preload("shifted_clock", SHIFTED_CLOCK_S=str(seconds))

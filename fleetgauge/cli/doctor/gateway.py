@@ -15,7 +15,9 @@ from fleetgauge.config import ServiceConfig
 from fleetgauge.errors import ConfigError
 from fleetgauge.gateway_node import gateway_settings
 from gateway.gateway import GatewaySettings
+from gateway.server_names import ServerNames
 from wire.api_table import TELEMETRY_KEYS
+from wire.errors import ProtocolError
 from wire.proxy_header import LOCAL_V2
 
 _TIMEOUT_S: Final = 5.0
@@ -44,10 +46,16 @@ def check_gateway(config: ServiceConfig) -> Iterator[Finding]:
             if settings.requires_sasl:
                 yield skipped("gateway.nodes", "the broker names addresses only to clients that have logged in")
             else:
-                yield from _addresses(config, settings, _ask(connection, *_METADATA))
+                metadata = _ask(connection, *_METADATA)
+                yield from _cluster(config, metadata)
+                if settings.server_names is None:
+                    yield from _addresses(config, settings, metadata)
+                else:
+                    for each in sorted(metadata.brokers, key=lambda each: each.node_id):
+                        yield _named(config, settings, settings.server_names, each)
     except (OSError, SerialError, ValueError) as problem:
         remedy = "Start the broker, or correct gateway.broker, gateway.security.protocol or gateway.tls.*."
-        yield error(check, getattr(problem, "strerror", None) or str(problem) or type(problem).__name__, remedy)
+        yield error(check, _text(problem), remedy)
 
 
 def _broker(check: str, settings: GatewaySettings, *, receives: bool) -> Finding:
@@ -57,11 +65,14 @@ def _broker(check: str, settings: GatewaySettings, *, receives: bool) -> Finding
     return warning(check, shown, "Set gateway.telemetry=answer, or add a plugin for telemetry to the broker.")
 
 
-def _addresses(config: ServiceConfig, settings: GatewaySettings, metadata: Any) -> Iterator[Finding]:
-    """Whether the configuration is of this broker, and whether clients come back to this gateway."""
+def _cluster(config: ServiceConfig, metadata: Any) -> Iterator[Finding]:
     if config.cluster_id and config.cluster_id != metadata.cluster_id:
         remedy = f"Set cluster.id to {metadata.cluster_id}: telemetry is labelled with it."
         yield warning("cluster.id", f"{config.cluster_id} is not the broker's cluster", remedy)
+
+
+def _addresses(config: ServiceConfig, settings: GatewaySettings, metadata: Any) -> Iterator[Finding]:
+    """Whether the configuration is of this broker, and whether clients come back to this gateway."""
     advertised = {each.node_id: (each.host, each.port) for each in metadata.brokers}
     if config.node_id not in advertised:
         known = ", ".join(map(str, sorted(advertised)))
@@ -81,13 +92,43 @@ def _addresses(config: ServiceConfig, settings: GatewaySettings, metadata: Any) 
         yield warning(check, f"{host}:{port}; this gateway is {addresses}", remedy)
 
 
-def _connected(settings: GatewaySettings) -> AbstractContextManager[socket.socket]:
-    plain = socket.create_connection((settings.host, settings.port), timeout=_TIMEOUT_S)
+def _named(config: ServiceConfig, settings: GatewaySettings, names: ServerNames, broker: Any) -> Finding:
+    """Whether clients come back to this gateway for one of several brokers, and the gateway reaches it."""
+    check = f"broker {broker.node_id}"
+    host, port = broker.host, broker.port
+    if settings.addresses is not None:
+        host, port = settings.addresses.of(broker.node_id, host, port)
+    ports = {each.port for each in config.advertised_listeners or config.listeners}
+    if port not in ports:
+        shown = ", ".join(map(str, sorted(ports)))
+        remedy = "Correct gateway.nodes or advertised.listeners, unless a port of this number leads to the gateway."
+        return warning(check, f"clients will connect to {host}:{port}, and this gateway's port is {shown}", remedy)
+    try:
+        address = names.find(host) or (settings.host, settings.port)
+        with _connected(settings, address) as connection:
+            _ask(connection, *_API_VERSIONS)
+    except ProtocolError as problem:
+        return error(check, problem.detail, "Add an entry for it to gateway.brokers.")
+    except (OSError, SerialError, ValueError) as problem:
+        remedy = "Start this broker, or correct its entry in gateway.brokers."
+        return error(check, f"{address[0]}:{address[1]}: {_text(problem)}", remedy)
+    return ok(check, f"clients connect to {host}:{port}, the gateway to {address[0]}:{address[1]}, which answers")
+
+
+def _text(problem: Exception) -> str:
+    return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+
+
+def _connected(
+    settings: GatewaySettings, address: tuple[str, int] | None = None
+) -> AbstractContextManager[socket.socket]:
+    host, port = address or (settings.host, settings.port)
+    plain = socket.create_connection((host, port), timeout=_TIMEOUT_S)
     if settings.sends_proxy_header:
         plain.sendall(LOCAL_V2)
     if settings.tls is None:
         return plain
-    return settings.tls.wrap_socket(plain, server_hostname=settings.server_hostname or settings.host)
+    return settings.tls.wrap_socket(plain, server_hostname=settings.server_hostname or host)
 
 
 def _ask(connection: socket.socket, key: int, version: int, body: bytes) -> Any:

@@ -2,7 +2,10 @@
 
 import contextlib
 import json
+import os
 import struct
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -11,9 +14,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
+from support import rdkafka_round_trip
+from support.certificates import Authority
 from support.gateway import GatewayBefore, ShareGroup, round_trip
 from support.gateway_traffic import request
 from support.kafka_broker import MISSING, KafkaBroker, free_ports
+from support.preload import preload
 from support.raw_client import RawClient
 from support.zookeeper_kafka import ZooKeeperKafka
 
@@ -104,18 +110,24 @@ class _Node(KafkaBroker):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[list[_Node], list[GatewayBefore]]]:
-    """Three brokers, each behind its gateway; brokers are mapped one by one."""
+def brokers(tmp_path: Path) -> Iterator[list[_Node]]:
     first = _Node(tmp_path / "kafka-1", 1, None)
-    brokers = [first, *(_Node(tmp_path / f"kafka-{node}", node, first.controller_port) for node in (2, 3))]
+    nodes = [first, *(_Node(tmp_path / f"kafka-{node}", node, first.controller_port) for node in (2, 3))]
+    with contextlib.ExitStack() as stack:
+        for node in nodes:
+            stack.callback(node.kill)
+            node.launch()
+        for node in nodes:
+            node.wait_until_started()
+        yield nodes
+
+
+@pytest.fixture
+def cluster(brokers: list[_Node], tmp_path: Path) -> Iterator[tuple[list[_Node], list[GatewayBefore]]]:
+    """Three brokers, each behind its gateway; brokers are mapped one by one."""
     ports = free_ports(3)
     nodes = ",".join([*(f"{node}=127.0.0.1:{port}" for node, port in enumerate(ports, 1)), "*=127.0.0.1:1"])
     with contextlib.ExitStack() as stack:
-        for broker in brokers:
-            stack.callback(broker.kill)
-            broker.launch()
-        for broker in brokers:
-            broker.wait_until_started()
         gateways = []
         for broker, port in zip(brokers, ports, strict=True):
             gateway = GatewayBefore(tmp_path / f"gateway-{port}", broker.port, nodes=nodes, port=port)
@@ -155,7 +167,53 @@ def test_three_gateways_before_three_brokers_with_rolling_restarts_of_both(
         broker.start()
     assert producer.flush(WITHIN_S) == 0
     assert consumed(bootstrap, "restarts", len(expected)) == expected
-    assert all(gateway.status()["gateway"]["requests"] for gateway in gateways)
+    create_topic(bootstrap, "spread", 3, 3)  # a leader at each broker: else clients may need one gateway alone
+    for partition in range(3):
+        producer.produce("spread", partition=partition)
+    assert producer.flush(WITHIN_S) == 0
+    assert all(gateway.status()["gateway"]["requests"]["Produce"] for gateway in gateways)
+
+
+def test_one_gateway_before_three_brokers_that_clients_tell_apart_by_server_name(
+    brokers: list[_Node], tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "ca")
+    server = authority.issue("server", "/CN=gateway", names="DNS:*.kafka.test")
+    (port,) = free_ports(1)
+    overrides = [
+        f"listeners=SSL://127.0.0.1:{port}",
+        f"advertised.listeners=SSL://any.kafka.test:{port}",
+        f"ssl.keystore.location={server.keystore}",
+        f"gateway.brokers={','.join(f'{node}=127.0.0.1:{broker.port}' for node, broker in enumerate(brokers, 1))}",
+    ]
+    nodes = f"*=broker-{{id}}.kafka.test:{port}"
+    hosts = tmp_path / "hosts"
+    hosts.write_text("".join(f"127.0.0.1 {name}.kafka.test\n" for name in ("any", "broker-1", "broker-2", "broker-3")))
+    java = [f"-Djdk.net.hosts.file={hosts}", "-Dclient.security.protocol=SSL", "-Dclient.ssl.truststore.type=PEM"]
+    java.append(f"-Dclient.ssl.truststore.location={authority.certificate}")
+    for topic in ("librdkafka", "any", "broker-2"):
+        create_topic(brokers[0].bootstrap, topic, 3)
+    with GatewayBefore(tmp_path / "gateway", brokers[0].port, *overrides, nodes=nodes, port=port) as gateway:
+        program = [sys.executable, rdkafka_round_trip.__file__, f"any.kafka.test:{port}", "librdkafka"]
+        librdkafka = subprocess.run(
+            [*program, str(authority.certificate), "3000"],
+            env={**os.environ, **preload("host_names", HOSTS_HERE=".kafka.test")},
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=280,
+        )
+        assert json.loads(librdkafka.stdout) == {
+            "left": 0,
+            "got": {"0": 1000, "1": 1000, "2": 1000},
+            "leaders": [1, 2, 3],
+            "hosts": {str(node): f"broker-{node}.kafka.test:{port}" for node in (1, 2, 3)},
+        }
+        for name in ("any", "broker-2"):
+            bootstrap = f"{name}.kafka.test:{port}"
+            printed = round_trip("4.4.0", bootstrap, name, 1_000, "classic", "consumer", options=java)
+            assert printed == ["classic all 1500", "consumer all 1500"]
+        status = gateway.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push")
+        assert set(status["connections"][0]["closed"]) <= {"client_closed", "connection_reset"}
 
 
 def move_leader(broker: KafkaBroker, bootstrap: str, topic: str, order: list[int]) -> None:
@@ -198,10 +256,7 @@ def test_leaders_that_move_are_followed_and_no_brokers_address_passes(
         assert group.wait() == "share 4000"
     assert consumed(bootstrap, "moves", 4_000) == expected
     for broker, gateway in zip(brokers, gateways, strict=True):
-        direct, through = (
-            fetched_of_an_old_leader(broker.port, topic_id),
-            fetched_of_an_old_leader(gateway.port, topic_id),
-        )
+        direct, through = (fetched_of_an_old_leader(port, topic_id) for port in (broker.port, gateway.port))
         assert b"127.0.0.1" in direct
         assert b"127.0.0.1" not in through
         assert len(direct) == len(through)

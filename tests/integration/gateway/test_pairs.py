@@ -16,9 +16,11 @@ from support.gateway_traffic import framed, produce, request, response
 from support.kafka_broker import free_ports
 
 from base.clock import SystemTime
+from gateway.addresses import parse_brokers, parse_nodes
 from gateway.gateway import Gateway, GatewaySettings
 from gateway.in_flight import InFlight
 from gateway.rules import Answer, ClientConnection, NoRules, RequestVerdict
+from gateway.server_names import ServerNames
 from wire.channel import Channel
 from wire.codec import Request, encode_push_telemetry_response
 from wire.listener import Listener, ListenerSettings
@@ -618,5 +620,140 @@ def test_a_broker_that_cannot_be_reached_ends_a_connection_with_a_proxy_header_t
             assert await reader.read() == b""
             assert way.closed() == {"broker_unreachable": 1}
             assert way.gateway.status()["broker_connect_failures"] == 1
+
+    run(scenario())
+
+
+def server_names(*brokers: str) -> dict[str, Any]:
+    """Settings of a gateway before several brokers; `brokers` as in `gateway.brokers`."""
+    nodes, behind = parse_nodes(["*=kafka-{id}.example.com:9093"]), parse_brokers(brokers)
+    assert nodes is not None
+    assert behind is not None
+    return {"addresses": nodes, "server_names": ServerNames(nodes, behind, ["kafka.example.com"])}
+
+
+def numbered(number: int) -> Broker:
+    """A broker that answers with its number."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_frame(reader)
+        writer.write(response(1, 15, 1, bytes([number])))
+        await reader.read()
+        writer.close()
+
+    return answer
+
+
+@pytest.fixture(scope="module")
+def example_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    authority = Authority(tmp_path_factory.mktemp("ca"))
+    authority.issue("server", "/CN=gateway", names="DNS:*.example.com")
+    return authority
+
+
+def example_security(authority: Authority) -> ListenerSecurity:
+    keystore = authority.directory / "server.keystore.pem"
+    return ListenerSecurity(
+        protocol=SecurityProtocol.SSL, tls=make_server_context(TlsSettings(keystore_location=str(keystore)))
+    )
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_server_name_of_a_tls_client_leads_to_its_broker(
+    example_authority: Authority, version: ssl.TLSVersion
+) -> None:
+    client = ssl.create_default_context(cafile=str(example_authority.certificate))
+    client.minimum_version = client.maximum_version = version
+    names = ["kafka-2.example.com", "KAFKA-1.Example.com", "kafka.example.com"]
+
+    async def scenario() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            servers = [await asyncio.start_server(numbered(node), "127.0.0.1", 0) for node in (1, 2)]
+            for server in servers:
+                stack.callback(server.close)
+            brokers = [f"{node}=127.0.0.1:{each.sockets[0].getsockname()[1]}" for node, each in enumerate(servers, 1)]
+            security = example_security(example_authority)
+            way = await stack.enter_async_context(road(numbered(0), security=security, **server_names(*brokers)))
+
+            async def reached(name: str) -> int:
+                reader, writer = await way.connect(ssl=client, server_hostname=name)
+                writer.write(FETCH)
+                return (await read_frame(reader))[-1]
+
+            assert await asyncio.gather(*(reached(name) for name in names * 5)) == [2, 1, 0] * 5
+            way.listener.security = example_security(example_authority)  # as with a new certificate
+            assert [await reached(name) for name in names] == [2, 1, 0]
+
+    run(scenario())
+
+
+def hello(name: str | None, old: bytes = b"", new: bytes = b"") -> bytes:
+    """The first message of a TLS client, with bytes of it replaced by as many."""
+    assert len(old) == len(new)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    outgoing = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name).do_handshake()
+    sent = outgoing.read()
+    assert sent.count(old) == 1 or not old
+    return sent.replace(old, new)
+
+
+OF_255 = ".".join(["a" * 63] * 4)
+NO_NAME = "the client sent no server name (SNI), as for an IP address or a name without a dot"
+NO_HOST = "is no host of gateway.nodes or advertised.listeners"
+
+
+def named_twice(name: bytes) -> bytes:
+    """A list of two names in the bytes of a list of one."""
+    first, second = name[: len(name) // 2 - 3], name[len(name) // 2 :]
+    return b"".join(b"\0" + struct.pack(">H", len(part)) + part for part in (first, second))
+
+
+def named_once(name: bytes) -> bytes:
+    return b"\0" + struct.pack(">H", len(name)) + name
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason", "detail"),
+    [
+        (hello(None), "unknown_server_name", NO_NAME),
+        (hello("127.0.0.1"), "unknown_server_name", NO_NAME),
+        (hello("other.example.com"), "unknown_server_name", f"'other.example.com' {NO_HOST}"),
+        (hello("kafka-1.example.com.other.example"), "unknown_server_name", NO_HOST),
+        (hello(OF_255), "unknown_server_name", f"{OF_255!r} {NO_HOST}"),
+        (hello("kafka-3.example.com"), "unknown_node", "kafka-3.example.com is node 3, and gateway.brokers has no"),
+        (hello("kafka-1.example.com", b"kafka-1", b"kaf\x1b[1m"), "unknown_server_name", r"'kaf\x1b[1m.example.com'"),
+        (hello("kafka-1.example.com", b"kafka-1", b"k\xc3\xa4fk-1"), "tls_handshake_failed", "(SNI) is not ASCII"),
+        (hello("kafka-1.example.com", b"1.example", b"1\0example"), "tls_handshake_failed", "extension"),
+        (
+            hello("a" * 40 + ".com", named_once(b"a" * 40 + b".com"), named_twice(b"a" * 40 + b".com")),
+            "tls_handshake_failed",
+            "extension",
+        ),
+    ],
+    ids=["none", "address", "unknown", "longer", "255 bytes", "no broker", "control", "not ASCII", "NUL", "two"],
+)
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # logged by a node, see fleetgauge/logs.py
+def test_a_handshake_with_another_server_name_is_refused_and_logged(
+    example_authority: Authority, sent: bytes, reason: str, detail: str
+) -> None:
+    async def scenario() -> None:
+        security = example_security(example_authority)
+        with capture_logs() as lines:
+            async with road(silent, security=security, **server_names("1=127.0.0.1:1", "2=127.0.0.1:2")) as way:
+                reader, writer = await way.connect()
+                writer.write(sent)
+                await ended(reader)
+                while not way.closed():
+                    await asyncio.sleep(0.01)
+                assert way.closed() == {reason: 1}
+                assert way.gateway.status()["broker_connections"] == 0
+        (line,) = (line for line in lines if line["event"] == "wire.handshake_failed")
+        assert detail in line["detail"]
+        assert line["client"].startswith("127.0.0.1:")
 
     run(scenario())

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.certificates import Authority
 from support.kafka_broker import free_ports
 from support.node import Node, run_cli
 
@@ -67,6 +68,32 @@ def test_a_gateway_that_sends_proxy_headers_is_checked_with_one(tmp_path: Path) 
         keys = ("listeners=PLAINTEXT://127.0.0.1:0", "gateway.proxy.protocol.enable=true")
         _, found = gateway_findings(tmp_path, broker.port, *keys)
         assert found[check]["level"] == "ok"
+
+
+def test_each_broker_behind_a_gateway_is_checked_by_the_name_that_clients_use(tmp_path: Path) -> None:
+    """A node answers ApiVersions and Metadata as a broker does."""
+    keystore = Authority(tmp_path / "ca").issue("server", "/CN=gateway", names="DNS:*.example.com").keystore
+    port, down = free_ports(2)
+    with Node(tmp_path, "node.id=4") as broker:
+
+        def finding(brokers: str, port_of_nodes: int = port) -> dict[str, str]:
+            keys = [f"listeners=SSL://127.0.0.1:{port}", f"ssl.keystore.location={keystore}"]
+            keys += [f"gateway.nodes=*=kafka-{{id}}.example.com:{port_of_nodes}", f"gateway.brokers={brokers}"]
+            _, found = gateway_findings(tmp_path, broker.port, *keys)
+            assert "node.id" not in found  # the gateway stands before all brokers: it is none of them
+            return found["broker 4"]
+
+        there = finding(f"4=127.0.0.1:{broker.port}")
+        assert (there["level"], there["detail"].split(",")[0]) == (
+            "ok",
+            f"clients connect to kafka-4.example.com:{port}",
+        )
+        missing = finding(f"1=127.0.0.1:{broker.port}")
+        assert (missing["level"], missing["remedy"]) == ("error", "Add an entry for it to gateway.brokers.")
+        gone = finding(f"4=127.0.0.1:{down}")
+        assert (gone["level"], gone["detail"]) == ("error", f"127.0.0.1:{down}: Connection refused")
+        past = finding(f"4=127.0.0.1:{broker.port}", down)
+        assert (past["level"], "gateway.nodes" in past["remedy"]) == ("warning", True)
 
 
 def test_brokers_that_cannot_be_reached_are_errors_with_the_keys_of_the_configuration(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from fleetgauge.config.load import load_config
 from fleetgauge.errors import ConfigError
 from fleetgauge.gateway_node import GatewayNode, gateway_settings
 from fleetgauge.node_class import node_class
+from wire.errors import ProtocolError
 
 BROKER = "gateway.broker=broker1.example.com:9092"
 
@@ -55,6 +56,24 @@ def test_a_listener_on_loopback_passes_traffic_unless_it_is_named() -> None:
     assert config.passing_listener_names() == {"PLAINTEXT", "LOOPBACK"}
 
 
+NAMED = "gateway.nodes=*=kafka-{id}.example.com:9093"
+
+
+def test_a_gateway_before_several_brokers_finds_them_by_server_name() -> None:
+    listeners = ["listeners=SSL://0.0.0.0:9093,ADMIN://127.0.0.1:0", "admin.listeners=ADMIN"]
+    advertised = ["advertised.listeners=SSL://kafka.example.com:9093,ADMIN://admin.example.com:9094"]
+    overrides = [BROKER, *listeners, *advertised, "listener.security.protocol.map=SSL:SSL,ADMIN:PLAINTEXT"]
+    names = gateway_settings(load_config(overrides=[*overrides, NAMED, "gateway.brokers=*=b{id}:9092"])).server_names
+    assert names is not None
+    assert (names.find("kafka-7.example.com"), names.find("kafka.example.com")) == (("b7", 9092), None)
+    with pytest.raises(ProtocolError, match="unknown_server_name"):
+        names.find("admin.example.com")
+    assert gateway_settings(load_config(overrides=[*overrides, NAMED])).server_names is None
+
+
+SEVERAL = [BROKER, "gateway.brokers=1=b:9092", "listeners=SSL://127.0.0.1:0"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
@@ -68,6 +87,16 @@ def test_a_listener_on_loopback_passes_traffic_unless_it_is_named() -> None:
             [BROKER, "gateway.security.protocol=SSL", "gateway.tls.ca.file=/nope"],
             "gateway.tls.ca.file: /nope cannot be",
         ),
+        (
+            [*SEVERAL[:2], NAMED],
+            "gateway.brokers: tells brokers apart by the server name of TLS, and listener PLAINTEXT",
+        ),
+        (SEVERAL, "gateway.nodes: is not set, and gateway.brokers needs a name for each node"),
+        (
+            [*SEVERAL, "gateway.nodes=*=:9092"],
+            r"gateway.nodes: needs \{id\} in the host .* \(needed by gateway.brokers",
+        ),
+        ([*SEVERAL, NAMED, "gateway.brokers=*=b:9000+id"], r"gateway.brokers.* has \+id for node"),
     ],
 )
 def test_an_error_names_the_key_and_the_remedy(overrides: list[str], problem: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from fleetgauge.logs import configure_logging, flush_logs
+from fleetgauge.logs import configure_logging, flush_logs, log_unraisable_errors
 
 
 class Disk(io.StringIO):
@@ -76,3 +76,22 @@ def test_no_client_commands_the_terminal_on_which_a_person_reads_the_log(
     assert all(line.isprintable() for line in lines)
     assert text.count(r"orders\x1b[2J\x9b1m\nFAKE\u202e") == 3
     assert any("ValueError" in line for line in lines)
+
+
+def test_errors_that_cannot_be_raised_are_logged_once_a_minute(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ending:
+        def __del__(self) -> None:
+            raise UnicodeError("not ASCII")
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    log_unraisable_errors()
+    for _ in range(3):
+        Ending()
+    (line,) = (json.loads(text) for text in disk.getvalue().splitlines())
+    assert (line["event"], line["error"], line["cases"]) == (
+        "process.unraisable_error",
+        "UnicodeError('not ASCII')",
+        1,
+    )
+    assert "__del__" in line["within"]
+    assert "Traceback" in line["exception"]

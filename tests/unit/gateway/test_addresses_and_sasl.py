@@ -1,8 +1,8 @@
-"""How `gateway.nodes` is read, and what a SASL token claims."""
+"""How `gateway.nodes` and `gateway.brokers` are read, and what a SASL token claims."""
 
 import pytest
 
-from gateway.addresses import parse_nodes
+from gateway.addresses import parse_brokers, parse_nodes
 from gateway.sasl import claimed_user
 
 
@@ -43,6 +43,25 @@ def test_a_port_per_node_ends_with_the_ports() -> None:
 def test_entries_with_an_error_are_named(entries: list[str], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse_nodes(entries)
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        (["1=:9092"], "has no host for node 1"),
+        (["1=b"], "is not id=host:port"),
+        (["*=b:9000+id"], r"has \+id for node \*: name the port of each broker"),
+    ],
+)
+def test_brokers_in_another_form_are_refused(entries: list[str], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_brokers(entries)
+
+
+def test_brokers_need_no_entry_for_other_nodes() -> None:
+    brokers = parse_brokers(["1=b:9092"])
+    assert brokers is not None
+    assert (brokers.find(1), brokers.find(2)) == (("b", 9092), None)
 
 
 @pytest.mark.parametrize(
