@@ -8,11 +8,12 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Producers that are given bytes at a constant rate for some seconds, whatever a broker does to them.
+ * Producers that are given bytes at a constant rate for some seconds, whatever a broker does to them. One whose buffer
+ * is full waits, and is not given what it had no room for.
  *
- * <p>Arguments: bootstrap servers, topic, seconds, and for each producer its client id and bytes per second. Prints for
- * each: client id, milliseconds, the mean throttle time of all responses in ms, how many requests it sent, and for how
- * many milliseconds its thread went on later than it wanted to, for want of processor time.
+ * <p>Arguments: bootstrap servers, topic, seconds, buffer.memory, and for each producer its client id and bytes per
+ * second. Prints for each: client id, milliseconds, the mean throttle time of all responses in ms, how many requests it
+ * sent, and for how many milliseconds its thread went on later than it wanted to, for want of processor time.
  */
 public final class SteadyProducers {
     private static final int RECORD_BYTES = 1000;
@@ -22,11 +23,12 @@ public final class SteadyProducers {
 
     public static void main(String[] arguments) throws Exception {
         List<Thread> threads = new ArrayList<>();
-        for (int at = 3; at < arguments.length; at += 2) {
+        for (int at = 4; at < arguments.length; at += 2) {
             String clientId = arguments[at];
             long bytesPerSecond = Long.parseLong(arguments[at + 1]);
-            Thread thread = new Thread(
-                    () -> run(arguments[0], arguments[1], Long.parseLong(arguments[2]), clientId, bytesPerSecond));
+            long seconds = Long.parseLong(arguments[2]);
+            Thread thread =
+                    new Thread(() -> run(arguments[0], arguments[1], seconds, arguments[3], clientId, bytesPerSecond));
             thread.start();
             threads.add(thread);
         }
@@ -35,10 +37,12 @@ public final class SteadyProducers {
         }
     }
 
-    private static void run(String bootstrap, String topic, long seconds, String clientId, long bytesPerSecond) {
+    private static void run(
+            String bootstrap, String topic, long seconds, String bufferMemory, String clientId, long bytesPerSecond) {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", bootstrap);
         properties.put("client.id", clientId);
+        properties.put("buffer.memory", bufferMemory);
         // One window for all of its life, so that the average is that of every response.
         properties.put("metrics.sample.window.ms", "3600000");
         byte[] value = new byte[RECORD_BYTES];
@@ -50,14 +54,14 @@ public final class SteadyProducers {
         long sent = 0;
         long lateNanos = 0;
         while (System.nanoTime() - began < seconds * 1_000_000_000L) {
-            long round = System.nanoTime();
             long due = (System.nanoTime() - began) / 1_000 * bytesPerSecond / 1_000_000;
             sent = Math.max(sent, due - bytesPerSecond / 10); // what a busy machine held up is not made up for
             for (; sent < due; sent += RECORD_BYTES) {
                 producer.send(new ProducerRecord<>(topic, value));
             }
+            long paused = System.nanoTime();
             pause();
-            lateNanos += Math.max(0, System.nanoTime() - round - PAUSE_MS * 1_000_000L);
+            lateNanos += Math.max(0, System.nanoTime() - paused - PAUSE_MS * 1_000_000L);
         }
         double milliseconds = (System.nanoTime() - began) / 1e6;
         System.out.println(clientId + " " + milliseconds + " " + metric(producer, "produce-throttle-time-avg") + " "

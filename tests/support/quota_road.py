@@ -66,10 +66,13 @@ def compare(directory: Path, version: str, limit: int, rates: dict[str, int], se
     return Compared(predicted=predicted, real=real)
 
 
-def load(broker: KafkaBroker, version: str, rates: dict[str, int], seconds: int) -> dict[str, Throttling]:
+def load(
+    broker: KafkaBroker, version: str, rates: dict[str, int], seconds: int, buffer_memory: int = 32 * 1024 * 1024
+) -> dict[str, Throttling]:
     """Runs the producers; what their brokers' responses said."""
-    given = [word for client_id, rate in rates.items() for word in (client_id, str(rate))]
-    command = [*java_program(version, "SteadyProducers"), broker.bootstrap, DATA_TOPIC, str(seconds), *given]
+    producers = [word for client_id, rate in rates.items() for word in (client_id, str(rate))]
+    given = [broker.bootstrap, DATA_TOPIC, str(seconds), str(buffer_memory), *producers]
+    command = [*java_program(version, "SteadyProducers"), *given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 90, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     found = {}

@@ -40,7 +40,9 @@ def test_a_java_producer_over_its_quota_is_listed_with_its_use_of_the_limit_and_
         create_topic(broker.bootstrap)
         run_cli("quotas", "apply", "--yes", "-f", str(tmp_path / "quotas.toml"), *cluster)
         with Export(tmp_path, export_config(broker, tmp_path, receiver.port)) as export:
-            held = load(broker, "4.4.0", {"busy": 3 * LIMIT, "quiet": LIMIT // 4}, seconds=20)
+            # Larger buffers fill the connection with requests, and its pushes wait behind them while it is held back.
+            rates = {"busy": 3 * LIMIT, "quiet": LIMIT // 4}
+            held = load(broker, "4.4.0", rates, seconds=20, buffer_memory=64 * 1024)
             wait_until_landed(export, tmp_path / "landing", settled(broker)["DeliveredTotal"])
             assert export.stop(within_s=40.0) == 0, export.output()[-4000:]
         fleet("run", "--source", tmp_path / "landing", "--tables", tables, "--window", "5s")
