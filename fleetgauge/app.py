@@ -45,7 +45,7 @@ from fleetgauge.processes.node_process import NodeProcess
 from fleetgauge.reconfiguration import Changes, examiner, log_reread
 from fleetgauge.scram_users import NodeUsers
 from fleetgauge.state_store import StateStore
-from fleetgauge.state_topic import StateTopic, read_copy
+from fleetgauge.state_topic import StateTopic, of_copy
 from quotas.metrics import Metrics
 from telemetry.codecs import CompressionType
 from telemetry.instances.sender_bounds import SenderLimits
@@ -262,7 +262,7 @@ class FleetgaugeNode(NodeProcess):
         data, config = self._node_data, self._config
         if config.state_store == "sqlite":
             return StateStore(data.state)
-        former = read_copy(StateStore(data.state))[0] if data.state.exists() else {}  # it may have been a copy
+        former = of_copy(StateStore(data.state).read())[0] if data.state.exists() else {}  # it may have been a copy
         topic = StateTopic(state_topic_settings(config), StateStore(data.state_copy), self._time, former)
         await asyncio.get_running_loop().run_in_executor(None, topic.start)
         return topic

@@ -8,14 +8,14 @@ never overwrite each other's changes, and it is on the disk (fsync) when `change
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import apsw
 
 from base.errors import FleetgaugeError
-from push_log.embedded.kept_database import open_kept, transaction
+from push_log.embedded.kept_database import open_kept, read_kept, transaction
 from push_log.embedded.segment import translated
 
 
@@ -54,8 +54,17 @@ _MOVE_FIRST_TABLES: Final = """
     DROP TABLE replaces_default
 """
 _MIGRATIONS: Final = (f"{_CREATE}; {_MOVE_FIRST_TABLES}",)
-_CHECK: Final = "SELECT kind, name, key, value FROM records"
+_EVERY_RECORD: Final = "SELECT kind, name, key, value FROM records"
 _CONSEQUENCE: Final = "what admin tools set is lost: the configuration file applies alone"
+
+
+def read_file(path: Path) -> State:
+    """The state in a node's file, which stays as it is: for commands beside the node.
+
+    Raises:
+        PushLogError: it cannot be read now, is damaged, or of a newer release.
+    """
+    return _state(read_kept(path, _MIGRATIONS, _EVERY_RECORD))
 
 
 class StateStore:
@@ -132,15 +141,19 @@ class StateStore:
 
     def _connection(self) -> apsw.Connection:
         if self._opened is None:
-            self._opened = open_kept(self._path, _CREATE, _MIGRATIONS, check=_CHECK, consequence=_CONSEQUENCE)
+            self._opened = open_kept(self._path, _CREATE, _MIGRATIONS, check=_EVERY_RECORD, consequence=_CONSEQUENCE)
             # Acknowledged changes survive a power loss too.
             self._opened.execute("PRAGMA synchronous = EXTRA")
         return self._opened
 
 
 def _read(connection: apsw.Connection) -> State:
+    return _state(connection.execute(_EVERY_RECORD))
+
+
+def _state(rows: Iterable[tuple[Any, ...]]) -> State:
     state: dict[str, dict[str, dict[str, str]]] = {}
-    for kind, name, key, value in connection.execute("SELECT kind, name, key, value FROM records"):
+    for kind, name, key, value in rows:
         state.setdefault(str(kind), {}).setdefault(str(name), {})[str(key)] = str(value)
     return state
 

@@ -99,7 +99,7 @@ class StateTopic:
         Raises:
             PushLogError: it cannot be read, and there is no copy; or it has several partitions, or is not compacted.
         """
-        copied, read_before = read_copy(self._copy)
+        copied, read_before = of_copy(self._copy.read())
         deadline = time.monotonic() + _START_S
         while True:
             try:
@@ -257,13 +257,9 @@ class StateTopic:
                 log.error("state.copy_not_written", error=str(error))
 
 
-def read_copy(copy: StateStore) -> tuple[State, int | None]:
-    """The state in a node's copy of the topic, and the offset up to which it was read; None: never.
-
-    Raises:
-        PushLogError: the copy cannot be read.
-    """
-    state = dict(copy.read())
+def of_copy(copy: State) -> tuple[State, int | None]:
+    """The state in what a node's copy of the topic holds, and the offset up to which it was read; None: never."""
+    state = dict(copy)
     offset = state.pop(_COPIED, None)
     return state, None if offset is None else _offset_of(offset)
 

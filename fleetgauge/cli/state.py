@@ -29,13 +29,13 @@ def state(
     """
     from fleetgauge.cli.state_toml import StateToml  # imports every package
     from fleetgauge.config.load import check, read_sources
-    from fleetgauge.state_store import StateStore
-    from fleetgauge.state_topic import read_copy
+    from fleetgauge.state_store import read_file
+    from fleetgauge.state_topic import of_copy
 
     sourced = read_sources(config, environment=os.environ, overrides=override or ())
     found = check(sourced)
     path = _file(found)
-    stored = read_copy(StateStore(path))[0] if path.exists() else {}
+    stored = of_copy(read_file(path))[0] if path.exists() else {}
     written = {key: str(raw.written) for key, raw in sourced.items() if raw.written is not None}
     made = StateToml(found, written, stored, with_credentials=credentials)
     typer.echo(f"# What admin tools changed, by {_place(found, path)}")

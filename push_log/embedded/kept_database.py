@@ -11,9 +11,9 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import structlog
@@ -46,6 +46,30 @@ def open_kept(path: Path, create: str, migrations: Sequence[str], *, check: str,
             set_aside(path)
             log.error("push_log.database_set_aside", file=str(path), error=str(error), consequence=consequence)
             return _open(path, create, migrations, check)
+
+
+def read_kept(path: Path, migrations: Sequence[str], query: str) -> list[tuple[Any, ...]]:
+    """Returns the rows of a query on the newest form of the database, and leaves its file as it is, whoever uses it.
+
+    Args:
+        path: its file, which exists.
+        migrations: as of `open_kept`.
+        query: on the newest form.
+
+    Raises:
+        PushLogError: it cannot be read now, is damaged, or has a newer schema.
+    """
+    with translated(path), closing(apsw.Connection(":memory:")) as copy:
+        # Not read-only: what a process that was killed left in the journal has to be rolled back first.
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as kept:
+            kept.set_busy_timeout(_BUSY_MS)
+            with copy.backup("main", kept, "main") as backup:
+                while not backup.done:
+                    backup.step()
+        if copy.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get is None:
+            return []  # it was just created
+        _migrate(copy, path, migrations)
+        return copy.execute(query).fetchall()
 
 
 def set_aside(path: Path) -> None:

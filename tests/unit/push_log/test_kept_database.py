@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from push_log.embedded.kept_database import open_kept, transaction
+from push_log.embedded.kept_database import open_kept, read_kept, transaction
 from push_log.log import PushLogError
 
 FIRST = "CREATE TABLE things (name TEXT)"
@@ -95,3 +95,36 @@ def test_a_transaction_that_raises_changes_nothing(tmp_path: Path) -> None:
             fails()
     with closing(sqlite3.connect(path)) as outside:
         assert outside.execute("SELECT name FROM things").fetchall() == [("a",)]
+
+
+def test_reading_it_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    first_form(path)
+    before = path.read_bytes()
+    assert read_kept(path, (SECOND, THIRD), "SELECT name, size FROM things") == [("a", 14)]
+    assert path.read_bytes() == before
+    path.write_bytes(before[:4096] + b"damaged" * 100)
+    damaged = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    with pytest.raises(PushLogError, match="damaged"):
+        read_kept(path, (SECOND, THIRD), "SELECT name, size FROM things")
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == damaged
+
+
+def test_one_without_a_table_yet_has_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    path.touch()
+    assert read_kept(path, (), "SELECT name FROM things") == []
+
+
+def test_what_a_killed_process_began_is_rolled_back_before_it_is_read(tmp_path: Path) -> None:
+    path, copied = tmp_path / "kept.db", tmp_path / "copied"
+    first_form(path)
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA cache_size = 1")  # so that pages are written before the commit
+        writer.execute("BEGIN IMMEDIATE")
+        writer.executemany("INSERT INTO things VALUES (?)", [("b" * 1000,)] * 1000)
+        copied.mkdir()
+        for each in tmp_path.glob("kept.db*"):
+            (copied / each.name).write_bytes(each.read_bytes())
+        writer.rollback()
+    assert read_kept(copied / path.name, (), "SELECT name FROM things") == [("a",)]
