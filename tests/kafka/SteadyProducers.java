@@ -13,7 +13,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  * <p>Arguments: bootstrap servers, topic, seconds, buffer.memory, and for each producer its client id and bytes per
  * second. Prints for each: client id, milliseconds, the mean throttle time of all responses in ms, how many requests it
- * sent, and for how many milliseconds its thread went on later than it wanted to, for want of processor time.
+ * sent, and for how many milliseconds its thread went on later than it wanted to, for want of processor time or of room
+ * in its buffer.
  */
 public final class SteadyProducers {
     private static final int RECORD_BYTES = 1000;
@@ -54,14 +55,14 @@ public final class SteadyProducers {
         long sent = 0;
         long lateNanos = 0;
         while (System.nanoTime() - began < seconds * 1_000_000_000L) {
+            long round = System.nanoTime();
             long due = (System.nanoTime() - began) / 1_000 * bytesPerSecond / 1_000_000;
             sent = Math.max(sent, due - bytesPerSecond / 10); // what a busy machine held up is not made up for
             for (; sent < due; sent += RECORD_BYTES) {
                 producer.send(new ProducerRecord<>(topic, value));
             }
-            long paused = System.nanoTime();
             pause();
-            lateNanos += Math.max(0, System.nanoTime() - paused - PAUSE_MS * 1_000_000L);
+            lateNanos += Math.max(0, System.nanoTime() - round - PAUSE_MS * 1_000_000L);
         }
         double milliseconds = (System.nanoTime() - began) / 1e6;
         System.out.println(clientId + " " + milliseconds + " " + metric(producer, "produce-throttle-time-avg") + " "
