@@ -334,9 +334,10 @@ def _exporters(found: Status) -> Table:
         table.add_row(f"{name} ({state['type']})", _delivery(state))
         known = f", {size(state['lag_bytes'])}" if state["lag_bytes"] is not None else ""
         lag = state["lag_records"]
-        behind = (
-            "unknown: no partition of the topic is assigned to it" if lag is None else f"{amount(lag)} pushes{known}"
-        )
+        if lag is None:
+            behind = "unknown: no partition of the topic is assigned to it"
+        else:
+            behind = f"{amount(lag)} {'push' if lag == 1 else 'pushes'}{known}"
         table.add_row("  behind", behind)
         if "group" in state:
             shared = ", ".join(str(partition) for partition in state["partitions"])

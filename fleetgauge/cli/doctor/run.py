@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from base.errors import FleetgaugeError
 from exporters.group_offsets.settings import read_command_config
+from fleetgauge.cli.doctor.authorizer import check_authorizer
 from fleetgauge.cli.doctor.brokers import BrokersInUse, TopicUse, check_brokers
 from fleetgauge.cli.doctor.destinations import check_destinations
 from fleetgauge.cli.doctor.finding import Finding, error, ok
@@ -75,6 +76,8 @@ def _check_config(config: ServiceConfig, process: Process) -> Iterator[Finding]:
     yield check_files(config)
     yield from check_ports(config, serves=process != "export")
     yield from check_disk(config, keeps_log=config.push_log == "sqlite")
+    if process != "export":
+        yield from check_authorizer(config)
     yield from check_destinations(config)
     if process == "gateway":
         yield from check_gateway(config)

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app
+from fleetgauge.cli.doctor.authorizer import check_authorizer
 from fleetgauge.cli.doctor.brokers import _topic, check_brokers
 from fleetgauge.cli.doctor.finding import Finding, Level
 from fleetgauge.cli.doctor.gateway import check_gateway
@@ -245,3 +246,20 @@ def test_the_remedy_of_a_small_disk_names_what_takes_the_room(tmp_path: Path) ->
     found = {each.check: each for each in check_disk(huge, keeps_log=False)}
     assert "dead.letter.retention.bytes" in found[f"disk of {tmp_path}"].remedy
     assert "push log" not in found[f"disk of {tmp_path}"].detail
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ([], []),
+        (["authorizer.class.name=standard"], ["warning"]),
+        (["authorizer.class.name=standard", "acls.a.principals=User:a", "acls.a.operations=Describe"], ["warning"]),
+        (["authorizer.class.name=standard", "acls.a.principals=User:a", "acls.a.operations=AlterConfigs"], ["ok"]),
+        (["authorizer.class.name=standard", "super.users=User:a"], ["ok"]),
+        (["authorizer.class.name=standard", "allow.everyone.if.no.acl.found=true"], ["ok"]),
+    ],
+)
+def test_an_authorizer_that_lets_nobody_change_anything_is_a_warning(
+    tmp_path: Path, overrides: list[str], expected: list[str]
+) -> None:
+    assert [each.level for each in check_authorizer(config(tmp_path, *overrides))] == expected
