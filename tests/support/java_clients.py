@@ -14,6 +14,14 @@ def clients_jars(version: str) -> Path:
     return fetched(SETUP / f"kafka-clients-{version}", "clients", f"-Dclients.version={version}")
 
 
+def streams_command(version: str, program: str) -> list[str]:
+    """The words of a command that runs `tests/kafka/<program>.java` with kafka-streams of that version."""
+    jars = fetched(SETUP / f"kafka-streams-{version}", "streams", f"-Dclients.version={version}")
+    classes = SETUP / f"kafka-streams-{version}-classes"
+    compile_java(program, classes, jars)
+    return java_command(program, classes, jars)
+
+
 def java_program(version: str, program: str, jars: Path | None = None) -> list[str]:
     """The words of a command that runs `tests/kafka/<program>.java` with kafka-clients of that version.
 

@@ -1,14 +1,17 @@
 """Real clients of a real broker through `fleetgauge gateway`: their records, and the telemetry that they push."""
 
+import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from support.gateway import GatewayBefore, ShareGroup, make_topic, round_trip
+from support.java_clients import streams_command
 from support.kafka_broker import KafkaBroker
 from support.telemetry_clients import FranzGoProcess, wait_until
 
@@ -45,6 +48,66 @@ def test_java_clients_get_their_records_once_and_in_order(
     assert printed == [f"{protocol} all 1500" for protocol in protocols]
     gateway.wait_for(lambda status: status["telemetry"]["push_answers"]["NONE"] > before, what="a push")
     assert gateway.status()["telemetry"]["push_answers"].keys() == {"NONE"}
+
+
+@contextmanager
+def started(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that is killed at the end, if it still runs."""
+    with log.open("ab") as errors, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_streams_application_that_is_killed_counts_every_record_once(
+    broker: KafkaBroker, gateway: GatewayBefore, topic: str, tmp_path: Path
+) -> None:
+    counts = f"{topic}-counts"
+    make_topic(broker, gateway.bootstrap, counts)
+    log = tmp_path / "log"
+    command = [*streams_command("4.4.0", "StreamsCount"), gateway.bootstrap, topic, counts, str(tmp_path)]
+    producer = Producer({"bootstrap.servers": gateway.bootstrap, "log_level": 0})
+    before = gateway.status()["telemetry"]["push_answers"].get("NONE", 0)
+    seen: dict[bytes, list[int]] = {}
+
+    def add(records: int) -> None:
+        for number in range(records):
+            producer.produce(topic, str(number % 5))
+        assert producer.flush(WITHIN_S) == 0
+
+    def read_until(is_enough: Callable[[set[int]], bool], process: "subprocess.Popen[bytes]") -> None:
+        """Reads counts until the latest of the five values are enough."""
+        deadline = time.monotonic() + WITHIN_S
+        while len(seen) < 5 or not is_enough({each[-1] for each in seen.values()}):
+            message = reader.poll(1.0)
+            if message is not None and message.error() is None:
+                seen.setdefault(bytes(message.key() or b""), []).append(int(message.value() or 0))
+            assert process.poll() is None, log.read_text()[-4000:]
+            assert time.monotonic() < deadline, (seen, log.read_text()[-4000:])
+
+    reader = Consumer(
+        {
+            "bootstrap.servers": gateway.bootstrap,
+            "group.id": counts,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    reader.subscribe([counts])
+    with started(command, log) as first:
+        add(2_000)
+        read_until(lambda latest: latest == {400}, first)
+        add(100_000)
+        read_until(lambda latest: max(latest) > 400, first)
+    assert max(each[-1] for each in seen.values()) < 20_400, "it was killed amid its work"
+    with started(command, log) as second:
+        read_until(lambda latest: latest == {20_400}, second)
+        second.communicate(timeout=60)
+    reader.close()
+    assert all(each == list(range(1, 20_401)) for each in seen.values())
+    gateway.wait_for(lambda status: status["telemetry"]["push_answers"]["NONE"] > before, what="a push")
 
 
 def test_a_share_group_gets_its_records(gateway: GatewayBefore, topic: str) -> None:
