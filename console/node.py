@@ -80,7 +80,7 @@ class Node:
         if "quotas" not in status:
             return {
                 "quotas": [],
-                "why_not": "Only a node (fleetgauge serve) has quotas of its own; brokers have theirs.",
+                "why_not": "Only a node (fleetgauge serve or gateway) has quotas of its own; brokers have theirs.",
             }
         rows = [
             {

@@ -1,18 +1,22 @@
 """Real clients of a real broker through `fleetgauge gateway`: their records, and the telemetry that they push."""
 
+import json
 import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from support.gateway import GatewayBefore, ShareGroup, make_topic, round_trip
+from support.http import get_at
+from support.http import wait_until as found
 from support.java_clients import streams_command
-from support.kafka_broker import KafkaBroker
+from support.kafka_broker import KafkaBroker, free_ports
 from support.telemetry_clients import FranzGoProcess, wait_until
 
 pytestmark = pytest.mark.integration
@@ -138,6 +142,33 @@ def test_librdkafka_gets_its_records_and_pushes(gateway: GatewayBefore, topic: s
         lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push of librdkafka"
     )
     assert status["gateway"]["requests"]["Produce"] > 0
+
+
+def test_a_producer_and_its_use_of_a_limit_are_on_the_gateways_page(
+    broker: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    keys = (f"http.listeners=http://127.0.0.1:{port}", "quotas.clients/busy.producer_byte_rate=100000")
+    with GatewayBefore(tmp_path, broker.port, *keys) as gateway:
+        producer = Producer({"bootstrap.servers": gateway.bootstrap, "client.id": "busy", "log_level": 0})
+
+        def shown(path: str, rows: str) -> list[dict[str, Any]]:
+            producer.produce(topic, bytes(1_000))
+            producer.poll(0)
+            try:
+                answer = get_at("127.0.0.1", port, path)
+            except OSError:  # its process is not there yet
+                return []
+            listed: list[dict[str, Any]] = json.loads(answer.body).get(rows, [])
+            return listed
+
+        (client,) = found(lambda: shown("/api/clients", "clients"), what="the client on the page")
+        assert (client["client_id"], client["state"]) == ("busy", "live")
+        (quota,) = found(lambda: shown("/api/quotas", "quotas"), what="its use of the limit")
+        assert quota["entity"] == {"client-id": "busy"}
+        assert quota["limit"] == 100_000
+        assert quota["observed"] > 0
+        assert producer.flush(WITHIN_S) == 0
 
 
 def test_kafka_python_gets_its_records(gateway: GatewayBefore, topic: str) -> None:
