@@ -102,6 +102,7 @@ class Gateway:
         shared, settings = self._shared, self._settings
         return {
             "broker": f"{settings.host}:{settings.port}",
+            "by_server_name": settings.server_names is not None,
             "telemetry": "answer" if settings.answers_telemetry else "pass",
             "rewrites_addresses": settings.addresses is not None,
             "broker_connections": shared.broker_connections,

@@ -152,11 +152,12 @@ def _gateway(found: Status) -> Iterator[Table]:
         return
     traffic = gateway["traffic"]
     table = facts("\nGateway")
-    table.add_row("broker", printable(gateway["broker"]))
+    others = "; those of gateway.brokers by server name" if gateway["by_server_name"] else ""
+    table.add_row("broker", printable(gateway["broker"]) + others)
     failures = gateway["broker_connect_failures"]
-    table.add_row("connections to it", f"{amount(gateway['broker_connections'])} open, {amount(failures)} failed")
-    table.add_row("to the broker", size(gateway["bytes_to_broker"]))
-    table.add_row("from the broker", size(gateway["bytes_from_broker"]))
+    table.add_row("broker connections", f"{amount(gateway['broker_connections'])} open, {amount(failures)} failed")
+    table.add_row("to brokers", size(gateway["bytes_to_broker"]))
+    table.add_row("from brokers", size(gateway["bytes_from_broker"]))
     table.add_row("throttled by quota", _counts(traffic["throttled"]))
     if "landing" in traffic:
         landing = traffic["landing"]

@@ -19,6 +19,7 @@ from support.certificates import Authority
 from support.gateway import GatewayBefore, ShareGroup, round_trip
 from support.gateway_traffic import request
 from support.kafka_broker import MISSING, KafkaBroker, free_ports
+from support.node import run_cli
 from support.preload import preload
 from support.raw_client import RawClient
 from support.zookeeper_kafka import ZooKeeperKafka
@@ -214,6 +215,7 @@ def test_one_gateway_before_three_brokers_that_clients_tell_apart_by_server_name
             assert printed == ["classic all 1500", "consumer all 1500"]
         status = gateway.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push")
         assert set(status["connections"][0]["closed"]) <= {"client_closed", "connection_reset"}
+        assert "; those of gateway.brokers by server name" in run_cli("status", "--log-dirs", str(gateway.data)).stdout
 
 
 def move_leader(broker: KafkaBroker, bootstrap: str, topic: str, order: list[int]) -> None:
