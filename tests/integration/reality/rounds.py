@@ -23,11 +23,13 @@ class Outcome:
     """What became of a fault.
 
     Attributes:
+        began_s: when it was made, by the monotonic clock [s].
         found_s: from its beginning until its verdict was delivered; None if that did not come [s].
         others: further rows that its own explains, or that are true of its clients as well.
     """
 
     fault: Fault
+    began_s: float = 0.0
     found_s: float | None = None
     others: list[Row] = field(default_factory=list)
 
@@ -54,17 +56,17 @@ def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Ro
 
 
 def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, Steps]]) -> None:
-    began = time.monotonic()
-    for _, steps in of_round:
+    for outcome, steps in of_round:
+        outcome.began_s = time.monotonic()
         next(steps)
     outcomes = [outcome for outcome, _ in of_round]
     within_s = PATIENCE * max(outcome.fault.lasts_s for outcome in outcomes) + DELIVERY_S
 
     def all_found(rows: list[tuple[float, Row]]) -> bool:
         for outcome in outcomes:
-            times = [at for at, row in rows if is_right(row, outcome.fault) and at >= began]
+            times = [at for at, row in rows if is_right(row, outcome.fault) and at >= outcome.began_s]
             if outcome.found_s is None and times:
-                outcome.found_s = min(times) - began
+                outcome.found_s = min(times) - outcome.began_s
         return all(outcome.found_s is not None for outcome in outcomes)
 
     stage.road.wait_for(all_found, within_s)
