@@ -27,7 +27,7 @@ _BUSY_MS: Final = 5_000
 
 
 def open_kept(path: Path, create: str, migrations: Sequence[str], *, check: str, consequence: str) -> apsw.Connection:
-    """Opens the database; creates a missing one, and sets a damaged one aside.
+    """Opens the database; creates a missing or empty one, and sets a damaged one aside.
 
     Args:
         path: its file.
@@ -40,6 +40,8 @@ def open_kept(path: Path, create: str, migrations: Sequence[str], *, check: str,
         PushLogError: it cannot be opened now, or has a newer schema.
     """
     with _one_at_a_time(path):
+        if path.exists() and path.stat().st_size == 0:  # cut off, or the process that created it was killed
+            log.error("push_log.database_empty", file=str(path), consequence=consequence)
         try:
             return _open(path, create, migrations, check)
         except SegmentCorruptError as error:

@@ -128,3 +128,17 @@ def test_what_a_killed_process_began_is_rolled_back_before_it_is_read(tmp_path: 
             (copied / each.name).write_bytes(each.read_bytes())
         writer.rollback()
     assert read_kept(copied / path.name, (), "SELECT name FROM things") == [("a",)]
+
+
+def test_one_that_was_cut_off_is_created_anew_and_the_log_says_what_is_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kept.db"
+    first_form(path)
+    assert "database_empty" not in capfd.readouterr().out
+    path.write_bytes(b"")
+    with closing(open_kept(path, FIRST, (), check=CHECK, consequence="all things are lost")) as connection:
+        assert connection.execute(CHECK).get == 0
+    said = capfd.readouterr().out
+    assert "push_log.database_empty" in said
+    assert "all things are lost" in said
