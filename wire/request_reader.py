@@ -23,6 +23,11 @@ MAX_ARRAY_ELEMENTS: Final = 10_000
 answered one by one, and other requests wait meanwhile.
 """
 
+MAX_TAGGED_FIELDS: Final = 32
+"""Maximum number of tagged fields of a struct, far above any real one. Two bytes make a field: without a bound, 8
+million in one request would hold up the loop for seconds.
+"""
+
 _NULL_UUID = bytes(16)
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -91,8 +96,8 @@ def _slice(data: bytes, position: int, length: int) -> tuple[bytes, int]:
 def _read_tagged_fields(known: dict[int, tuple[str, Read]], data: bytes, position: int) -> tuple[dict[str, Any], int]:
     count, position = read_uvarint(data, position)
     values: dict[str, Any] = {}
-    if count > len(data) - position:
-        raise UnreadableError(f"{count} tagged fields are announced, {len(data) - position} bytes are left")
+    if count > MAX_TAGGED_FIELDS:
+        raise UnreadableError(f"{count} tagged fields, at most {MAX_TAGGED_FIELDS} are read")
     for _ in range(count):
         tag, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)

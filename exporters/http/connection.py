@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from base.log_limiter import LogLimiter
 from exporters.http.access import Access, Denial
 from exporters.http.errors import error
 from exporters.http.loopback import is_loopback, names_this_machine
-from wire.network import unmapped
+from wire.network import network_of, unmapped
 
 log = structlog.get_logger(__name__)
 
@@ -57,8 +58,8 @@ class HttpSettings:
     """The bounds.
 
     Attributes:
-        max_connections: open at once; a further one takes the place of the connection that has waited for its peer for
-            longest, and is refused where there is none.
+        max_connections: open at once; a further one takes the place of another one, or is refused; see
+            `Connections.make_room`.
         max_request_bytes: of a request's line and headers [B].
         max_body_bytes: of a request's body [B], where there may be one.
         body_prefix: beginning of the paths whose requests may have a body; None if none may.
@@ -120,17 +121,25 @@ class Connections:
     def __iter__(self) -> Iterator["Connection"]:
         return iter([each for each in self.state.connections if isinstance(each, Connection)])
 
-    def make_room(self) -> bool:
-        """True if there is room for one more connection; made by closing the one that waits for its peer for longest.
+    def make_room(self, address: str) -> bool:
+        """True if there is room for one more connection, from this address; made by closing another one.
 
-        A connection without a request gives way at once, one whose peer is slow to read after `stalled_after_s`.
+        First the one that waits for its peer for longest: without a request, or with one whose sender is not known, it
+        gives way at once, while its peer is slow to read after `stalled_after_s`. Where none waits, one of the network
+        with the most connections. A network that holds more never takes a place of one that holds less.
         """
         if len(self.state.connections) < self.settings.max_connections:
             return True
-        longest = max(self, key=Connection.stalled_s)
-        if longest.stalled_s() < (0.0 if longest.is_idle else self.settings.stalled_after_s):
-            return False
-        longest.abort()
+        held = Counter(each.network for each in self)
+        own = held[network_of(address)]
+        waiting = (each for each in self if held[each.network] >= own and each.gives_way())
+        chosen = max(waiting, key=Connection.stalled_s, default=None)
+        if chosen is None:
+            most, count = held.most_common(1)[0]
+            if count <= own + 1:
+                return False
+            chosen = next(each for each in self if each.network == most)
+        chosen.abort()
         return True
 
     def occurrences(self, kind: str) -> int:
@@ -154,12 +163,19 @@ class Connection(H11Protocol):
         self._has_ended = False  # the peer has ended its side
         self._lingers = False
         self._dropped_bytes = 0
+        self._is_known = False  # it is settled who sent the request, and whether it is answered
+        self.network = ""  # of the peer's address
         self.is_stream = False  # its response is a stream of events, which has no end of its own
 
     @property
     def is_idle(self) -> bool:
         """True while no whole request has come that is not answered."""
         return self._task is None
+
+    def gives_way(self) -> bool:
+        """True if another connection may take its place."""
+        is_waited_for = self.is_idle or not self._is_known
+        return self.stalled_s() >= (0.0 if is_waited_for else self._settings.stalled_after_s)
 
     def stalled_s(self) -> float:
         """For how long the peer has been waited for [s]; below 0 if it is not.
@@ -184,10 +200,11 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Takes a place, or that of the peer that has been waited for longest; refused if there is none."""
-        has_room = self._server.make_room()
+        self._address = unmapped(str((transport.get_extra_info("peername") or ("",))[0]))
+        self.network = network_of(self._address)
+        has_room = self._server.make_room(self._address)
         super().connection_made(cast("asyncio.Transport", _Lingering(transport, self)))
         self._tls = transport.get_extra_info("ssl_object")
-        self._address = unmapped(str((transport.get_extra_info("peername") or ("",))[0]))
         if self.client is not None:
             self.client = self._address, self.client[1]
         self._is_local = is_loopback(str((transport.get_extra_info("sockname") or ("",))[0]))
@@ -331,10 +348,13 @@ class Connection(H11Protocol):
         if self.cycle.disconnected:  # it gave way, or was reset, before this began
             return
         self._task = asyncio.current_task()
-        self._stop_waiting()
+        self._is_known = False
+        self._wait(self._settings.answer_within_s)  # a flood of failing log-ins must not hold all places
         reply = _Reply(self, send, self._server.answering)
         try:
             denial = self._problem(scope) or await self._log_in(scope)
+            self._is_known = True
+            self._stop_waiting()
             if denial is not None:
                 await error(denial.status, denial.problem, {**denial.headers, **_CLOSE})(scope, receive, reply)
                 return
@@ -367,6 +387,8 @@ class Connection(H11Protocol):
         if self._is_local and not names_this_machine(headers.get(b"host", b"").decode("latin-1")):
             problem = "on a loopback address only requests to localhost or to an IP address are served"
             return Denial(status=421, problem=problem)
+        if b"transfer-encoding" in headers and b"content-length" in headers:
+            return Denial(status=400, problem="a request has one length, not two")  # RFC 9112, section 6.3: smuggled?
         if _has_body(scope) and not self._may_have_body(scope):
             return Denial(status=413, problem="requests have no body here")
         return None

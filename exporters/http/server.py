@@ -2,11 +2,12 @@
 
 uvicorn's own `Server` is not used: it wakes up ten times a second, and handles signals that are not ours to handle.
 Connections are accepted here, since the certificate of the next one may differ from that of the one before, and
-unfinished TLS handshakes are bounded like connections.
+unfinished TLS handshakes are bounded like connections: the oldest of the network with the most gives way.
 """
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp
 
 from exporters.http.access import Access
 from exporters.http.connection import Connection, Connections, HttpSettings
+from wire.network import network_of, unmapped
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +43,7 @@ class HttpServer:
         self._max_handshakes = settings.max_connections
         self._handshake_s = settings.request_within_s
         self._linger_s = settings.linger_s
-        self._handshakes: dict[asyncio.Task[None], None] = {}  # oldest first
+        self._handshakes: dict[asyncio.Task[None], str] = {}  # with the peer's network, oldest first
         self._connections = Connections(app, settings, access)
 
     async def start(self) -> None:
@@ -84,7 +86,7 @@ class HttpServer:
     def _accept(self, listening: socket.socket, *, is_secure: bool) -> None:
         loop = asyncio.get_running_loop()
         try:
-            accepted, _ = listening.accept()
+            accepted, (host, *_) = listening.accept()
         except (BlockingIOError, ConnectionError):
             return
         except OSError as error:  # no descriptor or no memory is free; the connection stays in the backlog
@@ -95,11 +97,12 @@ class HttpServer:
         accepted.setblocking(False)
         self._access.look()
         if len(self._handshakes) >= self._max_handshakes:
-            oldest = next(iter(self._handshakes))
+            [(fullest, _)] = Counter(self._handshakes.values()).most_common(1)
+            oldest = next(task for task, network in self._handshakes.items() if network == fullest)
             del self._handshakes[oldest]
             oldest.cancel()
         task = loop.create_task(self._admit(accepted, is_secure=is_secure))
-        self._handshakes[task] = None
+        self._handshakes[task] = network_of(unmapped(str(host)))
         task.add_done_callback(partial(self._admitted, accepted))
 
     def _listen_again(self, listening: socket.socket, is_secure: bool) -> None:

@@ -155,6 +155,12 @@ def translated(path: Path) -> Iterator[None]:
     except OSError as error:
         kind = PushLogFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else PushLogError
         raise kind(f"{path}: {error.strerror}") from error
+    except apsw.ReadOnlyError as error:
+        is_replaced = getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_DBMOVED
+        problem = (
+            "was replaced while it was open: restart the node, which reads the new one then" if is_replaced else error
+        )
+        raise PushLogError(f"{path}: {problem}") from error
     except apsw.Error as error:
         raise PushLogError(f"{path}: {error}") from error
 

@@ -238,8 +238,12 @@ def test_peers_that_begin_tls_and_say_no_more_keep_no_one_out(tmp_path: Path) ->
     client = ssl.create_default_context(cafile=str(authority.certificate))
     settings = AccessSettings(users_file=users_file(tmp_path / "users.toml"), tls=tls)
     with serving(settings, max_connections=4, request_within_s=60.0) as address:
-        silent = [socket.create_connection(address, timeout=60) for _ in range(20)]
+        slow = socket.create_connection(address, timeout=60)
+        silent = [socket.create_connection(address, timeout=60, source_address=("127.0.0.2", 0)) for _ in range(20)]
         assert ask(address, f"Bearer {TOKEN}", tls=client)[0] == 200
+        with client.wrap_socket(slow, server_hostname="localhost") as of_another_address:
+            of_another_address.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert of_another_address.recv(12) == b"HTTP/1.1 401"
         deadline = time.monotonic() + 60
         ended = 0
         while ended < 16 and time.monotonic() < deadline:

@@ -121,6 +121,7 @@ def test_a_page_elsewhere_cannot_have_a_browser_read_the_loopback_address(node: 
         (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", 431),
         (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000 + b"\r\n", 431),
         (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", 413),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n" + b"x" * 9_999, 413),
         (
             b"POST /clients HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n" + b"y" * 99,

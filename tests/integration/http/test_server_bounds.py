@@ -25,14 +25,14 @@ _STREAM = {"type": "http.response.start", "status": 200, "headers": [(b"content-
 
 
 @contextmanager
-def serving(app: Any, **settings: Any) -> Iterator[Address]:
+def serving(app: Any, access: Access | None = None, **settings: Any) -> Iterator[Address]:
     """The application on a port of its own, in a thread."""
     bound = socket.create_server(("127.0.0.1", 0))
     loop = asyncio.new_event_loop()
     ended = asyncio.Event()
 
     async def serve() -> None:
-        server = HttpServer([(bound, False)], app, HttpSettings(**settings), Access(AccessSettings()))
+        server = HttpServer([(bound, False)], app, HttpSettings(**settings), access or Access(AccessSettings()))
         await server.start()
         await ended.wait()
         await server.stop(0.5)
@@ -117,10 +117,13 @@ def request(path: str) -> bytes:
 
 
 @contextmanager
-def asked(address: Address, *requests: bytes) -> Iterator[list[socket.socket]]:
-    """A connection for each request."""
+def asked(address: Address, *requests: bytes, sender: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
+    """A connection from `sender` for each request."""
     with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in requests]
+        found = [
+            stack.enter_context(socket.create_connection(address, timeout=30, source_address=(sender, 0)))
+            for _ in requests
+        ]
         for connection, each in zip(found, requests, strict=True):
             with contextlib.suppress(ConnectionError):  # it had to give way
                 connection.sendall(each)
@@ -135,6 +138,31 @@ def test_only_so_many_answers_are_made_at_once_and_the_others_wait_for_their_tur
         for connection in connections:
             assert connection.recv(12) == b"HTTP/1.1 200"
     assert app.most == 3
+
+
+def test_an_address_whose_requests_hold_every_place_keeps_out_no_other_address() -> None:
+    app = App()
+    with (
+        serving(app, max_connections=4, max_answers=100) as address,
+        asked(address, *[request("endless")] * 4, sender="127.0.0.2"),
+    ):
+        wait_until(lambda: app.making == 4, what="four answers")
+        with asked(address, b"") as [newcomer]:
+            wait_until(lambda: app.making == 3, what="a place for another address")
+            for _ in range(10):
+                with contextlib.suppress(ConnectionError), asked(address, request("endless"), sender="127.0.0.2"):
+                    pass  # it is refused
+            newcomer.sendall(request("small"))
+            assert newcomer.recv(12) == b"HTTP/1.1 200"
+
+
+def test_log_ins_that_fail_hold_no_place_while_they_wait_for_their_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exporters.http.access._FAILURE_DELAY_S", 60.0)
+    forged = request("small")[:-2] + b"Authorization: Bearer forged\r\n\r\n"
+    access = Access(AccessSettings(operator_token="x" * 32))
+    with serving(App(), access, max_connections=2) as address, asked(address, *[forged] * 2):
+        wait_until(lambda: access.failures.total() == 2, what="two failures")
+        assert get_at(*address, "/small").body == b"small"
 
 
 def test_a_peer_that_leaves_frees_its_turn() -> None:

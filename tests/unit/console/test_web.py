@@ -242,6 +242,7 @@ def refusals(session: dict[str, str]) -> dict[str, dict[str, str]]:
         "a page of another origin": {**session, "origin": "http://evil.example"},
         "a sandboxed page": {**session, "origin": "null"},
         "another port of the host": {**session, "origin": f"http://{HOST}0"},
+        "an origin that is no address": {**session, "origin": "http://["},
         "a page of another site": {**session, "sec_fetch_site": "cross-site"},
         "a sister site": {**session, "sec_fetch_site": "same-site"},
         "a forged end": {**session, "cookie": cookie.replace(value.split(".")[0], "9999999999")},

@@ -116,6 +116,18 @@ def test_text_that_is_damaged_while_the_node_runs_is_an_error_with_a_sentence(tm
             read()
 
 
+def test_a_file_that_is_replaced_while_the_node_runs_takes_no_change(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    store = StateStore(path)
+    store.change(lambda _: setting("subscription", metrics="a"))
+    copy = tmp_path / "copy"
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+    with pytest.raises(PushLogError, match="was replaced while it was open: restart the node"):
+        store.change(lambda _: setting("subscription", metrics="b"))
+    assert StateStore(path).read() == setting("subscription", metrics="a")
+
+
 def test_a_file_of_a_later_release_is_refused_with_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     StateStore(path).read()

@@ -7,7 +7,14 @@ import pytest
 from kio.index import load_request_schema
 
 from wire.errors import ProtocolError
-from wire.request_reader import MAX_ARRAY_ELEMENTS, read_body, read_uvarint
+from wire.request_reader import (
+    MAX_ARRAY_ELEMENTS,
+    MAX_TAGGED_FIELDS,
+    UnreadableError,
+    read_body,
+    read_uvarint,
+    skip_tagged_fields,
+)
 
 METADATA_V0, METADATA_V13 = load_request_schema(3, 0), load_request_schema(3, 13)
 
@@ -67,6 +74,18 @@ def test_known_tagged_fields_are_read_and_unknown_ones_stepped_over() -> None:
     schema = load_request_schema(1, 13)  # Fetch: tag 0 is the cluster id
     head = struct.pack(">iiiibii", -1, 1, 1, 1, 0, 0, -1) + b"\x01\x01\x01"
     assert read_body(schema, head + b"\x02\x00\x03\x03ab\x05\x01z", 0).cluster_id == "ab"
+
+
+def test_a_struct_with_more_tagged_fields_than_any_real_one_is_refused() -> None:
+    schema = load_request_schema(71, 0)
+    fields = [bytes((tag, 0)) for tag in range(100)]
+    most = bytes(16) + bytes((MAX_TAGGED_FIELDS,)) + b"".join(fields[:MAX_TAGGED_FIELDS])
+    assert read_body(schema, most, 0).client_instance_id is None
+    more = bytes(16) + bytes((MAX_TAGGED_FIELDS + 1,)) + b"".join(fields[: MAX_TAGGED_FIELDS + 1])
+    with pytest.raises(ProtocolError, match="33 tagged fields, at most 32"):
+        read_body(schema, more, 0)
+    with pytest.raises(UnreadableError, match="33 tagged fields, at most 32"):
+        skip_tagged_fields(more, 16)
 
 
 @pytest.mark.parametrize(
