@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fleet.whatif.replay import SPAN_MS, Held, is_held, peak_rate, replay
@@ -32,6 +32,7 @@ def test_a_replay_that_leaves_time_out_agrees_with_one_of_every_hundredth_of_a_s
     load: tuple[np.ndarray, int],
 ) -> None:
     rates, cell_ms = load
+    assume(not (rates == LIMIT).any())  # exactly at the limit, rounding decides whether Kafka holds
     quick, fine = replay(rates, cell_ms, LIMIT), replay(rates, cell_ms, LIMIT, step_ms=10)
     # Each begin and end of a hold is found to some seconds of what Kafka remembers.
     about_ms = SPAN_MS * (1 + max(quick.episodes, fine.episodes))
