@@ -194,7 +194,7 @@ class FleetgaugeNode(NodeProcess):
 
     def _forget_decisions(self) -> None:
         for listener in self._listeners:
-            listener.forget_instances()
+            listener.forget_usual_pushes()
 
     async def _prepare(self) -> Job:
         config, loop = self._config, asyncio.get_running_loop()

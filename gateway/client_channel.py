@@ -99,12 +99,12 @@ class ClientChannel(asyncio.Protocol):
         "client_software_name",
         "client_software_version",
         "connection_id",
-        "instances",
         "last_active_ms",
         "listener_name",
         "principal",
         "security_protocol",
         "traffic",
+        "usual_pushes",
     )
 
     def __init__(self, shared: Shared, accepted: Accepted) -> None:
@@ -146,7 +146,7 @@ class ClientChannel(asyncio.Protocol):
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
         self.attachment: object = None
-        self.instances: dict[bytes, Any] | None = None
+        self.usual_pushes: tuple[Any, ...] = ()
         self.traffic: Any = None
 
     # The client's side, called by the loop

@@ -19,8 +19,8 @@ class Channel(Protocol):
         client_software_name, client_software_version: `unknown` until the handler of ApiVersions sets them.
         attachment: data that the request handler keeps with the connection (Java's `SelectionKey.attachment`);
             initially None.
-        instances: client instances that pushed on this connection, by the bytes of their id, for `RequestHandler.push`;
-            None before the first. Reset to None when the principal or the software changes.
+        usual_pushes: what `RequestHandler.push` keeps of pushes that it may handle on this connection; initially empty.
+            Emptied when the principal or the software changes.
     """
 
     connection_id: str
@@ -32,7 +32,7 @@ class Channel(Protocol):
     client_software_name: str
     client_software_version: str
     attachment: object
-    instances: dict[bytes, Any] | None
+    usual_pushes: tuple[Any, ...]
 
     @property
     def is_authenticated(self) -> bool:

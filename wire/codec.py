@@ -29,7 +29,7 @@ __all__ = (
 _HEADER: Final = struct.Struct(">hhih")
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
 _INT8, _INT16, _INT32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
-_NO_TAGGED_FIELDS: Final = b"\x00"
+NO_TAGGED_FIELDS: Final = b"\x00"
 
 ReadBody = Callable[[bytes, int], Any]
 
@@ -181,7 +181,7 @@ def encode_response(correlation_id: int, response: Any) -> bytes:
     buffer = io.BytesIO()
     buffer.write(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
     if response.__header_schema__.__flexible__:
-        buffer.write(_NO_TAGGED_FIELDS)
+        buffer.write(NO_TAGGED_FIELDS)
     entity_writer(type(response))(buffer, response)
     size = buffer.tell() - 4
     buffer.seek(0)

@@ -206,10 +206,10 @@ class Listener:
                 "wire.repeated", message="cases that were not logged", reason=reason, listener=self.name, cases=count
             )
 
-    def forget_instances(self) -> None:
+    def forget_usual_pushes(self) -> None:
         """Has the next push of every instance pass `RequestHandler.handle`, which decides again if it is allowed."""
         for channel in self._context.channels if self._context is not None else ():
-            channel.instances = None
+            channel.usual_pushes = ()
 
     def close_excess(self, excess: int) -> None:
         """Closes the least recently used connections, so that `excess` connections are closed or closing."""

@@ -18,8 +18,9 @@ class ListenerCounters:
         accept_errors: accepts that failed for lack of file descriptors or memory.
         accept_waits: connections delayed by connection limits; later ones in the backlog waited behind them.
         closed: ended connections by reason.
-        frames: whole frames received.
-        requests: requests handed to the handler, by api key.
+        frames: whole frames received, but for the usual pushes.
+        requests: requests handed to the handler, by api key, but for the usual pushes.
+        usual_pushes: pushes that `RequestHandler.push` handled: a count of their own, since they are most requests.
         bytes_received, bytes_sent: on the wire [B].
     """
 
@@ -29,13 +30,19 @@ class ListenerCounters:
     closed: Counter[str] = field(default_factory=Counter)
     frames: int = 0
     requests: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))  # faster than a Counter to set
+    usual_pushes: int = 0
     bytes_received: int = 0
     bytes_sent: int = 0
 
     def snapshot(self) -> dict[str, Any]:
         """Returns the counts as plain values, for a status page."""
         requests = {_API_NAMES.get(key, str(key)): count for key, count in self.requests.items()}
-        return _values(self) | {"closed": dict(self.closed), "requests": requests}
+        values = _values(self)
+        if usual := values.pop("usual_pushes"):
+            values["frames"] += usual
+            name = ApiKey.PUSH_TELEMETRY.name
+            requests[name] = requests.get(name, 0) + usual
+        return values | {"closed": dict(self.closed), "requests": requests}
 
 
 @dataclass(slots=True)

@@ -11,14 +11,14 @@ class OpenConnection(Protocol):
     Attributes:
         last_active_ms: when it was last used [ms, monotonic].
         buffered_bytes: bytes of requests that no handler has seen [B].
-        instances: see `wire.channel.Channel`.
+        usual_pushes: see `wire.channel.Channel`.
     """
 
     listener_name: str
     client_address: str
     last_active_ms: int
     buffered_bytes: int
-    instances: dict[bytes, Any] | None
+    usual_pushes: tuple[Any, ...]
 
     @property
     def is_ending(self) -> bool:

@@ -59,6 +59,29 @@ def read_push_telemetry(data: bytes, position: int) -> PushTelemetry:
     return tuple.__new__(PushTelemetry, fields)  # same as PushTelemetry(*fields), without a Python call
 
 
+def read_payload(data: bytes, position: int) -> bytes | None:
+    """Reads the last field of the body of a push, `metrics`, of less than 2 MiB. None if it must be read by
+    `read_push_telemetry`: it is NULL, larger, cut off, or has tagged fields after it.
+    """
+    try:
+        size = data[position]
+        position += 1
+        if size > 0x7F:
+            more = data[position]
+            position += 1
+            size = size & 0x7F | (more & 0x7F) << 7
+            if more > 0x7F:
+                more = data[position]
+                position += 1
+                size |= more << 14
+                if more > 0x7F:
+                    return None
+        end = position + size - 1
+        return None if size == 0 or data[end] else data[position:end]
+    except IndexError:
+        return None
+
+
 @functools.lru_cache(_IDS_KEPT)
 def _instance_id(content: bytes) -> uuid.UUID | None:
     """UUID of the id's bytes, cached: clients push repeatedly, and a UUID costs as much as the rest of the reading."""

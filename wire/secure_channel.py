@@ -272,7 +272,7 @@ class SecureChannel(TcpChannel):
         else:
             counters.successful_authentications += 1
         self.principal = authenticator.principal
-        self.instances = None
+        self.usual_pushes = ()
         self._mechanism = authenticator.mechanism
         self._credential = authenticator.credential
         self._expires_in_ms = authenticator.expires_in_ms

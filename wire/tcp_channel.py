@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 import structlog
 
 from base.principal import ANONYMOUS, KafkaPrincipal
-from wire.api_table import ApiKey
 from wire.close_reason import CloseReason
 from wire.codec import parse_request
 from wire.connection import Connection
@@ -76,11 +75,11 @@ class TcpChannel:
         "client_software_name",
         "client_software_version",
         "connection_id",
-        "instances",
         "last_active_ms",
         "listener_name",
         "principal",
         "security_protocol",
+        "usual_pushes",
     )
 
     def __init__(
@@ -116,7 +115,7 @@ class TcpChannel:
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
         self.attachment: object = None
-        self.instances: dict[bytes, Any] | None = None
+        self.usual_pushes: tuple[Any, ...] = ()
 
     def respond(self, slot: int, response: bytes) -> None:
         """See `Channel.respond`."""
@@ -303,8 +302,7 @@ class TcpChannel:
         if response is None:
             connection.withdraw_slot()
             return False
-        context.counters.frames += 1
-        context.counters.requests[ApiKey.PUSH_TELEMETRY] += 1
+        context.counters.usual_pushes += 1
         if response:
             connection.respond(slot, response)
             self.flush()

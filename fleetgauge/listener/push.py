@@ -24,21 +24,28 @@ from fleetgauge.listener.request_quota import RequestQuota
 from push_log.log import PushAppender, PushLogError
 from telemetry.instances.instance import ClientInstance
 from telemetry.manager import ClientMetricsManager
+from telemetry.plugin import RequestContext
 from telemetry.push import Push
 from wire.api_table import ApiKey
 from wire.channel import Channel
-from wire.codec import Request
-from wire.push_telemetry import FIXED_FIELDS, encode_push_telemetry_response
+from wire.codec import NO_TAGGED_FIELDS, Request
+from wire.push_telemetry import FIXED_FIELDS, PushTelemetry, encode_push_telemetry_response, read_payload
 
 log = structlog.get_logger(__name__)
 
-# size, api key, api version, correlation id, length of the client id
-_HEADER: Final = struct.Struct(">ihhih")
+_CORRELATION_ID: Final = struct.Struct(">8xi")
+"""In a frame with its size: after this, the API key and the API version."""
 _LOGGED: Final = ErrorCode.NONE.name
 """The name as a constant: reading it from the enum member takes longer than encoding the response."""
 _THROTTLED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-_MAX_INSTANCES: Final = 2
-"""Maximum number of instances that a connection caches for `take_usual`; most connections have one."""
+_MAX_USUAL: Final = 2
+"""Maximum number of instances whose usual pushes are kept with a connection; most connections have one."""
+_MAX_CLIENT_ID_BYTES: Final = 255
+"""Maximum size of a client id that is kept so [B]; pushes with a longer one are handled by `handle`."""
+_Usual = tuple[bytes, RequestContext, ClientInstance, int, int]
+"""The usual push of an instance: the bytes from the client id to the compression type, which all have in common; its
+context, instance, subscription id and compression type.
+"""
 
 
 class PushHandler:
@@ -80,48 +87,29 @@ class PushHandler:
 
     def take_usual(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
         """See `RequestHandler.push`: None, without side effects, for a push that needs `handle`."""
-        instances = channel.instances
-        if instances is None or self._request_quota.clock is not None:
+        if self._request_quota.clock is not None:
             return None
-        try:
-            _, _, _, correlation_id, length = _HEADER.unpack_from(data)
-            end_of_id = _HEADER.size + length
-            if length < 0 or data[end_of_id]:  # no client id, tagged fields in the header
-                return None
-            instance_id, subscription_id, terminating, compression_type = FIXED_FIELDS.unpack_from(data, end_of_id + 1)
-            start = end_of_id + 1 + FIXED_FIELDS.size
-            size = data[start]
-            start += 1
-            if size > 0x7F:
-                more = data[start]
-                size = size & 0x7F | (more & 0x7F) << 7
-                start += 1
-                if more > 0x7F:
-                    more = data[start]
-                    if more > 0x7F:
-                        return None  # 2 MiB or more
-                    size |= more << 14
-                    start += 1
-            end = start + size - 1
-            if size == 0 or data[end]:  # NULL, tagged fields in the body
-                return None
-        except (IndexError, struct.error):
+        usual: _Usual
+        for usual in channel.usual_pushes:
+            if data.startswith(usual[0], _CORRELATION_ID.size):
+                break
+        else:
             return None
-        instance: ClientInstance | None = instances.get(instance_id)
+        beginning, context, instance, subscription_id, compression_type = usual
+        encoded = read_payload(data, _CORRELATION_ID.size + len(beginning))
         if (
-            instance is None
-            or terminating
+            encoded is None
+            or instance.context is not context
             or instance.connection_id is not channel.connection_id
-            or instance.context.client_id != str(data[_HEADER.size : end_of_id], "utf-8", "replace")
             or not self._manager.meet_again(instance, now_ms)
         ):
             return None
         judged = self._manager.judge(
-            instance, subscription_id, False, compression_type, data[start:end], now_ms, self._time.microseconds()
+            instance, subscription_id, False, compression_type, encoded, now_ms, self._time.microseconds()
         )
         if not isinstance(judged, Push):
-            return self._refuse(judged, correlation_id)
-        self._log(judged, channel, slot, correlation_id)
+            return self._refuse(judged, _CORRELATION_ID.unpack_from(data)[0])
+        self._log(judged, channel, slot, _CORRELATION_ID.unpack_from(data)[0])
         return b""
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
@@ -142,7 +130,7 @@ class PushHandler:
         )
         if not isinstance(judged, Push):
             return self._refuse(judged, request.correlation_id)
-        _keep_at_hand(channel, judged.instance)
+        _keep_usual(channel, judged.instance, context, request)
         for awaitable in judged.awaitables:
             self._let_finish(awaitable)
         if request.started_ns:
@@ -218,9 +206,18 @@ class PushHandler:
             self.plugin_timeouts += 1
 
 
-def _keep_at_hand(channel: Channel, instance: ClientInstance) -> None:
-    """Caches the instance with its connection, so that `take_usual` finds it at the next push."""
-    instances = channel.instances
-    if instances is None or len(instances) >= _MAX_INSTANCES:
-        instances = channel.instances = {}
-    instances[instance.instance_id.bytes] = instance
+def _keep_usual(channel: Channel, instance: ClientInstance, context: RequestContext, request: Request) -> None:
+    """Keeps with the connection how the pushes of an instance begin, so that `take_usual` knows the next one."""
+    body: PushTelemetry = request.body
+    subscription_id, compression_type = body.subscription_id, body.compression_type
+    for known in channel.usual_pushes:
+        if known[1] is context and known[2] is instance and known[3:] == (subscription_id, compression_type):
+            return
+    client_id = b"" if request.client_id is None else request.client_id.encode()
+    if request.client_id is None or body.terminating or len(client_id) > _MAX_CLIENT_ID_BYTES:
+        return
+    fixed = FIXED_FIELDS.pack(instance.instance_id.bytes, subscription_id, False, compression_type)
+    beginning = len(client_id).to_bytes(2, "big") + client_id + NO_TAGGED_FIELDS + fixed
+    usual: _Usual = (beginning, context, instance, subscription_id, compression_type)
+    others = [each for each in channel.usual_pushes if each[2] is not instance]
+    channel.usual_pushes = (usual, *others[: _MAX_USUAL - 1])
