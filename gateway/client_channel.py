@@ -253,6 +253,9 @@ class ClientChannel(asyncio.Protocol):
             context.all_closed.set()
         self._shared.policy.rules.closed(self)
         context.handler.connection_lost(self, str(self._close_reason))
+        self._handshake = self._session = None
+        self._requests.close()
+        self._responses.close()
 
     # The broker's side
 
@@ -330,6 +333,8 @@ class ClientChannel(asyncio.Protocol):
     def broker_sent(self, data: bytes) -> None:
         """The broker sent bytes."""
         self._shared.bytes_from_broker += len(data)
+        if self._transport is None:
+            return
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
         self._take_responses(data, now_ns)

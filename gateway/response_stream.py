@@ -155,6 +155,10 @@ class ResponseStream:
             self._pass(data, 0, end)
         return end
 
+    def close(self) -> None:
+        """See `RequestStream.close`."""
+        del self._connection, self._take_own
+
     def release(self) -> None:
         """Puts out the gateway's own answers that are due, of a connection that is about to end."""
         in_flight = self._in_flight

@@ -118,6 +118,7 @@ class SecureChannel(TcpChannel):
         if self._session is not None:
             self._session.end()
         super().connection_lost(exc)
+        self._session = None  # which refers to this connection: a cycle would wait for the garbage collector
 
     @property
     def is_authenticated(self) -> bool:

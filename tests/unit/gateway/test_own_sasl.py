@@ -1,5 +1,6 @@
 """SASL that ends at the gateway: the gateway's own authentication at the broker, and that of its clients."""
 
+import gc
 import struct
 from typing import Any
 
@@ -9,6 +10,7 @@ from support.gateway_pair import FETCH, FETCHED, IDLE_MS, PUSH, Pair
 from support.gateway_traffic import framed, produce, request, response
 from support.raw_sasl import authenticate, handshake
 
+from gateway.client_channel import ClientChannel
 from wire.codec import encode_push_telemetry_response
 from wire.sasl.authenticator import SaslSettings
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
@@ -294,3 +296,27 @@ def test_a_handshake_that_waits_for_the_broker_is_not_closed_to_make_room() -> N
     pair.time.sleep(30_000)
     pair.handshakes.expire(pair.time.hi_res_clock_ms())
     assert pair.close_reason() == "sasl_timeout"
+
+
+def alive() -> int:
+    return sum(isinstance(each, ClientChannel) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("has_sasl", [False, True])
+def test_a_connection_that_has_ended_is_freed_without_the_garbage_collector(has_sasl: bool) -> None:
+    gc.collect()
+    before = alive()
+    gc.disable()
+    try:
+        pair = sasl_pair(max_reauth_ms=60_000) if has_sasl else Pair()
+        if has_sasl:
+            log_in(pair)
+        pair.channel.data_received(FETCH + PUSH)
+        assert alive() == before + 1
+        pair.channel.connection_lost(None)
+        pair.channel.broker_sent(FETCHED)
+        pair.channel.broker_lost(None)
+        del pair
+        assert alive() == before
+    finally:
+        gc.enable()
