@@ -62,7 +62,13 @@ from wire.unread_responses import UnreadResponses
 _HOUSEKEEPING_S = 1.0
 NOT_FOR_PLUGINS = {
     *("sasl_users", "listener_name", "ssl_keystore_key", "ssl_key_password"),
-    *("exporters", "push_log_kafka_client", "client_quota_callback_config", "referenced_secrets"),
+    *(
+        "exporters",
+        "push_log_kafka_client",
+        "gateway_sasl_password",
+        "client_quota_callback_config",
+        "referenced_secrets",
+    ),
 }
 """Fields with secrets that are no business of a metric reporter or a quota callback."""
 

@@ -76,6 +76,7 @@ def gateway_settings(config: ServiceConfig) -> GatewaySettings:
         ConfigError: a key of `[gateway]` is missing or wrong.
     """
     host, port = _broker(config.gateway_broker)
+    login = config.gateway_login()
     tls = TlsFiles(
         ca_file=config.gateway_tls_ca_file,
         cert_file=config.gateway_tls_cert_file,
@@ -93,7 +94,8 @@ def gateway_settings(config: ServiceConfig) -> GatewaySettings:
         sends_proxy_header=config.gateway_proxy_protocol_enable,
         server_names=config.gateway_server_names(),
         addresses=parse_nodes(config.gateway_nodes),
-        requires_sasl=config.gateway_security_protocol.has_sasl,
+        login=login,
+        requires_sasl=config.gateway_security_protocol.has_sasl and login is None,
         answers_telemetry=config.gateway_telemetry == "answer",
         request_max_bytes=config.gateway_request_max_bytes,
         telemetry_max_bytes=config.telemetry_max_bytes,

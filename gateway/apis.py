@@ -15,6 +15,9 @@ PUSH_TELEMETRY: Final = 72
 SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 
+DELEGATION_TOKENS: Final = frozenset({38, 39, 40, 41})
+"""Create, renew, expire and describe: at a broker that knows the gateway's user alone they would be that user's."""
+
 NEVER: Final = 1 << 15
 """As `flexible_from`: no version has tagged fields."""
 

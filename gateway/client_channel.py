@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from base.principal import ANONYMOUS, KafkaPrincipal
-from gateway.apis import PASSED
+from gateway.apis import PASSED, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from gateway.broker_login import BrokerLogin, own_request
 from gateway.brokers import CONNECT_WITHIN_S, Brokers
 from gateway.in_flight import InFlight
 from gateway.policy import Policy
@@ -21,13 +22,19 @@ from wire.api_table import ApiTable
 from wire.close_reason import CloseReason
 from wire.codec import parse_request
 from wire.errors import LocalProtocolError, ProtocolError
+from wire.handshakes import Handshake, HandshakeStage
+from wire.listener_security import ListenerSecurity
 from wire.new_channel import Accepted
+from wire.sasl.login import Login, LoginError
+from wire.sasl_session import SaslSession
 from wire.secure_channel import certificate_principal
 from wire.server_name import NamedServer, expect_server_name
 from wire.software import UNKNOWN_SOFTWARE
 
 _BUFFER_BYTES: Final = 256 * 1024
 """Unwritten bytes for one peer from which on the other one is not read [B]."""
+_LOGIN_WITHIN_MS: Final = 10_000
+"""How long the broker may take to answer a request of the gateway's own authentication [ms]."""
 _TABLE: Final = ApiTable()
 
 
@@ -38,21 +45,26 @@ class Shared:
     Attributes:
         policy: of the streams.
         brokers: behind the gateway.
+        login: the gateway's user at the brokers; None if the SASL of clients passes, or there is none.
         server_names: see `gateway.gateway.GatewaySettings`.
         response_timeout_ms: see `gateway.gateway.GatewaySettings`.
         requests: number of requests by api key.
         broker_connections: open connections to the broker.
-        broker_connect_failures: clients that were closed because the connection to the broker failed.
+        broker_connect_failures: clients that were closed because the connection to the broker failed, or the
+            gateway's authentication there.
+        broker_logins: authentications of the gateway at a broker, first ones and renewals.
         bytes_to_broker, bytes_from_broker: passed [B].
     """
 
     policy: Policy
     brokers: Brokers
+    login: Login | None = None
     server_names: ServerNames | None
     response_timeout_ms: int
     requests: defaultdict[int, int]
     broker_connections: int = 0
     broker_connect_failures: int = 0
+    broker_logins: int = 0
     bytes_to_broker: int = 0
     bytes_from_broker: int = 0
 
@@ -82,13 +94,16 @@ class ClientChannel(asyncio.Protocol):
         "_handshake",
         "_in_flight",
         "_local",
+        "_login",
         "_loop_ns",
         "_named",
         "_next_slot",
         "_place",
+        "_renews_at_ns",
         "_requests",
         "_responses",
         "_security",
+        "_session",
         "_shared",
         "_transport",
         "_turn_ends_ns",
@@ -121,10 +136,23 @@ class ClientChannel(asyncio.Protocol):
         self._broker: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._in_flight: list[InFlight] = []
+        self._session: SaslSession | None = None
+        if security.sasl is not None:
+            handshake = cast(Handshake, accepted.handshake)  # which every listener with SASL has
+            self._session = SaslSession(self, context, accepted.shared, security.sasl, handshake)
+        self._login: BrokerLogin | None = None  # that is under way
+        self._renews_at_ns = 0
         self._requests = RequestStream(
-            shared.policy, self, self._in_flight, self._serve, shared.requests, self._may_go_on
+            shared.policy,
+            self,
+            self._in_flight,
+            self._serve,
+            shared.requests,
+            self._may_go_on,
+            ends_sasl=self._session is not None or shared.login is not None,
+            gate=self._session,
         )
-        self._responses = ResponseStream(shared.policy, self, self._in_flight, self._requests)
+        self._responses = ResponseStream(shared.policy, self, self._in_flight, self._requests, self._take_login_answer)
         self._local: dict[int, InFlight] | None = None  # requests that the gateway is answering, by slot
         self._clock = context.time.nanoseconds
         self._loop_ns = 0
@@ -161,9 +189,13 @@ class ClientChannel(asyncio.Protocol):
         context.all_closed.clear()
         context.handler.connection_made(self)
         if self._handshake is not None:
-            self._handshake.finish()
-            self._handshake = None
-        if self._security.tls is not None:
+            if self._session is None:
+                self._handshake.finish()
+                self._handshake = None
+            else:
+                self._handshake.abort, self._handshake.stage = self.abort, HandshakeStage.SASL
+                self._handshake.wait_for_node()  # until there is a broker
+        if self._security.tls is not None and self._session is None:  # else SASL's user is the principal
             try:
                 self.principal = certificate_principal(transport, self._security.principal_mapper)
             except ProtocolError as error:
@@ -205,6 +237,10 @@ class ClientChannel(asyncio.Protocol):
             lost = CloseReason.TRUNCATED_FRAME if is_cut else CloseReason.CLIENT_CLOSED
             self._close_reason = lost if exc is None else CloseReason.CONNECTION_RESET
         self._transport = None
+        if self._handshake is not None:
+            self._handshake.finish()
+        if self._session is not None:
+            self._session.end()
         if self._connecting is not None:
             self._connecting.cancel()
         if self._broker is not None:
@@ -217,6 +253,9 @@ class ClientChannel(asyncio.Protocol):
             context.all_closed.set()
         self._shared.policy.rules.closed(self)
         context.handler.connection_lost(self, str(self._close_reason))
+        self._handshake = self._session = None
+        self._requests.close()
+        self._responses.close()
 
     # The broker's side
 
@@ -239,18 +278,63 @@ class ClientChannel(asyncio.Protocol):
         self._connecting = None  # a task that is done still takes 1 kB
 
     def broker_connected(self, transport: asyncio.Transport) -> None:
-        """The broker is connected: passes on what the client has sent meanwhile."""
+        """The broker is connected: passes on what the client has sent meanwhile, after the gateway's authentication."""
         self._shared.broker_connections += 1
         self._broker = transport
         transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         if self._transport is None or self._close_reason is not None:
             transport.close()
             return
-        self.unmute()
+        if self._shared.login is None:
+            self._serve_client()
+            self.unmute()
+        else:
+            self._login = BrokerLogin(self._shared.login)
+            self._send_own(self._login.begin(), self._clock())
+
+    def _serve_client(self) -> None:
+        if self._handshake is not None:
+            self._handshake.wait_for_client()
+
+    def _send_own(self, frame: bytes, now_ns: int) -> None:
+        """Sends a request of the gateway's authentication."""
+        assert self._broker is not None
+        self._in_flight.append(own_request(frame, now_ns))
+        self._broker.write(frame)
+
+    def _take_login_answer(self, body: bytes) -> None:
+        """Takes an answer to `_send_own`. At the end of an exchange the client's requests are no longer held."""
+        login, shared = self._login, self._shared
+        assert login is not None
+        try:
+            request = login.receive(body)
+        except LoginError as error:
+            shared.broker_connect_failures += 1
+            raise ProtocolError("broker_refuses_login", f"the broker does not take the gateway: {error}") from error
+        now_ns = self._clock()
+        if request:
+            self._send_own(request, now_ns)
+            return
+        shared.broker_logins += 1
+        self._login = None
+        self._renews_at_ns = now_ns + login.renews_after_ms * 1_000_000 if login.renews_after_ms else 0
+        self._serve_client()
+        self._requests.mutes -= 1
+
+    def _renew_login(self) -> None:
+        """Has the next requests wait until the gateway has authenticated again (KIP-368): as Kafka's clients do, when
+        the connection is used, since an unused one may well end.
+        """
+        assert self._shared.login is not None
+        self._renews_at_ns = 0
+        self._login = BrokerLogin(self._shared.login)
+        self._requests.mutes += 1
 
     def broker_sent(self, data: bytes) -> None:
         """The broker sent bytes."""
         self._shared.bytes_from_broker += len(data)
+        if self._transport is None:
+            return
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
         self._take_responses(data, now_ns)
@@ -303,6 +387,8 @@ class ClientChannel(asyncio.Protocol):
     def _pass_requests(self, data: bytes, now_ns: int) -> bool:
         """Passes requests to the broker; False if that ended the connection."""
         requests = self._requests
+        if self._renews_at_ns and now_ns >= self._renews_at_ns:
+            self._renew_login()
         waits, at_hand = requests.turn_is_over, requests.kept_bytes + len(data)
         self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
         try:
@@ -317,6 +403,9 @@ class ClientChannel(asyncio.Protocol):
         if self.buffered_bytes and requests.kept_bytes < at_hand:  # what is kept belongs to a later request
             self._context.requests.restart(self, now_ns // 1_000_000)
         self._write_requests()
+        login = self._login
+        if login is not None and not login.has_begun and not requests.is_within and self._broker is not None:
+            self._send_own(login.begin(), now_ns)
         if requests.turn_is_over and not waits:
             self._context.turns.wait_for(self)
         if requests.mute_ms:
@@ -394,21 +483,35 @@ class ClientChannel(asyncio.Protocol):
     # Telemetry: a `wire.channel.Channel`
 
     def _serve(self, in_flight: InFlight, frame: bytes) -> None:
-        """Passes a telemetry request to the listener's handler."""
-        request = parse_request(frame, _TABLE)
-        request.slot = self._next_slot
-        self._next_slot += 1
+        """Answers a request of telemetry or SASL."""
+        slot, self._next_slot = self._next_slot, self._next_slot + 1
         if self._local is None:
             self._local = {}
-        self._local[request.slot] = in_flight
+        self._local[slot] = in_flight
+        session = self._session
+        if session is not None and in_flight.api_key in _SASL and session.concerns(frame):
+            session.follow(session.receive(frame), slot)
+            return
+        request = parse_request(frame, _TABLE)
+        request.slot = slot
         response = self._context.handler.handle(self, request)
         if response is not None:
-            self.respond(request.slot, response)
+            self.respond(slot, response)
 
     @property
     def is_authenticated(self) -> bool:
         """See `Channel.is_authenticated`."""
-        return True
+        return self._session is None or self._session.is_authenticated
+
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        """See `wire.sasl_session.SaslConnection`."""
+        self.principal = principal
+        self.usual_pushes = ()
+        self._handshake = None
+
+    def revoke(self, security: ListenerSecurity) -> bool:
+        """See `OpenConnection.revoke`."""
+        return self._session is not None and self._session.revoke(security)
 
     def respond(self, slot: int, response: bytes) -> None:
         """See `Channel.respond`."""
@@ -461,6 +564,11 @@ class ClientChannel(asyncio.Protocol):
     # The end: a `wire.open_connection.OpenConnection`
 
     @property
+    def is_closed(self) -> bool:
+        """See `wire.sasl_session.SaslConnection`."""
+        return self._close_reason is not None
+
+    @property
     def is_ending(self) -> bool:
         """See `OpenConnection.is_ending`."""
         return self._close_reason is not None or self._drain_reason is not None or self._client_ended
@@ -494,10 +602,11 @@ class ClientChannel(asyncio.Protocol):
             self.abort(CloseReason.RESPONSES_UNREAD)
         elif self._in_flight:
             oldest = self._in_flight[0]
-            timeout_ms = self._shared.response_timeout_ms
+            timeout_ms = _LOGIN_WITHIN_MS if oldest.is_own else self._shared.response_timeout_ms
             if now_ms - oldest.arrived_ns // 1_000_000 >= timeout_ms and now_ms - self.last_active_ms >= timeout_ms:
                 name = PASSED[oldest.api_key].name
-                self._end("broker_silent", f"{name} was not answered within gateway.response.timeout.ms ({timeout_ms})")
+                within = f"{timeout_ms} ms" if oldest.is_own else f"gateway.response.timeout.ms ({timeout_ms})"
+                self._end("broker_silent", f"{name} was not answered within {within}")
         elif is_idle and not self._requests.mutes:
             self.close(CloseReason.IDLE)
 
@@ -515,11 +624,13 @@ class ClientChannel(asyncio.Protocol):
         self.abort(reason)
 
     def close(self, reason: str) -> None:
-        """Closes both connections after what was written to them."""
+        """Closes both connections after what was written to them, and the gateway's answers that are due."""
         if self._close_reason is not None or self._transport is None:
             return
         self._close_reason = reason
         self._closing_since_ms = self._context.time.hi_res_clock_ms()
+        self._responses.release()
+        self._write_responses()
         self._transport.close()
         if self._broker is not None:
             self._broker.close()
@@ -551,6 +662,9 @@ class ClientChannel(asyncio.Protocol):
             exc_info=error,
         )
         self.close(CloseReason.HANDLER_ERROR)
+
+
+_SASL: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 
 def _write(transport: asyncio.Transport, output: list[bytes]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.addresses import NodeAddresses
-from gateway.apis import API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, PASSED, PUSH_TELEMETRY
+from gateway.apis import API_VERSIONS, DELEGATION_TOKENS, GET_TELEMETRY_SUBSCRIPTIONS, PASSED, PUSH_TELEMETRY
 from gateway.brokers import Brokers
 from gateway.client_channel import ClientChannel, Shared
 from gateway.policy import Policy
@@ -15,6 +15,7 @@ from gateway.rules import NoRules, Rules
 from gateway.server_names import ServerNames
 from gateway.splices import address_splicers, api_versions_splicer
 from wire.new_channel import Accepted
+from wire.sasl.login import Login
 
 _TELEMETRY_VERSIONS: Final = {GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), PUSH_TELEMETRY: (0, 0)}
 _MAX_LOCAL_EXTRA_BYTES: Final = 64 * 1024
@@ -28,13 +29,15 @@ class GatewaySettings:
     Attributes:
         host, port: the broker's address for the gateway; with `server_names`, of the one for bootstrap.
         tls: for connections to the broker; None for plaintext.
+        login: the gateway's user at the brokers, where the SASL of clients ends at the gateway; None if it passes, or
+            there is none.
         server_hostname: the name that a broker's certificate must have; None for its host. Without effect where `tls`
             does not check it.
         sends_proxy_header: True if connections to the broker begin with a PROXY header, version 2, before TLS.
         server_names: finds the broker by a client's TLS server name; None if there is one broker.
         addresses: under which clients reach the brokers; None if the brokers advertise their gateways.
         answers_telemetry: True if the gateway answers the telemetry APIs; else they pass.
-        requires_sasl: True if the broker's listener does; see `gateway.policy.Policy`.
+        requires_sasl: True if the broker's listener does, and the clients' SASL passes; see `gateway.policy.Policy`.
         request_max_bytes: largest request [B].
         telemetry_max_bytes: largest payload of a push [B].
         max_in_flight_requests: of one connection.
@@ -45,6 +48,7 @@ class GatewaySettings:
     host: str
     port: int
     tls: ssl.SSLContext | None = None
+    login: Login | None = None
     server_hostname: str | None = None
     sends_proxy_header: bool = False
     server_names: ServerNames | None = None
@@ -68,7 +72,8 @@ class Gateway:
     def __init__(self, settings: GatewaySettings) -> None:
         own = _TELEMETRY_VERSIONS if settings.answers_telemetry else {}
         splicers = {} if settings.addresses is None else address_splicers(settings.addresses)
-        splicers[API_VERSIONS] = api_versions_splicer(own)
+        withheld = frozenset() if settings.login is None else DELEGATION_TOKENS
+        splicers[API_VERSIONS] = api_versions_splicer(own, withheld)
         self._settings = settings
         self._shared = Shared(
             policy=Policy(
@@ -76,6 +81,7 @@ class Gateway:
                 hides_endpoints=settings.addresses is not None,
                 answers_telemetry=settings.answers_telemetry,
                 requires_sasl=settings.requires_sasl,
+                withheld=withheld,
                 max_request_bytes=settings.request_max_bytes,
                 max_local_bytes=settings.telemetry_max_bytes + _MAX_LOCAL_EXTRA_BYTES,
                 max_in_flight=settings.max_in_flight_requests,
@@ -88,6 +94,7 @@ class Gateway:
                 server_hostname=settings.server_hostname,
                 sends_proxy_header=settings.sends_proxy_header,
             ),
+            login=settings.login,
             server_names=settings.server_names,
             response_timeout_ms=settings.response_timeout_ms,
             requests=defaultdict(int),
@@ -102,11 +109,13 @@ class Gateway:
         shared, settings = self._shared, self._settings
         return {
             "broker": f"{settings.host}:{settings.port}",
+            "broker_user": "" if settings.login is None else settings.login.username,
             "by_server_name": settings.server_names is not None,
             "telemetry": "answer" if settings.answers_telemetry else "pass",
             "rewrites_addresses": settings.addresses is not None,
             "broker_connections": shared.broker_connections,
             "broker_connect_failures": shared.broker_connect_failures,
+            "broker_logins": shared.broker_logins,
             "bytes_to_broker": shared.bytes_to_broker,
             "bytes_from_broker": shared.bytes_from_broker,
             "requests": {PASSED[key].name: count for key, count in sorted(shared.requests.items())},

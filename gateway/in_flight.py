@@ -21,6 +21,7 @@ class InFlight:
             behind the client id and the correlation id on; set by `Rules.request`, None for no look at them.
         claim: of a SaslAuthenticate request, what its token claims.
         note: what the rules keep with the request.
+        is_own: True for a request that the gateway itself has sent to the broker; no client gets its answer.
         local: the gateway's own answer, a whole frame; empty while it is being made; None if the broker answers.
     """
 
@@ -32,6 +33,7 @@ class InFlight:
         "client_id",
         "correlation_id",
         "is_answered",
+        "is_own",
         "local",
         "note",
         "request_walk",
@@ -50,6 +52,7 @@ class InFlight:
         self.size = size
         self.arrived_ns = arrived_ns
         self.is_answered = True
+        self.is_own = False
         self.response_bytes = 0
         self.request_walk: Walk | None = None
         self.response_walk: Walk | None = None

@@ -48,7 +48,9 @@ class Policy:
         splicers: the functions that replace a part of the broker's responses, by api key.
         hides_endpoints: True if addresses of brokers behind records are hidden; see `gateway.hidden_endpoints`.
         answers_telemetry: True if the gateway answers the telemetry APIs; else they pass.
-        requires_sasl: True if the broker does: the gateway answers no client that the broker has not accepted.
+        requires_sasl: True if the broker does and SASL passes: the gateway answers no client that the broker has not
+            accepted.
+        withheld: APIs that do not pass, beside those that are unknown.
         max_request_bytes: largest request [B].
         max_local_bytes: largest telemetry request [B], which is collected.
         max_in_flight: requests of one connection that await their answer.
@@ -59,6 +61,7 @@ class Policy:
     hides_endpoints: bool = False
     answers_telemetry: bool
     requires_sasl: bool = False
+    withheld: frozenset[int] = frozenset()
     max_request_bytes: int
     max_local_bytes: int
     max_in_flight: int

@@ -13,7 +13,7 @@ from gateway.in_flight import InFlight
 from gateway.policy import ENDS_WITHIN, TELEMETRY, KeptBytes, Policy, ShortError, next_try
 from gateway.requests.walk import Walk
 from gateway.rules import MAX_BODY_BYTES, WHOLE_FRAME, Answer, ClientConnection, Hold, More, NoRules, Rewrite
-from gateway.sasl import SaslWitness
+from gateway.sasl import SaslGate, SaslWitness
 from gateway.splices import read_text, unsupported_api_versions
 from wire.errors import ProtocolError
 from wire.frames import SIZE_PREFIX_BYTES, unknown_protocol
@@ -42,9 +42,11 @@ class RequestStream:
         policy: shared by all connections.
         connection: the client's; its software is set here.
         in_flight: requests that await their answer, oldest first; appended to here.
-        serve: answers telemetry requests.
+        serve: answers telemetry requests, and those of SASL where it ends here.
         counts: number of requests by api key; counted here.
         may_go_on: called after each request that others follow in the same bytes; False ends the connection's turn.
+        ends_sasl: True if SASL ends here: a client's exchange does not pass.
+        gate: which requests the client may send; None if it does not authenticate here.
 
     Attributes:
         output: bytes for the broker, in order; the caller takes them.
@@ -59,6 +61,8 @@ class RequestStream:
         "_connection",
         "_counts",
         "_drops",
+        "_ends_sasl",
+        "_gate",
         "_in_flight",
         "_judges",
         "_kept",
@@ -85,7 +89,12 @@ class RequestStream:
         serve: Serve,
         counts: MutableMapping[int, int],
         may_go_on: Callable[[], bool] = lambda: True,
+        *,
+        ends_sasl: bool = False,
+        gate: SaslGate | None = None,
     ) -> None:
+        self._ends_sasl = ends_sasl
+        self._gate = gate
         self._policy = policy
         self._may_go_on = may_go_on
         self._counts = counts
@@ -118,6 +127,11 @@ class RequestStream:
     def wants_bytes(self) -> bool:
         """True if the client is to be read from: also for the rest of the request that a hold began with."""
         return self._left > 0 or not self.is_held
+
+    @property
+    def is_within(self) -> bool:
+        """True if the rest of a request is yet to pass: nothing else can be written to the broker."""
+        return self._left > 0
 
     @property
     def kept_bytes(self) -> int:
@@ -174,6 +188,13 @@ class RequestStream:
         request = self._under_way
         if request is not None and request.local is None and request in self._in_flight:
             self._in_flight.remove(request)
+
+    def close(self) -> None:
+        """Drops what refers to the connection, which has ended: without a cycle it is freed at once, where the garbage
+        collector comes seldom. No bytes can be taken any more.
+        """
+        del self._connection, self._serve, self._may_go_on
+        self._gate = None
 
     def _pass(self, data: bytes, start: int, end: int) -> None:
         if start < end:
@@ -251,11 +272,13 @@ class RequestStream:
         if not _MIN_REQUEST_BYTES <= size <= policy.max_request_bytes:
             raise _wrong_size(size, policy.max_request_bytes, data[position : position + SIZE_PREFIX_BYTES])
         api = PASSED.get(key)
-        if api is None:
+        if api is None or key in policy.withheld:
             raise ProtocolError("unknown_api_key", f"api key {key} (version {version}) does not pass the gateway")
         if not api.min_version <= version <= api.max_version and key != API_VERSIONS:
             passed = f"those from {api.min_version} to {api.max_version} pass the gateway"
             raise ProtocolError("unsupported_version", f"version {version} of {api.name} ({key}); {passed}")
+        if self._gate is not None:
+            self._gate.admit(key)
         start = position + _HEADER.size
         end = start + id_length if id_length > 0 else start
         if id_length > size - _MIN_REQUEST_BYTES:
@@ -321,9 +344,7 @@ class RequestStream:
 
     def _collected(self, request: InFlight, data: bytes, position: int) -> bytes | None:
         """Handles a request that is read as a whole; returns empty bytes if it is not for the broker."""
-        most = _MAX_SASL_BYTES if request.api_key == SASL_AUTHENTICATE else _MAX_SMALL_BYTES
-        if request.api_key in TELEMETRY:
-            most = self._policy.max_local_bytes
+        most = self._max_collected_bytes(request.api_key)
         if request.size > most:
             raise ProtocolError("frame_too_large", f"{self._name(request)} of {request.size} bytes, more than {most}")
         whole = SIZE_PREFIX_BYTES + request.size
@@ -341,9 +362,22 @@ class RequestStream:
         body = self._body(request, frame, 0)
         if request.api_key == API_VERSIONS:
             self._read_software(request, frame, body)
-        else:
-            self._read_sasl(request, frame, body)
+            return None
+        if request.api_key == SASL_HANDSHAKE and request.api_version == 0:
+            detail = "SaslHandshake v0, whose tokens have no header, does not pass: use a client of Kafka 1.0 or later"
+            raise ProtocolError("unsupported_version", detail)
+        if self._ends_sasl:
+            request.local = b""
+            return b""
+        self._read_sasl(request, frame, body)
         return None
+
+    def _max_collected_bytes(self, api_key: int) -> int:
+        if api_key in TELEMETRY:
+            return self._policy.max_local_bytes
+        if api_key == SASL_AUTHENTICATE:
+            return _MAX_SASL_BYTES if self._gate is None else self._gate.max_receive_bytes
+        return _MAX_SMALL_BYTES
 
     def _read_software(self, request: InFlight, frame: bytes, body: int) -> None:
         if request.api_version < 3:
@@ -358,11 +392,6 @@ class RequestStream:
 
     def _read_sasl(self, request: InFlight, frame: bytes, body: int) -> None:
         if request.api_key == SASL_HANDSHAKE:
-            if request.api_version == 0:
-                detail = (
-                    "SaslHandshake v0, whose tokens have no header, does not pass: use a client of Kafka 1.0 or later"
-                )
-                raise ProtocolError("unsupported_version", detail)
             mechanism, _ = read_text(frame, body, flexible=False)
             self.sasl = self.sasl or SaslWitness()
             self.sasl.begin(mechanism.decode(errors="replace"))

@@ -5,6 +5,7 @@ the broker. Bodies pass as they arrive, except for the few parts that the gatewa
 """
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from gateway.apis import API_VERSIONS, PASSED, SASL_AUTHENTICATE
@@ -22,6 +23,8 @@ from wire.request_reader import read_uvarint, skip_tagged_fields
 _HEADER: Final = struct.Struct(">ii")
 """Size and correlation id."""
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_MAX_OWN_BYTES: Final = 64 * 1024
+"""Longest answer to a request of the gateway itself [B]."""
 _MAX_FRONT_BYTES: Final = 16 << 20
 """Most bytes of a response that are collected for a part that is replaced [B]: brokers of Metadata, or a whole Produce
 response."""
@@ -35,6 +38,7 @@ class ResponseStream:
         connection: the client's; its principal is set here.
         in_flight: as in `RequestStream`; taken from here.
         requests: the other direction.
+        take_own: takes the body of the answer to a request of the gateway itself.
 
     Attributes:
         output: bytes for the client, in order; the caller takes them.
@@ -51,6 +55,7 @@ class ResponseStream:
         "_left",
         "_policy",
         "_requests",
+        "_take_own",
         "_walk",
         "_wanted",
         "mute_ms",
@@ -58,8 +63,14 @@ class ResponseStream:
     )
 
     def __init__(
-        self, policy: Policy, connection: ClientConnection, in_flight: list[InFlight], requests: RequestStream
+        self,
+        policy: Policy,
+        connection: ClientConnection,
+        in_flight: list[InFlight],
+        requests: RequestStream,
+        take_own: Callable[[bytes], None] = lambda _: None,
     ) -> None:
+        self._take_own = take_own
         self._policy = policy
         self._judges = type(policy.rules) is not NoRules
         self._connection = connection
@@ -144,6 +155,28 @@ class ResponseStream:
             self._pass(data, 0, end)
         return end
 
+    def close(self) -> None:
+        """See `RequestStream.close`."""
+        del self._connection, self._take_own
+
+    def release(self) -> None:
+        """Puts out the gateway's own answers that are due, of a connection that is about to end."""
+        in_flight = self._in_flight
+        while not self.is_cut and in_flight and in_flight[0].local:
+            self.output.append(in_flight[0].local)
+            del in_flight[0]
+
+    def _own(self, data: bytes, position: int, size: int) -> tuple[int, bytes] | None:
+        """`_front` for the answer to a request of the gateway itself: nothing of it is for the client."""
+        whole = SIZE_PREFIX_BYTES + size
+        if size > _MAX_OWN_BYTES:
+            raise ProtocolError("broker_malformed", f"a response of {size} bytes to the gateway's own request")
+        if len(data) - position < whole:
+            self._wanted = whole
+            return None
+        self._take_own(data[position + _HEADER.size : position + whole])
+        return whole, b""
+
     def _hides(self, request: InFlight) -> bool:
         hides = self._policy.hides_endpoints and not self._drops
         return hides and has_hidden_endpoints(request.api_key, request.api_version)
@@ -153,7 +186,7 @@ class ResponseStream:
     ) -> int:
         """Passes the beginning of a response that is not passed as it is; returns where the rest begins."""
         if not self._hides(request):
-            self.output.append(replacement)
+            self._pass(replacement, 0, len(replacement))
             return position + consumed
         front = replacement or data[position : position + _HEADER.size]
         rest = data[position + (consumed or _HEADER.size) : frame_end]
@@ -207,6 +240,8 @@ class ResponseStream:
         Returns None, and sets `_wanted`, if more of it is needed.
         """
         request = self._in_flight[0]
+        if request.is_own:
+            return self._own(data, position, size)
         is_plain = not request.response_bytes and request.api_key != SASL_AUTHENTICATE
         if is_plain and request.api_key not in self._policy.splicers:
             front = 0, b""

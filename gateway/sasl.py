@@ -1,17 +1,35 @@
 """The principal of a SASL exchange between a client and the broker, which passes through the gateway. No I/O.
 
-The broker judges the exchange. What the client claims counts once the broker has accepted it.
+The broker judges the exchange. What the client claims counts once the broker has accepted it. Where SASL ends at the
+gateway, `wire.sasl_session` judges.
 """
 
 import base64
 import binascii
 import json
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from base.principal import KafkaPrincipal
 
 MAX_NAME_CHARACTERS = 4_096
 _ENDS_WITHOUT_BYTES = ("OAUTHBEARER", "GSSAPI")
+
+
+class SaslGate(Protocol):
+    """What a client may send where SASL ends at the gateway: a `wire.sasl_session.SaslSession`.
+
+    Attributes:
+        max_receive_bytes: largest SaslAuthenticate request [B].
+    """
+
+    max_receive_bytes: int
+
+    def admit(self, api_key: int) -> None:
+        """Checks that the client may send a request of this API now.
+
+        Raises:
+            ProtocolError: it may not.
+        """
 
 
 class Claim(NamedTuple):

@@ -5,7 +5,7 @@ Each function finds its part in the first bytes of a response body, and leaves e
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from gateway.addresses import NodeAddresses
@@ -207,11 +207,12 @@ def address_splicers(addresses: NodeAddresses) -> dict[int, Splicer]:
     }
 
 
-def api_versions_splicer(own: Mapping[int, tuple[int, int]]) -> Splicer:
+def api_versions_splicer(own: Mapping[int, tuple[int, int]], withheld: Collection[int] = ()) -> Splicer:
     """The function that cuts the list of an ApiVersions response to the APIs and versions that pass.
 
     Args:
         own: lowest and highest version of the APIs that the gateway answers itself, in place of the broker's.
+        withheld: APIs that are left out.
     """
 
     def splice(data: bytes, body: int, version: int) -> Splice:
@@ -225,7 +226,7 @@ def api_versions_splicer(own: Mapping[int, tuple[int, int]]) -> Splicer:
             tags = position = position + _API.size
             if flexible:
                 position = skip_tagged_fields(data, position)
-            if (api := PASSED.get(key)) is None:
+            if (api := PASSED.get(key)) is None or key in withheld:
                 continue
             lowest, highest = max(lowest, api.min_version), min(highest, api.max_version)
             if lowest <= highest:

@@ -19,7 +19,7 @@ from wire.listener_context import ListenerContext
 from wire.listener_security import ListenerSecurity
 from wire.new_channel import Accepted, MakeChannel
 from wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
-from wire.secure_channel import SecureContext
+from wire.secure_context import SecureContext
 from wire.server_name import server_name_refusal
 
 _TLS_RECORD: Final = 0x16

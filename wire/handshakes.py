@@ -40,6 +40,7 @@ class Handshake:
     def finish(self) -> None:
         """Call when the handshake is done, or the connection has ended; may be called again."""
         self._handshakes.forget(self)
+        self.abort = _no_abort  # which refers to the connection, as that does to its handshake
 
     def identify(self, address: str) -> None:
         """Sets the client's own address, from a PROXY header."""
@@ -52,6 +53,10 @@ class Handshake:
     def wait_for_client(self) -> None:
         """The password is checked: the handshake may be ended to make room again."""
         self._handshakes.release(self)
+
+
+def _no_abort(reason: str) -> None:
+    """Of a handshake that is done."""
 
 
 class Handshakes:

@@ -28,7 +28,7 @@ from wire.listener_settings import ListenerSettings
 from wire.network import unmapped
 from wire.new_channel import Accepted, MakeChannel, make_channel
 from wire.request_buffers import RequestBuffers
-from wire.secure_channel import SecureChannel, SecureContext
+from wire.secure_context import SecureContext
 from wire.shared_port import cannot_bind
 from wire.unread_responses import UnreadResponses
 
@@ -120,7 +120,7 @@ class Listener:
     def security(self, security: ListenerSecurity) -> None:
         self._shared.security = security
         open_channels = list(self._context.channels) if self._context is not None else []
-        ended = sum(isinstance(each, SecureChannel) and each.revoke(security) for each in open_channels)
+        ended = sum(each.revoke(security) for each in open_channels)
         if ended:
             log.info("wire.sessions_revoked", listener=self.name, sessions=ended)
 

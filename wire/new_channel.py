@@ -9,7 +9,8 @@ from wire.connection_limits import Place
 from wire.handshakes import Handshake
 from wire.listener_context import ListenerContext
 from wire.listener_security import ListenerSecurity
-from wire.secure_channel import SecureChannel, SecureContext
+from wire.secure_channel import SecureChannel
+from wire.secure_context import SecureContext
 from wire.tcp_channel import TcpChannel, as_protocol
 
 

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from wire.close_reason import CloseReason
+from wire.listener_security import ListenerSecurity
 
 
 class OpenConnection(Protocol):
@@ -46,3 +47,8 @@ class OpenConnection(Protocol):
 
     def abort(self, reason: str) -> None:
         """Ends at once, whatever its peer has not read."""
+
+    def revoke(self, security: ListenerSecurity) -> bool:
+        """Ends, as `drain`, if these new settings of the listener no longer have the credential that its client has
+        authenticated with; True if so.
+        """

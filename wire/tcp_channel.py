@@ -18,6 +18,7 @@ from wire.connection_limits import Place
 from wire.errors import ApiNotServedError, ProtocolError
 from wire.frames import SIZE_PREFIX_BYTES
 from wire.listener_context import ListenerContext
+from wire.listener_security import ListenerSecurity
 from wire.push_telemetry import PUSH
 from wire.software import UNKNOWN_SOFTWARE
 
@@ -186,6 +187,15 @@ class TcpChannel:
     def is_authenticated(self) -> bool:
         """See `Channel.is_authenticated`."""
         return True
+
+    def revoke(self, security: ListenerSecurity) -> bool:
+        """See `OpenConnection.revoke`: a client without SASL has no credential."""
+        return False
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the connection is closed, or closing."""
+        return self._close_reason is not None
 
     @property
     def is_ending(self) -> bool:

@@ -1,15 +1,17 @@
-"""What a gateway costs: small requests a second of a core, memory, and Kafka's own producer test.
+"""What a gateway costs: small requests a second of a core, added latency, memory, and Kafka's own producer test.
 
     python benchmarks/gateway/bench_passing.py [--pairs 1000] [--seconds 3] [--rounds 3] [--records 200000]
         [--offered 0 100]
 
 The gateway is `fleetgauge gateway` as its own process. Small requests: 16 connections send Heartbeats of 60 B, each
 when the last one is answered, through the gateway to an echo in this process; a core's rate is requests by the CPU time
-of the gateway's process. Memory: growth of its RSS by idle connections, each of which has asked once, by their number;
-and growth of its largest RSS by ten Produce requests of 100 MB. Producer test: `kafka-producer-perf-test` (1 kB
-records, acks=all) to a real broker, directly and through the gateway, alternated, at each of the rates `--offered`
-(MB/s; 0 for as fast as it can); `--records 0` leaves it out. Where HAProxy is installed, it does the same work in the
-same run, as one thread that passes bytes without reading them.
+of the gateway's process. Added latency: one connection sends Produce requests of 60 B and of 16 kB, a millisecond after
+each answer, to an echo that waits for the whole request, directly and through the gateway in turns. Memory: growth of
+its RSS by idle connections, each of which has asked once, by their number; and growth of its largest RSS by ten Produce
+requests of 100 MB. Producer test: `kafka-producer-perf-test` (1 kB records, acks=all) to a real broker, directly and
+through the gateway, alternated, at each of the rates `--offered` (MB/s; 0 for as fast as it can); `--records 0` leaves
+it out. Where HAProxy is installed, it does the same work in the same run, as one thread that passes bytes without
+reading them.
 
 Prints one JSON object with medians of the rounds.
 """
@@ -55,6 +57,16 @@ REQUEST = struct.pack(">i", len(_HEARTBEAT)) + _HEARTBEAT
 RESPONSE = struct.pack(">iiBihB", 12, 7, 0, 0, 0, 0)
 
 
+PRODUCED = struct.pack(">iiB", 60, 7, 0) + bytes(55)
+WARM_UP = 50
+
+
+def produce(batch: int) -> bytes:
+    """A Produce request with acks=1 whose topics are opaque bytes."""
+    body = struct.pack(">hhihbbhii", 0, 9, 7, 0, 0, 0, 1, 1_000, 0) + bytes(batch)
+    return struct.pack(">i", len(body)) + body
+
+
 class Echo(asyncio.Protocol):
     """The broker: answers each request of `REQUEST`'s size."""
 
@@ -83,6 +95,56 @@ class Client(asyncio.Protocol):
             self.answered.set_result(None)
         if self.is_on:
             self.transport.write(REQUEST)
+
+
+class WholeRequests(asyncio.Protocol):
+    """A broker that answers each request of `size` bytes when it is there as a whole."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._taken = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._taken += len(data)
+        if self._taken >= self._size:
+            self._taken -= self._size
+            self._transport.write(PRODUCED)
+
+
+async def round_trips(port: int, request: bytes, count: int) -> list[float]:
+    """How long each answer took [ms]; the first few are left out."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    took = []
+    for _ in range(count + WARM_UP):
+        await asyncio.sleep(0.001)
+        started = time.perf_counter()
+        writer.write(request)
+        await reader.readexactly(len(PRODUCED))
+        took.append((time.perf_counter() - started) * 1e3)
+    writer.close()
+    return took[WARM_UP:]
+
+
+async def latency(directory: Path, batch: int, rounds: int) -> dict[str, float]:
+    """Median and 99th percentile of round trips of a Produce with a batch of this size [ms]."""
+    request = produce(batch)
+    server = await asyncio.get_running_loop().create_server(lambda: WholeRequests(len(request)), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    found: dict[str, list[float]] = {"direct": [], "gateway": []}
+    with GatewayBefore(directory, port, NO_ROWS) as gateway:
+        for number in range(2 * rounds):
+            for way in list(found)[:: 1 if number % 2 else -1]:
+                found[way] += await round_trips(port if way == "direct" else gateway.port, request, 500)
+    server.close()
+    return {
+        f"{way}_round_trip_{name}_ms_of_{batch}_bytes": each[int(len(each) * share)]
+        for way, all_of_it in found.items()
+        for each in [sorted(all_of_it)]
+        for name, share in (("p50", 0.5), ("p99", 0.99))
+    }
 
 
 def cpu_s(pid: int) -> float:
@@ -208,6 +270,8 @@ def scripted(directory: Path, pairs: int, seconds: float, rounds: int) -> dict[s
                 for key in runs[0]:
                     figures[f"{way}_small_requests_{key}"] = statistics.median(each[key] for each in runs)
             figures["idle_pair_bytes"] = await idle_pairs(gateway.port, gateway.process.pid, pairs)
+        for batch in (36, 16_000):
+            figures.update(await latency(directory / f"batch-{batch}", batch, rounds))
         with GatewayBefore(directory / "sink", sink_port, NO_ROWS) as gateway:
             assert gateway.process is not None
             figures.update(await large_requests(gateway.port, gateway.process.pid))
@@ -301,7 +365,7 @@ def main() -> None:
         figures = scripted(directory, options.pairs, options.seconds, options.rounds)
         if options.records:
             figures |= producer_test(directory, options.records, options.rounds, options.offered)
-    print(json.dumps({"python": platform.python_version(), **{key: round(each, 1) for key, each in figures.items()}}))
+    print(json.dumps({"python": platform.python_version(), **{key: round(each, 3) for key, each in figures.items()}}))
 
 
 if __name__ == "__main__":

@@ -153,7 +153,8 @@ def _gateway(found: Status) -> Iterator[Table]:
     traffic = gateway["traffic"]
     table = facts("\nGateway")
     others = "; those of gateway.brokers by server name" if gateway["by_server_name"] else ""
-    table.add_row("broker", printable(gateway["broker"]) + others)
+    user = f", as User:{gateway['broker_user']}" if gateway["broker_user"] else ""
+    table.add_row("broker", printable(gateway["broker"] + user) + others)
     failures = gateway["broker_connect_failures"]
     table.add_row("broker connections", f"{amount(gateway['broker_connections'])} open, {amount(failures)} failed")
     table.add_row("to brokers", size(gateway["bytes_to_broker"]))

@@ -30,6 +30,7 @@ from telemetry.subscriptions.known_clients import guard_rules
 from telemetry.subscriptions.overrides import DEFAULT_NAME, DEFAULT_SUBSCRIPTION
 from telemetry.subscriptions.resources import check_subscription
 from wire.sasl.credentials import ScramMechanism
+from wire.security_protocol import SecurityProtocol
 
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
 _SUBSCRIPTION = "client-metrics."
@@ -333,20 +334,34 @@ def _check_gateway(config: ServiceConfig) -> None:
             "admin.listeners",
             "names every listener, and a gateway passes nothing on these: add a listener for clients to listeners",
         )
+    login = config.gateway_login()
     for name, protocol in config.security_protocols().items():
-        if protocol.has_sasl and name in passing:
-            instead = "SSL" if protocol.has_tls else "PLAINTEXT"
-            raise ConfigError(
-                "listeners",
-                f"holds a listener with {protocol}, and a gateway passes SASL to the broker: use {instead} here, and "
-                "SASL in gateway.security.protocol",
-            )
+        if name in passing:
+            _check_sasl_of_gateway(config, name, protocol, has_login=login is not None)
         if config.gateway_brokers and name in passing and not protocol.has_tls:
             raise ConfigError(
                 "gateway.brokers",
                 f"tells brokers apart by the server name of TLS, and listener {name} has no TLS: use SSL",
             )
     config.gateway_server_names()
+
+
+def _check_sasl_of_gateway(config: ServiceConfig, name: str, protocol: SecurityProtocol, *, has_login: bool) -> None:
+    if protocol.has_sasl and config.gateway_security_protocol.has_sasl and not has_login:
+        instead = "SSL" if protocol.has_tls else "PLAINTEXT"
+        raise ConfigError(
+            "listeners",
+            f"holds a listener with {protocol}, and a gateway passes SASL to the broker: use {instead} here; or set "
+            "gateway.sasl.username, the gateway's own user at the broker, and SASL ends here",
+        )
+    if has_login and not protocol.has_sasl:
+        keys = config.security_keys().by_listener[name]
+        if not protocol.has_tls or keys.ssl_client_auth != "required":
+            raise ConfigError(
+                "gateway.sasl.username",
+                f"gives its rights at the broker to everyone who reaches listener {name}, which is {protocol}: use "
+                "SASL_SSL or SASL_PLAINTEXT there, or SSL with ssl.client.auth=required",
+            )
 
 
 def _check_security(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:

@@ -36,6 +36,7 @@ from quotas.metric_config import INT_MAX
 from telemetry.codecs import CompressionType
 from telemetry.manager import ClientMetricsSettings
 from wire.listener import ListenerSettings
+from wire.sasl.login import Login
 from wire.security_protocol import SecurityProtocol
 
 _WIRE = ListenerSettings()
@@ -268,7 +269,14 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     """host:port of the broker behind fleetgauge gateway, which client connections are passed to; with gateway.brokers,
     those to the hosts of advertised.listeners."""
     gateway_security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """Of that broker's listener; SASL passes from the client, and with SASL_* telemetry is answered after it alone."""
+    """Of that broker's listener; with SASL_*, SASL passes from the client, and telemetry is answered after it alone,
+    unless gateway.sasl.username is set."""
+    gateway_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    """Of gateway.sasl.username."""
+    gateway_sasl_username: str = ""
+    """The gateway's own user at the broker; SASL of clients then ends at the gateway's listeners. Empty: it passes."""
+    gateway_sasl_password: str = ""
+    """Its password."""
     gateway_tls_ca_file: OptionalPath = None
     """PEM file with the CA certificates of the broker's certificate; by default the system's."""
     gateway_tls_cert_file: OptionalPath = None
@@ -443,6 +451,29 @@ class ServiceConfig(ListenerKeys, HttpKeys):
             return frozenset()
         own = {name.upper() for name in self.admin_listeners} - {LOOPBACK.upper()}
         return frozenset({each.listener_name for each in self.listeners} - own)
+
+    def gateway_login(self) -> Login | None:
+        """The gateway's own user at the broker; None without `gateway.sasl.username`.
+
+        Raises:
+            ConfigError: the user has no password, or the broker's listener has no SASL.
+        """
+        if not self.gateway_sasl_username and not self.gateway_sasl_password:
+            return None
+        if not self.gateway_security_protocol.has_sasl:
+            protocol = self.gateway_security_protocol
+            raise ConfigError(
+                "gateway.sasl.username",
+                f"is set, and gateway.security.protocol is {protocol}: set SASL_SSL or SASL_PLAINTEXT there",
+            )
+        try:
+            return Login(
+                mechanism=self.gateway_sasl_mechanism,
+                username=self.gateway_sasl_username,
+                password=self.gateway_sasl_password,
+            )
+        except ValueError as error:
+            raise ConfigError("gateway.sasl.password", f"or gateway.sasl.username is not usable: {error}") from error
 
     def gateway_server_names(self) -> ServerNames | None:
         """Finds the brokers of `gateway.brokers`; None without that key.

@@ -4,6 +4,7 @@ A key of one listener, `listener.name.<name in lower case>.<key>`, overrides the
 """
 
 import importlib.util
+import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -259,6 +260,19 @@ class SecurityKeys:
         store = CredentialStore(self._users)
         return {name: self._build(name, keys, store) for name, keys in self.by_listener.items()}
 
+    def tls_of(self, name: str) -> ssl.SSLContext | None:
+        """Reads the certificates of a listener; None if it has no TLS.
+
+        Raises:
+            ConfigError: certificates or keys cannot be used.
+        """
+        if not self._protocols[name].has_tls:
+            return None
+        try:
+            return make_server_context(_tls_settings(self.by_listener[name]))
+        except TlsConfigError as error:
+            raise ConfigError(error.key, f"{error.problem} (listener {name})") from error
+
     def _check(self, name: str, keys: ListenerKeys) -> None:
         if keys.proxy_protocol_enable and not keys.proxy_protocol_trusted_addresses:
             raise ConfigError(
@@ -278,11 +292,7 @@ class SecurityKeys:
 
     def _build(self, name: str, keys: ListenerKeys, store: CredentialStore) -> ListenerSecurity:
         protocol = self._protocols[name]
-        try:
-            settings = _tls_settings(keys)
-            context = make_server_context(settings) if protocol.has_tls else None
-        except TlsConfigError as error:
-            raise ConfigError(error.key, f"{error.problem} (listener {name})") from error
+        context = self.tls_of(name)
         sasl = SaslSettings(
             mechanisms=keys.sasl_enabled_mechanisms,
             store=store,
@@ -294,7 +304,7 @@ class SecurityKeys:
         return ListenerSecurity(
             protocol=protocol,
             tls=context,
-            certificate_expires_at=expires_at(settings) if protocol.has_tls else None,
+            certificate_expires_at=None if context is None else expires_at(_tls_settings(keys)),
             principal_mapper=PrincipalMapper(keys.ssl_principal_mapping_rules),
             sasl=sasl if protocol.has_sasl else None,
             proxy=ProxyTrust(keys.proxy_protocol_trusted_addresses) if keys.proxy_protocol_enable else None,

@@ -29,6 +29,7 @@ class GatewayBefore(Node):
         nodes: str = "",
         port: int = 0,
         has_admin_listener: bool = False,
+        config: str = "",
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._own_port = port or free_ports(1)[0]
@@ -42,7 +43,7 @@ class GatewayBefore(Node):
             f"gateway.broker=127.0.0.1:{broker_port}",
             f"gateway.nodes={nodes or f'*={self.bootstrap}'}",
             *overrides,
-            config=SUBSCRIPTION,
+            config=SUBSCRIPTION + config,
             command="gateway",
         )
 

@@ -71,6 +71,7 @@ class KafkaBroker:
         directory: for its data, configuration and log.
         version: of Apache Kafka.
         properties: of server.properties, beside or in place of the usual ones.
+        listeners: further ones, security protocols by name; `ports` has where they are.
         jars: beside Kafka's own.
         heap: as Java takes it.
         jvm: the broker's options; those of `quick_jvm` when None, which no broker that is measured should have.
@@ -82,6 +83,7 @@ class KafkaBroker:
         version: str,
         *,
         properties: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
         jars: Sequence[Path] = (),
         heap: str = "512m",
         jvm: Sequence[str] | None = None,
@@ -91,6 +93,7 @@ class KafkaBroker:
         self.log = directory / "broker.log"
         self.port, self.controller_port, self.jmx_port = free_ports(3)
         self.bootstrap = f"127.0.0.1:{self.port}"
+        self.ports = dict(zip(listeners or {}, free_ports(len(listeners or {})), strict=True))
         self.process: subprocess.Popen[bytes] | None = None
         self._already_started = 0
         self._heap = heap
@@ -101,6 +104,10 @@ class KafkaBroker:
         directory.mkdir(parents=True, exist_ok=True)
         self._config = directory / "server.properties"
         lines = {**self._defaults(), **(properties or {})}
+        for name, protocol in (listeners or {}).items():
+            lines["listeners"] += f",{name}://127.0.0.1:{self.ports[name]}"
+            lines["advertised.listeners"] += f",{name}://127.0.0.1:{self.ports[name]}"
+            lines["listener.security.protocol.map"] += f",{name}:{protocol}"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (directory / "log4j2.properties").write_text(_LOG4J2)
         (directory / "log4j.properties").write_text(_LOG4J1)

@@ -146,11 +146,8 @@ class SaslAuthenticator:
         mechanism = self._mechanism
         if mechanism is not None and self._uses_bare_tokens:
             return self._evaluate(mechanism, frame)
-        expected = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE} if mechanism is None else {ApiKey.SASL_AUTHENTICATE}
         if len(frame) >= _API_KEY.size:
-            (api_key,) = _API_KEY.unpack_from(frame)
-            if api_key not in expected:
-                raise _unexpected(api_key, expected)
+            self.expect(*_API_KEY.unpack_from(frame))
         request = parse_request(frame, self._table)
         if request.api_key == ApiKey.API_VERSIONS:
             return SaslStep(passes=request)
@@ -158,6 +155,17 @@ class SaslAuthenticator:
             return self._shake_hands(request)
         self._request = request
         return self._evaluate(mechanism, request.body.auth_bytes)
+
+    def expect(self, api_key: int) -> None:
+        """Checks that a request of this API is the next one of the exchange.
+
+        Raises:
+            ProtocolError: `unauthenticated_request`.
+        """
+        is_new = self._mechanism is None
+        expected = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE} if is_new else {ApiKey.SASL_AUTHENTICATE}
+        if api_key not in expected:
+            raise _unexpected(api_key, expected)
 
     def checked(self, fits: bool) -> SaslStep:
         """Handles the result of a step's check."""

@@ -1,8 +1,9 @@
 """Checks the broker behind a gateway, as the gateway connects to it, with requests that need no log-in or before it."""
 
 import socket
+import ssl
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -10,15 +11,18 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
+from fleetgauge.cli.doctor.certificate import name_problem
 from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped, warning
 from fleetgauge.config import ServiceConfig
 from fleetgauge.errors import ConfigError
 from fleetgauge.gateway_node import gateway_settings
+from gateway.broker_login import BrokerLogin
 from gateway.gateway import GatewaySettings
 from gateway.server_names import ServerNames
 from wire.api_table import TELEMETRY_KEYS
 from wire.errors import ProtocolError
 from wire.proxy_header import LOCAL_V2
+from wire.sasl.login import Login, LoginError
 
 _TIMEOUT_S: Final = 5.0
 _MAX_RESPONSE_BYTES: Final = 1 << 24
@@ -43,6 +47,9 @@ def check_gateway(config: ServiceConfig) -> Iterator[Finding]:
         with _connected(settings) as connection:
             served = {each.api_key for each in _ask(connection, *_API_VERSIONS).api_keys}
             yield _broker(check, settings, receives=served >= TELEMETRY_KEYS)
+            if settings.login is not None:
+                _log_in(connection, settings.login)
+                yield ok(f"gateway.sasl.username {settings.login.username}", "the broker accepts it")
             if settings.requires_sasl:
                 yield skipped("gateway.nodes", "the broker names addresses only to clients that have logged in")
             else:
@@ -51,11 +58,19 @@ def check_gateway(config: ServiceConfig) -> Iterator[Finding]:
                 if settings.server_names is None:
                     yield from _addresses(config, settings, metadata)
                 else:
+                    tls = _tls_by_host(config)
+                    yield from _bootstrap_names(tls)
                     for each in sorted(metadata.brokers, key=lambda each: each.node_id):
                         yield _named(config, settings, settings.server_names, each)
+                        yield from _certificate_of_broker(settings, tls, each)
+    except ConfigError as problem:
+        yield error("certificate", str(problem), "Correct it.")
     except (OSError, SerialError, ValueError) as problem:
         remedy = "Start the broker, or correct gateway.broker, gateway.security.protocol or gateway.tls.*."
         yield error(check, _text(problem), remedy)
+    except LoginError as problem:
+        remedy = "Correct gateway.sasl.* or gateway.security.protocol, or make this user at the broker."
+        yield error(check, f"the broker does not take the gateway: {problem}", remedy)
 
 
 def _broker(check: str, settings: GatewaySettings, *, receives: bool) -> Finding:
@@ -106,13 +121,50 @@ def _named(config: ServiceConfig, settings: GatewaySettings, names: ServerNames,
     try:
         address = names.find(host) or (settings.host, settings.port)
         with _connected(settings, address) as connection:
+            if settings.login is not None:
+                _log_in(connection, settings.login)
             _ask(connection, *_API_VERSIONS)
     except ProtocolError as problem:
         return error(check, problem.detail, "Add an entry for it to gateway.brokers.")
-    except (OSError, SerialError, ValueError) as problem:
+    except (OSError, SerialError, ValueError, LoginError) as problem:
         remedy = "Start this broker, or correct its entry in gateway.brokers."
         return error(check, f"{address[0]}:{address[1]}: {_text(problem)}", remedy)
     return ok(check, f"clients connect to {host}:{port}, the gateway to {address[0]}:{address[1]}, which answers")
+
+
+def _tls_by_host(config: ServiceConfig) -> dict[str, ssl.SSLContext]:
+    """The certificates of the listeners for clients, by the advertised host of each.
+
+    Raises:
+        ConfigError: a certificate cannot be read.
+    """
+    keys, passing = config.security_keys(), config.passing_listener_names()
+    own = {each.listener_name: each.host for each in config.advertised_listeners or config.listeners}
+    found = {host: keys.tls_of(name) for name, host in own.items() if name in passing}
+    return {host: tls for host, tls in found.items() if tls is not None}
+
+
+def _bootstrap_names(tls: Mapping[str, ssl.SSLContext]) -> Iterator[Finding]:
+    for host, context in tls.items():
+        yield _certificate(f"certificate for {host}", context, host)
+
+
+def _certificate_of_broker(
+    settings: GatewaySettings, tls: Mapping[str, ssl.SSLContext], broker: Any
+) -> Iterator[Finding]:
+    """Whether each listener's certificate has the name of this broker, if it is one of its own."""
+    assert settings.addresses is not None  # as where `server_names` are
+    host, _ = settings.addresses.of(broker.node_id, broker.host, broker.port)
+    for context in tls.values():
+        yield _certificate(f"certificate for broker {broker.node_id}", context, host)
+
+
+def _certificate(check: str, context: ssl.SSLContext, host: str) -> Finding:
+    problem = name_problem(context, host)
+    if not problem:
+        return ok(check, f"good for {host}")
+    remedy = f"Have a certificate issued for {host}, or a wildcard that fits it, in ssl.keystore.*."
+    return error(check, f"clients refuse it: {problem}", remedy)
 
 
 def _text(problem: Exception) -> str:
@@ -138,13 +190,31 @@ def _ask(connection: socket.socket, key: int, version: int, body: bytes) -> Any:
         ValueError: it is no response of Kafka, or the broker ended the connection.
         OSError: it does not come.
     """
-    connection.sendall(_REQUEST.pack(_REQUEST.size - 4 + len(body), key, version, 0, -1) + body)
+    frame = _exchanged(connection, _REQUEST.pack(_REQUEST.size - 4 + len(body), key, version, 0, -1) + body)
+    return entity_reader(load_response_schema(key, version))(frame, 4)[0]
+
+
+def _log_in(connection: socket.socket, user: Login) -> None:
+    """Authenticates as the gateway does.
+
+    Raises:
+        LoginError: the broker refuses the user.
+        ValueError, OSError: as `_ask`.
+    """
+    login = BrokerLogin(user)
+    request = login.begin()
+    while request:
+        request = login.receive(_exchanged(connection, request)[4:])
+
+
+def _exchanged(connection: socket.socket, request: bytes) -> bytes:
+    """The answer to a request: its frame without the size prefix."""
+    connection.sendall(request)
     with connection.makefile("rb") as stream:
         size = int.from_bytes(_exactly(stream.read, 4), signed=True)
         if not 4 <= size <= _MAX_RESPONSE_BYTES:
             raise ValueError("what answers there is no Kafka broker, or has TLS; see gateway.security.protocol")
-        frame = _exactly(stream.read, size)
-    return entity_reader(load_response_schema(key, version))(frame, 4)[0]
+        return _exactly(stream.read, size)
 
 
 def _exactly(read: Callable[[int], bytes], size: int) -> bytes:

@@ -76,13 +76,22 @@ def test_each_broker_behind_a_gateway_is_checked_by_the_name_that_clients_use(tm
     port, down = free_ports(2)
     with Node(tmp_path, "node.id=4") as broker:
 
-        def finding(brokers: str, port_of_nodes: int = port) -> dict[str, str]:
+        def findings(brokers: str, port_of_nodes: int = port, domain: str = "example.com") -> dict[str, dict[str, str]]:
             keys = [f"listeners=SSL://127.0.0.1:{port}", f"ssl.keystore.location={keystore}"]
-            keys += [f"gateway.nodes=*=kafka-{{id}}.example.com:{port_of_nodes}", f"gateway.brokers={brokers}"]
+            keys += [f"advertised.listeners=SSL://any.example.com:{port}"]
+            keys += [f"gateway.nodes=*=kafka-{{id}}.{domain}:{port_of_nodes}", f"gateway.brokers={brokers}"]
             _, found = gateway_findings(tmp_path, broker.port, *keys)
             assert "node.id" not in found  # the gateway stands before all brokers: it is none of them
-            return found["broker 4"]
+            return found
 
+        def finding(brokers: str, port_of_nodes: int = port) -> dict[str, str]:
+            return findings(brokers, port_of_nodes)["broker 4"]
+
+        certificates = findings(f"4=127.0.0.1:{broker.port}", domain="brokers.example.com")
+        assert certificates["certificate for any.example.com"]["level"] == "ok"
+        refused = certificates["certificate for broker 4"]
+        assert refused["level"] == "error"
+        assert "certificate is not valid for 'kafka-4.brokers.example.com'" in refused["detail"]
         there = finding(f"4=127.0.0.1:{broker.port}")
         assert (there["level"], there["detail"].split(",")[0]) == (
             "ok",

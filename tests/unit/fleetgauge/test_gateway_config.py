@@ -11,6 +11,7 @@ from fleetgauge.errors import ConfigError
 from fleetgauge.gateway_node import GatewayNode, gateway_settings
 from fleetgauge.node_class import node_class
 from wire.errors import ProtocolError
+from wire.sasl.login import Login
 
 BROKER = "gateway.broker=broker1.example.com:9092"
 
@@ -36,6 +37,22 @@ def test_tls_to_the_broker_trusts_the_authority_that_is_named(tmp_path: Path) ->
     assert settings.tls is not None
     assert len(settings.tls.get_ca_certs()) == 1
     assert (settings.tls.check_hostname, settings.server_hostname) == (True, "kafka")
+
+
+LOGIN = ["gateway.security.protocol=SASL_PLAINTEXT", "gateway.sasl.username=g", "gateway.sasl.password=secret"]
+SASL_LISTENER = ["listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=OAUTHBEARER"]
+JWKS = "sasl.oauthbearer.jwks.endpoint.url=file:///nowhere"
+
+
+def test_sasl_of_clients_ends_at_the_gateway_if_it_has_a_user_of_its_own() -> None:
+    settings = gateway_settings(load_config(overrides=[BROKER, *SASL_LISTENER, JWKS, *LOGIN]))
+    assert settings.login == Login(mechanism="SCRAM-SHA-512", username="g", password="secret")
+    assert not settings.requires_sasl
+
+
+def test_sasl_of_clients_may_end_before_a_broker_without_it() -> None:
+    settings = gateway_settings(load_config(overrides=[BROKER, *SASL_LISTENER, JWKS]))
+    assert (settings.login, settings.requires_sasl) == (None, False)
 
 
 OWN = ["listeners=PLAINTEXT://127.0.0.1:0,ADMIN://127.0.0.1:0", "admin.listeners=admin"]
@@ -82,7 +99,14 @@ SEVERAL = [BROKER, "gateway.brokers=1=b:9092", "listeners=SSL://127.0.0.1:0"]
         (["gateway.broker=broker1:0"], "is not host:port"),
         ([BROKER, "gateway.nodes=1=g:1"], "no entry for other nodes"),
         ([BROKER, "admin.listeners=PLAINTEXT"], "names every listener, and a gateway passes nothing on these"),
-        ([BROKER, "listeners=SASL_SSL://127.0.0.1:0"], "a gateway passes SASL to the broker: use SSL here"),
+        (
+            [BROKER, "listeners=SASL_SSL://127.0.0.1:0", LOGIN[0]],
+            "a gateway passes SASL to the broker: use SSL here; or set gateway.sasl.username",
+        ),
+        ([BROKER, *SASL_LISTENER, JWKS, *LOGIN[1:]], "gateway.security.protocol is PLAINTEXT: set SASL_SSL"),
+        ([BROKER, *SASL_LISTENER, JWKS, *LOGIN[:2]], "gateway.sasl.password: or gateway.sasl.username is not usable"),
+        ([BROKER, *LOGIN], "gives its rights at the broker to everyone who reaches listener PLAINTEXT"),
+        ([BROKER, *LOGIN, "listeners=SSL://127.0.0.1:0"], "SSL with ssl.client.auth=required"),
         (
             [BROKER, "gateway.security.protocol=SSL", "gateway.tls.ca.file=/nope"],
             "gateway.tls.ca.file: /nope cannot be",

@@ -21,7 +21,8 @@ from wire.listener_settings import ListenerSettings
 from wire.sasl.authenticator import SaslSettings
 from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 from wire.sasl.mechanism import PasswordCheck
-from wire.secure_channel import SecureChannel, SecureContext
+from wire.secure_channel import SecureChannel
+from wire.secure_context import SecureContext
 from wire.security_protocol import SecurityProtocol
 
 ALICE = ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096)
