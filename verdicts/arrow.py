@@ -2,6 +2,7 @@
 
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow
 import pyarrow.compute
@@ -13,3 +14,34 @@ Array: TypeAlias = Any
 """A `pyarrow.Array`."""
 Table: TypeAlias = Any
 Numbers: TypeAlias = npt.NDArray[Any]
+
+
+def one(column: Array) -> Array:
+    """A column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def is_valid(column: Array) -> Numbers:
+    """True for each value of a column in one piece that is not null."""
+    validity = column.buffers()[0]
+    if column.null_count in (0, len(column)):  # also of the type null, which has no buffers
+        return np.full(len(column), column.null_count == 0)
+    bits = np.frombuffer(validity, np.uint8)
+    first = column.offset // 8
+    whole = np.unpackbits(bits[first : (column.offset + len(column) + 7) // 8], bitorder="little")
+    found: Numbers = whole[column.offset % 8 :][: len(column)].view(np.bool_)
+    return found
+
+
+def numbers_at(column: Array, at: Numbers) -> Numbers:
+    """Some values of a column of numbers in one piece, as floating-point numbers; NaN for null.
+
+    Several times as fast as Arrow's `take`.
+    """
+    if column.null_count == len(column):
+        return np.full(len(at), np.nan)
+    plain = pa.Array.from_buffers(column.type, len(column), [None, column.buffers()[1]], offset=column.offset)
+    found: Numbers = plain.to_numpy()[at].astype(np.float64, copy=False)
+    if column.null_count:
+        found[~is_valid(column)[at]] = np.nan
+    return found

@@ -4,7 +4,8 @@ A bad window raises a case's level by its length, a good one lowers it; above `f
 0 it clears. So the outcome follows from the windows alone, not from how runs cut them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -12,10 +13,11 @@ import numpy as np
 from verdicts.arrow import Numbers, Table, pa
 from verdicts.catalogue import VERDICTS, verdicts_of
 from verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Test, Verdict, amount
-from verdicts.memory import DAY_US, Case, Memory
+from verdicts.memory import Case, Memory
 from verdicts.notes import note_clients, note_window
 from verdicts.offsets import SCHEMA as GROUP_TRENDS
 from verdicts.offsets import Samples, note_groups
+from verdicts.paths import paths_of
 from verdicts.points import Points
 from verdicts.rules import Figures, Rules
 from verdicts.traffic import TrafficRows, note_traffic
@@ -53,7 +55,7 @@ def judge(
     Args:
         rows: `window.COLUMNS` of whole windows, all later than what was judged: a merged wide row per instance and
             window, and per instance, role, node and window. Or several such tables, in the order of their times, of
-            which one is held at a time.
+            which one is held at a time; they are asked for by another thread.
         clients: `notes.client_columns` of CLIENTS.
         memory: of the windows before, which is changed.
         rules: the figures, and an operator's own rules.
@@ -72,11 +74,38 @@ def judge(
     verdicts = verdicts_of(rules)
     named = None if points is None else Points(points, clients)
     groups = [GROUP_TRENDS.empty_table()]
-    for window in windows([rows] if isinstance(rows, pa.Table) else rows, memory.registry, samples, traffic):
+    found = _taken_out(windows([rows] if isinstance(rows, pa.Table) else rows, memory.registry, samples, traffic))
+    for window in _one_ahead(found, memory) if named is None else found:  # own rules number instances as they judge
         window.points = None if named is None else named.within(window.begin_us, window.end_us)
         groups.append(_judge_window(window, verdicts, memory, rules))
         del window  # before the next one is read
     return pa.concat_tables(groups)
+
+
+def _taken_out(found: Iterable[Window]) -> Iterator[Window]:
+    """Windows that do not keep the table which they are of."""
+    for window in found:
+        paths_of(window)
+        window.detach()
+        yield window
+
+
+def _one_ahead(found: Iterator[Window], memory: Memory) -> Iterator[Window]:
+    """Windows, of which the next one is read by a thread while one is judged.
+
+    To read one only adds names to the registry. Where the memory forgets names after a window, which gives others new
+    numbers, the next one is read after that.
+    """
+    with ThreadPoolExecutor(1, "next-window") as reader:
+        ahead = reader.submit(next, found, None)
+        while (window := ahead.result()) is not None:
+            is_alone = memory.is_another_day(window.end_us)
+            if not is_alone:
+                ahead = reader.submit(next, found, None)
+            yield window
+            del window
+            if is_alone:
+                ahead = reader.submit(next, found, None)
 
 
 def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, rules: Rules) -> Table:
@@ -97,10 +126,10 @@ def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, r
         if window.end_us - case.judged_us > allowed_s * 1_000_000:
             _clear(case, case.good_us or case.judged_us, memory)
     _note_sent(window, memory)
-    is_another_day = window.end_us // DAY_US != memory.judged_to_us // DAY_US
+    forgets = memory.is_another_day(window.end_us)
     memory.judged_to_us, memory.window_s = window.end_us, window.length_s
     memory.judged_from_us = memory.judged_from_us or window.begin_us
-    if is_another_day:
+    if forgets:
         memory.forget()
     return trends
 
@@ -134,8 +163,8 @@ def _note_sent(window: Window, memory: Memory) -> None:
 
 def _roles_of_links(window: Window, dialect: int) -> list[str]:
     """The roles of a library's clients that sent latencies by broker: consumers of Java before 4.0 do not."""
-    roles = window.links.role[window.dialect[window.links.row] == dialect]
-    return [role for place, role in enumerate(ROLES) if (roles == place).any()]
+    kinds = paths_of(window).kind
+    return [role for place, role in enumerate(ROLES) if (kinds == dialect + 1 + place * 4).any()]
 
 
 def _clear(case: Case, at_us: int, memory: Memory) -> None:
@@ -181,9 +210,11 @@ class _Round:
         ends = np.append(begins[1:], len(bad_units))
         for place, begin, end in zip(places.tolist(), begins.tolist(), ends.tolist(), strict=False):
             self._raise(place, bad_units[begin:end], excess[:, begin:end])
+        having = self._memory.codes(self._verdict.id)
+        if not len(having):
+            return
         is_good = np.bincount(finding.unit_of[judged], minlength=len(codes)) > 0
         is_good[places] = False
-        having = self._memory.codes(self._verdict.id)
         at = np.minimum(np.searchsorted(codes, having), len(codes) - 1)
         for code in having[(codes[at] == having) & is_good[at]].tolist():
             self._lower(self._cases[code])

@@ -267,6 +267,10 @@ class Memory:
         cases = self.cases.get(verdict, {})
         return np.fromiter(cases, np.int64, len(cases))
 
+    def is_another_day(self, end_us: int) -> bool:
+        """True if a window that ends then begins a day (UTC): after it `forget` is due."""
+        return end_us // DAY_US != self.judged_to_us // DAY_US
+
     def forget(self) -> None:
         """Drops what was not seen for long, so that clients with a new id at each start do not add up."""
         now_us, names, known = self.judged_to_us, self.registry, self.instances

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from verdicts.arrow import Array, Numbers, Table, pa, pc
+from verdicts.arrow import Array, Numbers, Table, is_valid, numbers_at, one, pa, pc
 from verdicts.errors import RowsError
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ MEASURES: Final = (
     "assigned_partitions", "rebalances", "rebalance_latency_total_ms", "rebalance_latency_avg_ms", "clock_skew_min_ms",
     "clock_skew_max_ms",
 )  # fmt: skip
+_NUMBERS: Final = ("push_interval_ms", "pushes")
+_READ_LATER: Final = ("client_id", "principal", "seen_at")
+"""The columns of clients that verdicts read beside numbers."""
 COLUMNS: Final = (*_KEYS, *MEASURES)
 """The columns that the judge reads: one merged wide row per (instance, window) and per (instance, role, node, window).
 Averages and growth are in their unit; null where nothing is known."""
@@ -156,29 +159,50 @@ class Rows:
         self._indices = pa.array(at)
         self._is_slice = len(at) > 0 and at[-1] - at[0] + 1 == len(at)
         self._numbers: dict[str, Numbers] = {}
+        self._columns: dict[str, Array] = {}
 
     def __len__(self) -> int:
         return len(self._at)
 
+    @property
+    def at(self) -> Numbers:
+        """Their places in the table."""
+        return self._at
+
+    def whole(self, name: str) -> Array:
+        """A column of all rows of the table, in one piece."""
+        return one(self._table[name])
+
     def column(self, name: str) -> Array:
         """A column in one piece."""
-        column = self._table[name]
-        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if self._is_slice:
-            return whole.slice(int(self._at[0]), len(self._at))
-        return whole.take(self._indices)
+        if name not in self._columns:
+            whole = self.whole(name)
+            is_slice = self._is_slice
+            self._columns[name] = (
+                whole.slice(int(self._at[0]), len(self._at)) if is_slice else whole.take(self._indices)
+            )
+        return self._columns[name]
 
     def number(self, name: str) -> Numbers:
         """Numbers; NaN for null and for what is not finite, or below 0 where that means nothing."""
         if name not in self._numbers:
-            found = self.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
-            found = found if found.flags.writeable else found.copy()
+            found = numbers_at(self.whole(name), self._at)
             is_wrong = np.isinf(found)
             if not name.startswith("clock_skew"):
                 is_wrong |= found < 0
             found[is_wrong] = np.nan
             self._numbers[name] = found
         return self._numbers[name]
+
+    def detach(self) -> None:
+        """Takes out what the verdicts read, so that the table, which may have many other rows, is not kept."""
+        for name in (*_NUMBERS, *MEASURES):
+            self.number(name)
+        # A slice would keep what it is of.
+        copied = {name: self.column(name) for name in _READ_LATER}
+        if self._is_slice:
+            copied = {name: column.take(pa.array(np.arange(len(column)))) for name, column in copied.items()}
+        self._columns, self._table = copied, None
 
     def micros(self, name: str) -> Numbers:
         """Times [us since the epoch]; 0 for null."""
@@ -261,6 +285,7 @@ def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
 
 
 _SMALL: Final = 32
+_FEW: Final = 3
 
 
 class Groups:
@@ -301,6 +326,9 @@ class Groups:
         is_there = np.bincount(np.minimum(sizes, _SMALL + 1), minlength=_SMALL + 2) > 0
         for size in (np.flatnonzero(is_there[1 : _SMALL + 1]) + 1).tolist():
             at = np.flatnonzero(sizes == size)
+            if size <= _FEW:
+                found[at] = _middle_of_few([values[begins[at] + number] for number in range(size)], low)
+                continue
             rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
             found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
         for group in np.flatnonzero(sizes > _SMALL).tolist():
@@ -310,6 +338,18 @@ class Groups:
             part.partition(middle)
             found[group] = (part[middle[0]] + part[middle[1]]) / 2
         return found
+
+
+def _middle_of_few(columns: Sequence[Numbers], low: bool) -> Numbers:
+    """The medians of one to three columns, row by row: without sorting each row."""
+    first, *others = columns
+    if not others:
+        return first
+    lower, upper = np.minimum(first, others[0]), np.maximum(first, others[0])
+    if len(others) == 1:
+        return lower if low else (lower + upper) / 2
+    found: Numbers = np.maximum(lower, np.minimum(upper, others[1]))
+    return found
 
 
 def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
@@ -363,8 +403,8 @@ class Window:
     traffic: "Traffic | None" = None
 
     def __init__(self, table: Table, at: Numbers, registry: Registry, begin_us: int, length_s: int) -> None:
-        role, topic = (_is_null(table[name])[at] for name in ("role", "topic"))
-        is_client, is_link = role & topic, ~role
+        has_role, has_topic = (is_valid(one(table[name]))[at] for name in ("role", "topic"))
+        is_client, is_link = ~(has_role | has_topic), has_role
         self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
         self._registry = registry
         self.shared: dict[str, Any] = {}
@@ -439,8 +479,8 @@ class Window:
             empty = np.zeros(0, np.int64)
             return Links(empty, empty, empty, empty, np.zeros(0))
         row = self._rows_of_links()
-        role, latency = place_in(links.column("role"), ROLES), links.number("request_latency_avg_ms")
-        coordinator = links.column("coordinator").fill_null(False).to_numpy(zero_copy_only=False)
+        role, latency = place_in(links.whole("role"), ROLES)[links.at], links.number("request_latency_avg_ms")
+        coordinator = links.whole("coordinator").fill_null(False).to_numpy(zero_copy_only=False)[links.at]
         kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
         row, role, latency = (each if kept.all() else each[kept] for each in (row, role, latency))
@@ -458,10 +498,26 @@ class Window:
             return Links(row, node, place, role, latency)
         return Links(row[fits], node[fits], place[fits], role[fits], latency[fits])
 
+    def detach(self) -> None:
+        """Takes out of the table what the verdicts read, and drops it."""
+        self.links  # noqa: B018 - computed while its table is there
+        self.rows.detach()
+        del self._links
+
     def _rows_of_links(self) -> Numbers:
         """Of each link the row of its instance, or -1: by the id alone, unless clients share one."""
-        own, of_links = (each.column("client_instance_id").fill_null("") for each in (self.rows, self._links))
-        runs = pc.run_end_encode(of_links)  # most links follow others of their client
+        own = self.rows.column("client_instance_id").fill_null("")
+        if pc.all(pc.less(own.slice(0, len(own) - 1), own.slice(1)), min_count=0).as_py():
+            # Tables are sorted by instances: a client's links follow its row, with no other id between them.
+            ids = self.rows.whole("client_instance_id").fill_null("")
+            is_other = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy(zero_copy_only=False)
+            run = np.append(0, np.cumsum(is_other))
+            is_own = np.zeros(len(ids), np.int64)
+            is_own[self.rows.at] = 1
+            before = (np.cumsum(is_own) - 1)[self._links.at]
+            if before.min() >= 0 and np.array_equal(run[self.rows.at][before], run[self._links.at]):
+                return before
+        runs = pc.run_end_encode(self._links.column("client_instance_id").fill_null(""))  # most follow others of theirs
         encoded = pa.chunked_array([own, runs.values]).dictionary_encode()
         of_row, of_run = (chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks)
         if np.array_equal(of_row, np.arange(len(of_row))):
@@ -481,11 +537,6 @@ class Window:
         """Links of each row."""
         found: Numbers = np.bincount(self.links.row, minlength=len(self))
         return found
-
-
-def _is_null(column: Array) -> Numbers:
-    found: Numbers = column.is_null().to_numpy()
-    return found
 
 
 def place_in(column: Array, known: Sequence[str]) -> Numbers:

@@ -39,13 +39,7 @@ def merge(partials: Iterable[Table]) -> Table:
     if not rows.num_rows:
         return rows
     columns = {field.name: one(rows[field.name]) for field in ROWS if field.name not in NUMBERS}
-    group_of, first, count = numbered(
-        [
-            times(columns["window_start"]),
-            filled(columns["window_s"], 0),
-            *(codes(columns[name]) for name in KEY if name != "window_start"),
-        ]
-    )
+    group_of, first, count = _numbered(columns)
     is_alone = np.bincount(group_of, minlength=count)[group_of] == 1
     if is_alone.all():  # as where one batch had all pushes of the windows
         return rows
@@ -55,6 +49,26 @@ def merge(partials: Iterable[Table]) -> Table:
     merged = Block.of(rows).merged(groups)
     found, has_any = table_of(combined(columns, groups, first), merged), merged.has_any()
     return found if has_any.all() else found.filter(pa.array(has_any))  # corrections may leave nothing
+
+
+def are_merged(columns: Mapping[str, Array]) -> bool:
+    """True if no two rows have the same key, so that there is nothing to merge.
+
+    Args:
+        columns: of ROWS; KEY and `window_s` are enough.
+    """
+    group_of, _, count = _numbered(columns)
+    return count == len(group_of)
+
+
+def _numbered(columns: Mapping[str, Array]) -> tuple[Numbers, Numbers, int]:
+    return numbered(
+        [
+            times(columns["window_start"]),
+            filled(columns["window_s"], 0),
+            *(codes(columns[name]) for name in KEY if name != "window_start"),
+        ]
+    )
 
 
 def combined(columns: Mapping[str, Array], groups: Groups, first: Numbers) -> dict[str, Array]:

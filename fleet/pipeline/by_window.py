@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from fleet import shards
 from fleet.decode.arrow import Table, pa, pc
 from fleet.measures.catalogue import LAG_RECORDS
-from fleet.measures.merge import merge
+from fleet.measures.merge import are_merged, merge
 from fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
 from fleet.measures.values import Wide, conformed
 from fleet.pipeline.spans import Span, part_in, within
@@ -41,6 +41,7 @@ def _sources(measures: Collection[str] = MEASURES) -> tuple[str, ...]:
 
 SOURCES: Final = _sources()
 """The columns of ROWS that `judged_of` reads."""
+_SOURCES: Final = pa.schema([ROWS.field(name) for name in SOURCES])
 
 
 def judged_rows(rows: Snapshot, where: Any, measures: Collection[str] | None = None) -> Table:
@@ -57,7 +58,9 @@ def judged_rows(rows: Snapshot, where: Any, measures: Collection[str] | None = N
 def judged_of(partials: Table) -> Table:
     """Partial ROWS, of which columns may be missing, which are null -> `verdicts.window.COLUMNS`."""
     found = {name: one(partials[name]) for name in partials.schema.names}
-    given = Wide(merge([conformed(ROWS, found, partials.num_rows)]))
+    is_merged = are_merged(found)  # as mostly: then the columns that are not read need not be made
+    rows = conformed(_SOURCES if is_merged else ROWS, found, partials.num_rows)
+    given = Wide(rows if is_merged else merge([rows]))
     columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
     columns |= {name: given.value(name) for name in MEASURES}
     return pa.table(columns)

@@ -17,19 +17,9 @@ from verdicts.arrow import Numbers
 from verdicts.declare import OWN_HISTORY, PEERS, Finding, Test, Verdict
 from verdicts.families.peers import beside_other_nodes, beside_peers
 from verdicts.memory import Memory
+from verdicts.paths import paths_of
 from verdicts.rules import Figures
-from verdicts.window import (
-    CONSUMER,
-    DIALECTS,
-    JAVA,
-    KINDS,
-    PATHS,
-    Groups,
-    Subjects,
-    Window,
-    away_from_poll_ms,
-    numbered,
-)
+from verdicts.window import CONSUMER, DIALECTS, JAVA, PATHS, Groups, Subjects, Window, away_from_poll_ms
 
 _LONG_MS: Final = 100
 """Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
@@ -90,21 +80,10 @@ def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
 
 
 def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
-    links, history = window.links, memory.history("latency")
-    row = links.row
-    series_key, of_series = numbered((window.client * KINDS + window.dialect + 1)[row] + links.role * 4)
-    width = int(links.place.max(initial=0)) + 1
-    path, path_of = numbered(of_series * width + links.place)
-    node = np.zeros(len(path), np.int64)
-    node[path_of] = links.node
-    series = path // width
-    client, kind = series_key[series] // KINDS, series_key[series] % KINDS
-    key = series_key[series] * PATHS + node
-    nodes, at = numbered(node)
-    cluster = np.zeros(len(nodes), np.int64)
-    cluster[at[path_of]] = window.cluster[row]
-    by_path, by_node = Groups(path_of, len(path)), Groups(at, len(nodes))
-    by_series = Groups(series, len(series_key))
+    links, history, paths = window.links, memory.history("latency"), paths_of(window)
+    row, kind, key, by_path = links.row, paths.kind, paths.key, paths.by_path
+    by_series, by_node = paths.by_series, paths.by_node
+    path_of, at = by_path.of, by_node.of
     before = history.expected(key, figures["history_windows"])
     measured = np.log1p(links.latency_ms)
     # What a consumer that is away from poll() measures is no evidence where it is more than usual.
@@ -125,10 +104,10 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     learned = by_path.medians(np.where(is_young, np.nan, measured)) if is_other else value
     history.learn(key, learned, window.length_s)
     return Parts(
-        row=row, path_of=path_of, link_value=link_value, client=client, node=node, series=series, value=value,
-        expected=before, node_part=common, client_part=own_client[series], wait=wait, own=own,
-        by_series=by_series, nodes=nodes, at=at, by_node=by_node,
-        node_effect=_less_common(node_effect, cluster, figures["least_nodes"]),
+        row=row, path_of=path_of, link_value=link_value, client=paths.client, node=paths.node, series=by_series.of,
+        value=value, expected=before, node_part=common, client_part=own_client[by_series.of], wait=wait, own=own,
+        by_series=by_series, nodes=paths.nodes, at=at, by_node=by_node,
+        node_effect=_less_common(node_effect, paths.cluster, figures["least_nodes"]),
     )  # fmt: skip
 
 
@@ -198,15 +177,18 @@ def _test(expected: Numbers, effect: Numbers, factor: float, least_ms: float, sa
 def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
     count = len(parts.nodes)
-    base = parts.by_node.medians(parts.expected)
     is_slow = parts.value - parts.expected - np.nan_to_num(parts.client_part) > np.log(figures["factor"])
     clients = np.bincount(parts.at[~np.isnan(parts.value)], minlength=count)
     slow = np.bincount(parts.at[is_slow], minlength=count)
     enough = clients >= figures["least_clients"]
     most = slow >= figures["share"] * clients
     effect = np.where(most, parts.node_effect, np.fmin(parts.node_effect, 0))
+    base = np.where(enough & ~np.isnan(parts.node_effect), 0.0, np.nan)
+    may_be = ~np.isnan(base) & (effect > np.log(figures["factor"]))  # else it is not slow, whatever is usual
+    if may_be.any():  # medians of large groups take long
+        base[may_be] = parts.by_node.medians(np.where(may_be[parts.at], parts.expected, np.nan))[may_be]
     test = _test(
-        np.where(enough & ~np.isnan(parts.node_effect), base, np.nan), effect, figures["factor"], figures["least_ms"],
+        base, effect, figures["factor"], figures["least_ms"],
         "requests to node {subject} take {observed}, {expected} are usual; so do those of {slow} of {clients} clients",
         slow=slow, clients=clients,
     )  # fmt: skip

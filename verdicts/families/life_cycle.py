@@ -62,7 +62,9 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
         ends_silently = not known["says_when_it_ends"][lives].any()
         by_clock = ends_silently and _is_by_clock(chain, _SPREAD * interval_us[lives].max())
         lengths[client] = 0 if by_clock else len(chain)
-    codes = np.union1d(window.clients.codes, clients)
+    codes = window.clients.codes
+    if not np.isin(clients, codes).all():
+        codes = np.union1d(codes, clients)
     observed = np.zeros(len(codes))
     observed[np.searchsorted(codes, list(lengths))] = list(lengths.values())
     instances = {code: short[known["client"][short] == code] for code in clients[counts >= figures["lives"]].tolist()}

@@ -37,7 +37,8 @@ class BesideNodes(NamedTuple):
     """Brokers beside the others; arrays of nodes, but `is_slow`, of paths.
 
     Attributes:
-        expected: log of what requests of the same clients to the others take; NaN where that is not known.
+        expected: log of what requests of the same clients to the others take, 0 where it is not slow for most of them;
+            NaN where that is not known.
         effect: how far above it is (log); 0 where it is not so for most clients.
         slow, clients: for how many it is slow, of how many.
         is_slow: paths that are.
@@ -67,11 +68,15 @@ def beside_other_nodes(
     own = np.where(is_used & (several[series] > 1), value, np.nan)
     others = by_series.medians(own, low=True)[series]
     is_slow = (own - others > np.log(figures["factor"])) & (np.expm1(own) - np.expm1(others) > figures["far_ms"])
-    expected = by_node.medians(np.where(np.isnan(own), np.nan, others))
     clients = np.bincount(at[~np.isnan(own)], minlength=count)
     slow = np.bincount(at[is_slow], minlength=count)
-    expected[clients < figures["least_clients"]] = np.nan
-    effect = np.where(slow >= figures["share"] * clients, by_node.medians(own) - expected, 0.0)
+    is_judged = clients >= np.maximum(figures["least_clients"], 1)
+    most = is_judged & (slow >= figures["share"] * clients)
+    expected, effect = np.where(is_judged, 0.0, np.nan), np.zeros(count)
+    if most.any():  # medians of large groups take long
+        own = np.where(most[at], own, np.nan)
+        expected[most] = by_node.medians(np.where(np.isnan(own), np.nan, others))[most]
+        effect[most] = by_node.medians(own)[most] - expected[most]
     return BesideNodes(expected, effect, slow, clients, is_slow)
 
 

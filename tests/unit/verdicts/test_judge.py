@@ -1,5 +1,6 @@
 """What all verdicts have in common: causes, repetition, memory, rules, coverage."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,33 @@ def test_windows_judged_in_pieces_from_a_kept_memory_give_the_same_rows() -> Non
     at_once, memory = pa.concat_tables([whole.table(number, rows(number)) for number in range(20)]), Memory()
     judge(at_once.take(list(reversed(range(len(at_once))))), whole.client_table(), memory, whole.rules)
     assert ranked(memory, whole.rules).to_pylist() == whole.rows
+
+
+def test_windows_that_are_read_while_others_are_judged_give_the_same_rows() -> None:
+    def rows(number: int) -> list[Row]:  # over midnight, after which names are numbered anew
+        found = fleet(number, of_node(3, 5.0) if 140 <= number < 148 else {})
+        short = [client("job", f"job-{number}", connections_created=200.0)] if number % 7 == 0 else []
+        return [*found, *slow_group(max(number - 140, 0)), *short]
+
+    alone, ahead, order = Judged().windows(160, rows), Memory(), []
+    for number in range(160):
+        found = alone.table(number, rows(number)).sort_by("client_instance_id")
+        order.append(found if number % 2 else found.take(list(reversed(range(len(found))))))
+    judge(iter(order), alone.client_table(), ahead, alone.rules)
+    assert {row["verdict"] for row in alone.rows} >= {"slow-node", "slow-processing", "lagging"}
+    assert ranked(ahead, alone.rules).to_pylist() == alone.rows
+
+
+def test_rows_that_cannot_be_read_stop_the_judge_with_their_error() -> None:
+    judged = Judged()
+
+    def tables() -> Iterator[Any]:
+        yield judged.table(0, [client()])
+        yield judged.table(1, [client()])
+        raise OSError("no such file")
+
+    with pytest.raises(OSError, match="no such file"):
+        judge(tables(), judged.client_table(), judged.memory, judged.rules)
 
 
 def test_a_subject_of_which_nothing_is_heard_is_cleared_after_an_hour() -> None:

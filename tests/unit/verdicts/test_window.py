@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from verdicts.arrow import is_valid, numbers_at
 from verdicts.window import Names, medians, numbered, order_of
 
 
@@ -51,3 +52,17 @@ def test_names_keep_their_numbers_until_they_are_forgotten() -> None:
     assert Names.of(names.table()).codes(cluster, client).tolist() == [0, 1, 2, 3]
     assert names.keep(names.seen_us > 7).tolist() == [-1, -1, -1, 0]
     assert names.codes(cluster, client, at_us=11).tolist() == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.float64()])
+@pytest.mark.parametrize("nulls", ["none", "some", "all"])
+@pytest.mark.parametrize("begin", [0, 3, 17])
+def test_numbers_of_some_rows_are_those_that_arrow_takes(kind: pa.DataType, nulls: str, begin: int) -> None:
+    random = np.random.default_rng(begin)
+    is_null = {"none": np.zeros(50, bool), "some": random.random(50) < 0.5, "all": np.ones(50, bool)}[nulls]
+    column = pa.array(random.integers(0, 99, 50), kind, mask=is_null).slice(begin)
+    at = random.permutation(len(column))[:20]
+    expected = column.take(pa.array(at)).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    np.testing.assert_array_equal(numbers_at(column, at), expected)
+    np.testing.assert_array_equal(is_valid(column), column.is_valid().to_numpy(zero_copy_only=False))
+    assert len(numbers_at(column.slice(0, 0), at[:0])) == 0
