@@ -14,7 +14,6 @@ from fleet.schemas import BRONZE
 from fleet.selection import Selection
 from fleet.silver.check import KEYS
 from fleet.silver.repeats import ORDER
-from fleet.workers import forget_archives
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,7 +175,6 @@ class _Pickled:
     task: Task[Any]
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        forget_archives()
         made = pickle.dumps(self.task(batches))
         yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], names=["made"])
 
@@ -188,5 +186,4 @@ class _Prepared:
     task: Callable[[Any], Any]
 
     def __call__(self, part: Any) -> Any:
-        forget_archives()
         return self.task(part)

@@ -21,7 +21,6 @@ from fleet.silver.repeats import WithoutRepeats
 from fleet.sources import read_bronze
 from fleet.spark_schema import spark_schema
 from fleet.topic.source import Source
-from fleet.workers import forget_archives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +85,6 @@ class _Distinct:
     repeats: Callable[[int], None]
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        forget_archives()
         without = WithoutRepeats()
         yield from self.step(without(checked(batches)))
         self.repeats(without.repeats)

@@ -12,7 +12,6 @@ from fleet.decode.payloads import CountedPayloads, count, decode
 from fleet.decode.rows import counted_rows, decoded_rows, joined, reject_rows
 from fleet.dialects import Sender
 from fleet.schemas import COUNTED, DECODED
-from fleet.workers import forget_archives
 
 MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024
 """Payload bytes that are decoded at once: enough to spread the fixed cost of a batch (0.4 ms) over thousands of
@@ -38,7 +37,6 @@ class DecodePoints:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """At most two batches out for each chunk of pushes in."""
-        forget_archives()
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             reasons = _given_reasons(chunk)
@@ -61,7 +59,6 @@ class CountPoints:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One or two batches out for each chunk of pushes in."""
-        forget_archives()
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             pushes = CountedPushes(chunk)

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 from fleet.decode.arrow import RecordBatch, Schema, pa
-from fleet.workers import forget_archives
 from terminal.text import csv_text, printable_json
 
 
@@ -52,7 +51,6 @@ class AsText:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """One batch out for each batch in."""
-        forget_archives()
         for batch in batches:
             if self.form == "json":
                 yield pa.RecordBatch.from_arrays([pa.array(json_lines(batch), pa.string())], names=["line"])

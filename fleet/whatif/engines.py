@@ -12,7 +12,6 @@ from fleet.decode.arrow import RecordBatch, Table, pa
 from fleet.measures.rows import filled
 from fleet.whatif.outcome import groups
 from fleet.whatif.rates import RATES, Clients, ReadRates, added
-from fleet.workers import forget_archives
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +66,6 @@ def on_spark(spark: "SparkSession", read: ReadRates, parts: Sequence[shards.Part
     rates = numbers.repartition(len(parts), "part").mapInArrow(_Read(read, tuple(parts)), _SPARK_RATES)
 
     def made(group: Table) -> Table:  # a function: of an object Spark would take `self` for the key
-        forget_archives()
         number = int(filled(group["sharers"], 0)[0])
         columns = [pa.array([number], pa.int32()), pa.array([pickle.dumps(task(number, group))], pa.binary())]
         return pa.table(columns, names=["sharers", "made"])
@@ -84,7 +82,6 @@ class _Read:
     parts: tuple[shards.Part, ...]
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        forget_archives()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from self.read(self.parts[number]).to_batches()
