@@ -29,6 +29,8 @@ RULES = ROOT / "deploy/helm/fleetgauge/rules/fleetgauge-clients.rules.yml"
 DASHBOARDS = ROOT / "deploy/helm/fleetgauge/dashboards"
 LIBRARIES = {"Java": "java", "librdkafka": "librdkafka", "franz-go": "franz-go"}
 WITHIN_S = 180.0
+HALF = 0.6
+"""More than what Java's consumers send that wait all the time, and less than what others send."""
 AT_TIMES = "application:org_apache_kafka_consumer_fetch_manager_fetch_throttle_time_max:throttled"
 """A broker does not hold these consumers back in every run within that time: looked for in the long runs alone."""
 
@@ -141,18 +143,22 @@ def test_only_members_without_partitions_are_idle(prometheus: PrometheusServer) 
 
 
 def test_waiting_in_poll_is_one_measure_over_libraries(prometheus: PrometheusServer) -> None:
-    """Consumers that have little to do wait nearly all the time, also those of Java, which sends half of it."""
+    """Consumers that have little to do wait nearly all the time, also those of Java, which sends half of it.
+
+    Java's is the average over some seconds of polls, of which each divides its time by that and the time since the
+    poll before it began: 1 for the first, and about a half for one like the one before, somewhat more if it is longer.
+    """
     raw, share = (
         "org_apache_kafka_consumer_poll_idle_ratio_avg",
         "group:org_apache_kafka_consumer_poll_idle_ratio_avg:min",
     )
     for library in ("java", "librdkafka"):
-        prometheus.wait_for(f'{share}{{library="{library}"}} > 0.6')
-    assert all(value <= 0.51 for _, value in prometheus.wait_for(f'{raw}{{client_id=~"java.*"}}'))
+        prometheus.wait_for(f'{share}{{library="{library}"}} > {HALF}')
+    prometheus.wait_for(f'max({raw}{{client_id=~"java.*"}}) < {HALF}')
 
 
 def test_the_dashboards_are_those_that_are_made(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, ROOT / "tools/make_dashboards.py", tmp_path], check=True, timeout=60)
+    subprocess.run([sys.executable, ROOT / "tools/make_dashboards.py", tmp_path], check=True, timeout=180)
     made = {file.name: file.read_text() for file in tmp_path.iterdir()}
     kept = {name: (DASHBOARDS / name).read_text() for name in dashboards()}
     assert kept == made, "run python tools/make_dashboards.py"
@@ -238,5 +244,5 @@ def check_rules(directory: Path, series: str, expected: str) -> None:
     cases = directory / "cases.yml"
     cases.write_text(CASES.format(rules=RULES, series=series, expected=expected))
     for command in (("test", "rules", str(cases)), ("check", "rules", str(RULES))):
-        done = subprocess.run(["promtool", *command], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(["promtool", *command], capture_output=True, text=True, check=False, timeout=180)
         assert done.returncode == 0, done.stdout + done.stderr
