@@ -81,7 +81,7 @@ def crash_rounds(directory: Path, rounds: int, broker: KafkaBroker) -> Figures:
             pusher.start()
             _wait_for_a_moment(pusher, chosen)
             _kill_in_turn(node, number)
-            pusher.join(timeout=60)
+            pusher.join(timeout=180)
             assert not pusher.is_alive(), f"seed {seed}: the client got stuck: {node.output()}"
             acknowledged |= pusher.acknowledged
             hit += pusher.cut_off > 0
