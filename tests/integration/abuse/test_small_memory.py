@@ -14,7 +14,7 @@ from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 MIB = 1 << 20
 SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = "100"\n'
 
