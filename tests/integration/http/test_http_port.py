@@ -308,7 +308,7 @@ def is_refused(address: tuple[str, int]) -> bool:
 
 def test_a_stopping_node_is_not_ready_and_open_connections_do_not_keep_it(tmp_path: Path) -> None:
     config = '[exporters.away]\ntype = "otlp"\nendpoint = "http://127.0.0.1:1"\n'
-    with Node(tmp_path, HTTP, "shutdown.timeout.ms=4000", config=config) as node:
+    with Node(tmp_path, HTTP, "shutdown.timeout.ms=15000", config=config) as node:
         address = address_of(node)
         with RawClient(node.port) as client:
             assert client.push(client.get(), metrics_data()).error_code == 0
@@ -322,7 +322,7 @@ def test_a_stopping_node_is_not_ready_and_open_connections_do_not_keep_it(tmp_pa
             with contextlib.suppress(OSError):
                 while not found:
                     answer = get_at(*address, "/readyz")
-                    if answer.status == 503:
+                    if answer.status == 503 and "stopping" in str(answer.json()):
                         found.append(answer.json())
 
         watcher = threading.Thread(target=watch)
