@@ -1,6 +1,6 @@
 """A real Prometheus Alertmanager on loopback, built once under `.setup/` with Go from its pinned release.
 
-`python tests/support/alertmanager.py` builds it.
+`PYTHONPATH=tests python -m support.alertmanager` builds it.
 """
 
 import json

@@ -1,6 +1,7 @@
 """A real OpenTelemetry Collector on loopback, built once under `.setup/` from the pinned modules of `tests/otelcol`.
 
-`python tests/support/otel_collector.py` builds it. It writes what it received to a file, which is read back exactly.
+`PYTHONPATH=tests python -m support.otel_collector` builds it. It writes what it received to a file, which is
+read back exactly.
 """
 
 import json
