@@ -16,6 +16,7 @@ import pytest
 from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
+from support.http import wait_until
 from support.kafka_broker import MISSING as NO_BROKER
 from support.prometheus_server import MISSING as NO_PROMETHEUS
 from support.prometheus_server import PrometheusServer
@@ -93,8 +94,12 @@ def test_every_rule_records_something(prometheus: PrometheusServer) -> None:
     rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     names = {rule["name"] for rule in rules} - {AT_TIMES}
     wait_for_all(prometheus, {name: f'{{__name__="{name}"}}' for name in names})
-    rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
-    assert {(rule["health"], rule.get("lastError", "")) for rule in rules} == {("ok", "")}
+
+    def health() -> set[tuple[str, str]]:
+        rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
+        return {(rule["health"], rule.get("lastError", "")) for rule in rules}
+
+    wait_until(lambda: health() == {("ok", "")}, what="healthy rules")
     kept = {name for name in (rule["name"] for rule in rules) if name.startswith("client:")}
     assert kept == {"client:fleetgauge_client_info:application"}, "one recorded series per client, and no more"
 
@@ -124,15 +129,25 @@ def test_every_variable_has_values_of_these_clients(prometheus: PrometheusServer
     for name, dashboard in dashboards().items():
         for variable in dashboard["templating"]["list"][1:]:
             selector, _, label = variable["query"].removeprefix("label_values(").removesuffix(")").rpartition(", ")
-            rows = prometheus.wait_for(chosen(selector, "all"))
-            assert any(labels.get(label) for labels, _ in rows), f"{name}: {variable['name']}"
+            expression = chosen(selector, "all")
+            wait_until(
+                lambda of=expression, label=label: any(labels.get(label) for labels, _ in prometheus.query(of)),  # type: ignore[misc]
+                what=f"{name}: {variable['name']}",
+            )
 
 
 def test_applications_are_client_ids_without_what_numbers_their_instances(prometheus: PrometheusServer) -> None:
-    rows = prometheus.wait_for("client:fleetgauge_client_info:application")
-    found = {labels["client_id"]: labels["application"] for labels, _ in rows}
-    assert found["java-4.4.0-producer-1"] == found["java-4.4.0-producer-2"] == "java-4.4.0-producer"
-    assert {labels["library"] for labels, _ in rows} == set(LIBRARIES.values())
+    numbered = {"java-4.4.0-producer-1", "java-4.4.0-producer-2"}
+
+    def rows_of_all() -> list[dict[str, str]]:
+        """Once these clients, and one of each library, are there."""
+        rows = [labels for labels, _ in prometheus.query("client:fleetgauge_client_info:application")]
+        is_whole = numbered <= {row["client_id"] for row in rows} and len({row["library"] for row in rows}) > 2
+        return rows if is_whole else []
+
+    rows = wait_until(rows_of_all, what="clients of every library")
+    assert {row["application"] for row in rows if row["client_id"] in numbered} == {"java-4.4.0-producer"}
+    assert {row["library"] for row in rows} == set(LIBRARIES.values())
 
 
 def test_only_members_without_partitions_are_idle(prometheus: PrometheusServer) -> None:
