@@ -310,6 +310,7 @@ def test_a_stopping_node_is_not_ready_and_open_connections_do_not_keep_it(tmp_pa
     config = '[exporters.away]\ntype = "otlp"\nendpoint = "http://127.0.0.1:1"\n'
     with Node(tmp_path, HTTP, "shutdown.timeout.ms=15000", config=config) as node:
         address = address_of(node)
+        wait_until(lambda: get_at(*address, "/readyz").status == 200, what="the HTTP process")
         with RawClient(node.port) as client:
             assert client.push(client.get(), metrics_data()).error_code == 0
         idle, half, reading = raw(node), raw(node), raw(node)
