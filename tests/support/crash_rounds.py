@@ -14,6 +14,7 @@ from typing import Any
 from support.crash_destinations import PAYLOAD, every_destination
 from support.kafka_broker import KafkaBroker
 from support.node import Node
+from support.ports import free_port
 from support.pusher import Pusher
 
 PUSHES_A_ROUND = 1_000
@@ -73,7 +74,7 @@ def crash_rounds(directory: Path, rounds: int, broker: KafkaBroker) -> Figures:
         every_destination(
             directory, data=directory / "data", output=directory / "serve.log", broker=broker
         ) as destinations,
-        Node(directory, config="".join(each.config() for each in destinations)) as node,
+        Node(directory, config="".join(each.config() for each in destinations), port=free_port()) as node,
     ):
         port = node.port
         for number in range(rounds):

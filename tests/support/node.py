@@ -22,7 +22,7 @@ class Node:
 
     Its output goes to `<directory>/serve.log`, which a failing test prints. `modules` is where its packages lie,
     if they are others than this test run's; `before` are words before its command, `command` is another
-    one in place of `serve`.
+    one in place of `serve`. `port` is where it listens first: one of `support.ports` where it is started there again.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Node:
         modules: Path | None = None,
         before: Sequence[str] = (),
         command: str = "serve",
+        port: int = 0,
     ) -> None:
         self.directory = directory
         self.data = directory / "data"
@@ -42,13 +43,14 @@ class Node:
         self._modules = modules
         self._before = tuple(before)
         self._command = command
+        self._first_port = port
         self._overrides = ("log.dirs=" + str(self.data), *PATIENCE, *overrides)
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
     def __enter__(self) -> Self:
         try:
-            self.start()
+            self.start(self._first_port)
         except BaseException:
             self.kill()
             raise

@@ -73,7 +73,7 @@ def shared_fleet(tmp_path_factory: pytest.TempPathFactory, small_disk: Path | No
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT / "tests"))
         patch.setenv(BLOCKS_WHILE, str(directory / "blocks"))
-        node = Node(directory, *overrides, config=ALL_EACH_SECOND + exporters)
+        node = Node(directory, *overrides, config=ALL_EACH_SECOND + exporters, port=free_port())
         node.data = data
         with node:
             fleet = ClientFleet(node, exporters, landing)

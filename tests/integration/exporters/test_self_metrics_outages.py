@@ -7,7 +7,7 @@ import grpc
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.otlp_receivers import GrpcReceiver
-from support.ports import free_ports
+from support.ports import free_port
 
 from base.clock import SystemTime
 from exporters.delivery.stats import PipelineState
@@ -72,7 +72,7 @@ def test_what_was_counted_since_the_last_interval_is_sent_at_the_end(receiver: G
 
 
 def test_an_end_does_not_wait_for_a_receiver_that_is_away_or_for_one_without_time(receiver: GrpcReceiver) -> None:
-    [port] = free_ports(1)
+    port = free_port()
     away, late = exporter_to(port, Things(), HOUR_MS), exporter_to(receiver.port, Things(), HOUR_MS)
     for exporter in (away, late):
         exporter.start()
@@ -85,7 +85,7 @@ def test_an_end_does_not_wait_for_a_receiver_that_is_away_or_for_one_without_tim
 
 
 def test_a_receiver_that_goes_and_comes_back_gets_the_counters_as_they_are_then() -> None:
-    things, first = Things(), GrpcReceiver()
+    things, first = Things(), GrpcReceiver(free_port())
     exporter = exporter_to(first.port, things, 100)
     exporter.start()
     until(lambda: told(first))

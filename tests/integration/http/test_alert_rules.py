@@ -12,6 +12,7 @@ import subprocess
 import time
 import urllib.parse
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -153,9 +154,8 @@ def serving(_: pytest.FixtureRequest, directory: Path, tables: str) -> Iterator[
 @contextmanager
 def exporting(request: pytest.FixtureRequest, directory: Path, tables: str) -> Iterator[Status]:
     broker: KafkaBroker = request.getfixturevalue("broker")
-    topic = KafkaTopicSettings(
-        bootstrap_servers=broker.bootstrap, topic="scraped", partitions=2, group_prefix="scraped"
-    )
+    name = f"scraped-{uuid.uuid4().hex[:12]}"
+    topic = KafkaTopicSettings(bootstrap_servers=broker.bootstrap, topic=name, partitions=2, group_prefix=name)
     ensure_topic(make_admin(topic), topic)
     brokers = Brokers(topic)
     for client_id in ("good", "bad"):
@@ -163,7 +163,7 @@ def exporting(request: pytest.FixtureRequest, directory: Path, tables: str) -> I
     config = directory / "export.toml"
     config.write_text(
         f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
-        f'push.log.kafka.topic = "scraped"\npush.log.kafka.group.prefix = "scraped"\n{tables}'
+        f'push.log.kafka.topic = "{name}"\npush.log.kafka.group.prefix = "{name}"\n{tables}'
     )
     with Export(directory, config, "http.listeners=http://127.0.0.1:0") as export:
         yield export.status

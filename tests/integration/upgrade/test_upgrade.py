@@ -14,6 +14,7 @@ import pytest
 from support.landing import landed
 from support.node import Node, run_cli
 from support.otlp_receivers import GrpcReceiver, HttpReceiver
+from support.ports import free_port
 from support.pusher import Pusher
 
 pytestmark = pytest.mark.integration
@@ -62,7 +63,7 @@ def exporters(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_log_cursors_dead_letters_and_identity_are_kept(earlier: Path, tmp_path: Path) -> None:
-    refusing, away = HttpReceiver(), GrpcReceiver()
+    refusing, away = HttpReceiver(), GrpcReceiver(free_port())
     away.stop()  # nothing listens on its port while the earlier node runs
     refusing.answer = lambda handler: handler.reply(400)
     text = config(refusing.port, away.port)
