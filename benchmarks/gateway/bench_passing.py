@@ -40,8 +40,9 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.gateway import GatewayBefore, make_topic
-from support.kafka_broker import KafkaBroker, free_ports
+from support.kafka_broker import KafkaBroker
 from support.kafka_jars import kafka_jars
+from support.ports import free_ports
 from support.rss import rss_bytes
 
 VERSION = "4.3.1"

@@ -65,7 +65,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def send_until_nobody_takes_more(deaf: list[socket.socket], request: bytes) -> None:
-    """Sends whole requests on every connection, reading nothing, until none has taken anything for a second.
+    """Sends whole requests on every connection, reading nothing, until none has taken anything for three seconds.
 
     Where a socket takes a part of a request, the rest follows: the peers are slow readers, not malformed ones.
     """
@@ -73,7 +73,7 @@ def send_until_nobody_takes_more(deaf: list[socket.socket], request: bytes) -> N
         for connection in deaf:
             connection.setblocking(False)
             selector.register(connection, selectors.EVENT_WRITE, memoryview(request))
-        while ready := selector.select(timeout=1.0):
+        while ready := selector.select(timeout=3.0):
             for key, _ in ready:
                 try:
                     sent = key.fileobj.send(key.data)  # type: ignore[union-attr]

@@ -3,11 +3,13 @@
 import re
 import subprocess
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from support.java_clients import compile_java, java_command
-from support.kafka_jars import SETUP, alone, kafka_jars
+from support.kafka_jars import SETUP, kafka_jars
 
 _CLASSES = {
     "cm": "org.apache.kafka.tools.ClientMetricsCommand",
@@ -18,7 +20,7 @@ _CLASSES = {
 _OF_OLDER = {"3.9.2": {"acl": "kafka.admin.AclCommand"}}
 _LOGGED = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \S+ (?=[A-Z]+ )|^\s+at |^\s*\.\.\. \d+ more|^log4j:")
 """Times and stack traces in what a tool logs."""
-_WITHIN_S = 120.0
+_WITHIN_S = 240.0
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,18 @@ class Printed:
 
     exit_code: int
     lines: tuple[str, ...]
+
+
+def agreed(at_broker: Callable[[], Any], here: object, *, may_ask_again: Callable[[Any], bool]) -> Any:
+    """A broker's answer; asked for again while it differs from ours and may be: a broker answers a change before its
+    own lists and descriptions show it.
+    """
+    deadline = time.monotonic() + 60
+    there = at_broker()
+    while there != here and may_ask_again(there) and time.monotonic() < deadline:
+        time.sleep(0.1)
+        there = at_broker()
+    return there
 
 
 class AdminTools:
@@ -38,8 +52,7 @@ class AdminTools:
 
     def __enter__(self) -> Self:
         jars, classes = kafka_jars(self._version), SETUP / f"kafka-{self._version}-classes"
-        with alone(classes.name):
-            compile_java("AdminTools", classes, jars)
+        compile_java("AdminTools", classes, jars)
         self._process = subprocess.Popen(
             java_command("AdminTools", classes, jars),
             stdin=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """A real Prometheus Alertmanager on loopback, built once under `.setup/` with Go from its pinned release.
 
-`python tests/support/alertmanager.py` builds it.
+`PYTHONPATH=tests python -m support.alertmanager` builds it.
 """
 
 import json
@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
-from support.kafka_broker import free_ports, with_the_test_run
+from support.kafka_broker import with_the_test_run
 from support.kafka_jars import SETUP, alone
+from support.ports import free_ports
 
 VERSION = "v0.27.0"
 _MODULE = "github.com/prometheus/alertmanager/cmd/alertmanager"
 BUILD_WITHIN_S = 900.0
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = 120.0
 
 
 def missing_tools() -> str:
@@ -80,7 +81,7 @@ class Alertmanager:
 
     def active(self) -> list[dict[str, Any]]:
         """The alerts that it takes for open, by its own API."""
-        with urlopen(f"{self.url}/api/v2/alerts?active=true", timeout=10) as response:
+        with urlopen(f"{self.url}/api/v2/alerts?active=true", timeout=60) as response:
             found: list[dict[str, Any]] = json.load(response)
         return found
 

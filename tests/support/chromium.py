@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 MISSING = "" if shutil.which("chromium") else "needs a Chromium: apt-get install --no-install-recommends chromium"
+PATIENCE_MS = 60_000
+"""For how long actions and expectations are tried again: a browser on a busy machine is slow [ms]."""
 _QUIET = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -22,6 +24,7 @@ class Opened:
 
     def __init__(self, page: Page, own: tuple[str, ...]) -> None:
         self.page = page
+        page.set_default_timeout(PATIENCE_MS)
         self._own = own
         self.faults: list[str] = []
         page.on("console", lambda message: self.faults.append(f"console: {message.text} {message.location['url']}"))
@@ -44,7 +47,10 @@ class Opened:
 def chromium() -> Iterator[Browser]:
     """The browser."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(_QUIET))
+        expect.set_options(timeout=PATIENCE_MS)
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=list(_QUIET), timeout=2 * PATIENCE_MS
+        )
         yield browser
         browser.close()
 

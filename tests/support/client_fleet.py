@@ -67,7 +67,7 @@ class ClientFleet:
         """By client: pushes that it saw acknowledged."""
         return {client.name: client.acknowledged() for client in self.clients}
 
-    def expect_pushes(self, before: dict[str, int], number: int = INTERVALS, within_s: float = 90.0) -> None:
+    def expect_pushes(self, before: dict[str, int], number: int = INTERVALS, within_s: float = 180.0) -> None:
         """Waits until every client saw `number` pushes more than `before` acknowledged, and none says it is off.
 
         A Java client that was cut in mid-request is silent for five minutes and has to be back after them; before 4.2
@@ -107,7 +107,7 @@ class ClientFleet:
         off = {name: lines[-2:] for name, lines in off.items() if lines}
         assert not off, f"clients switched their telemetry off: {off}\n{self.node.output()}"
 
-    def expect_landed(self, within_s: float = 60.0) -> dict[str, int]:
+    def expect_landed(self, within_s: float = 180.0) -> dict[str, int]:
         """Every push that a client saw acknowledged is in the landing zone; returns the counts by client."""
         acknowledged = {client.instance_id(): (client.name, client.acknowledged()) for client in self.clients}
 

@@ -7,13 +7,13 @@ def consumed(bootstrap: str, topic: str) -> list[Message]:
     """Every record of the topic."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": False})
     try:
-        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=120).topics[topic].partitions
         found: list[Message] = []
         for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=120)
             consumer.assign([TopicPartition(topic, partition, low)])
             while low < high:
-                message = consumer.poll(20)
+                message = consumer.poll(120)
                 assert message is not None
                 assert message.error() is None, message.error()
                 found.append(message)

@@ -20,7 +20,7 @@ from support.http import wait_until
 from support.kafka_broker import KafkaBroker
 from support.landing import landed
 from support.payloads import metrics_data, metrics_of
-from support.prometheus_server import free_port
+from support.ports import free_port
 from support.receiver import OtlpReceiver
 from support.webhook import Webhook
 

@@ -14,6 +14,7 @@ from typing import Any
 from support.crash_destinations import PAYLOAD, every_destination
 from support.kafka_broker import KafkaBroker
 from support.node import Node
+from support.ports import free_port
 from support.pusher import Pusher
 
 PUSHES_A_ROUND = 1_000
@@ -73,7 +74,7 @@ def crash_rounds(directory: Path, rounds: int, broker: KafkaBroker) -> Figures:
         every_destination(
             directory, data=directory / "data", output=directory / "serve.log", broker=broker
         ) as destinations,
-        Node(directory, config="".join(each.config() for each in destinations)) as node,
+        Node(directory, config="".join(each.config() for each in destinations), port=free_port()) as node,
     ):
         port = node.port
         for number in range(rounds):
@@ -81,7 +82,7 @@ def crash_rounds(directory: Path, rounds: int, broker: KafkaBroker) -> Figures:
             pusher.start()
             _wait_for_a_moment(pusher, chosen)
             _kill_in_turn(node, number)
-            pusher.join(timeout=60)
+            pusher.join(timeout=180)
             assert not pusher.is_alive(), f"seed {seed}: the client got stuck: {node.output()}"
             acknowledged |= pusher.acknowledged
             hit += pusher.cut_off > 0

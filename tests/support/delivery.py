@@ -18,7 +18,7 @@ from push_log.embedded.reader import SqlitePushLogReader
 from push_log.embedded.settings import PushLogSettings
 from telemetry.push_record import PushRecord, format_instance_id
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 class Delivery:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 class Export:
@@ -78,7 +78,7 @@ class Export:
         os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
-    def stop(self, within_s: float = 30.0) -> int:
+    def stop(self, within_s: float = 120.0) -> int:
         """SIGTERM, and the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(within_s)

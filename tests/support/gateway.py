@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Self
 
 from support.java_clients import java_program
-from support.kafka_broker import KafkaBroker, free_ports
+from support.kafka_broker import KafkaBroker
 from support.node import Node
+from support.ports import free_ports
 
 SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = "1000"\n'
 
@@ -63,7 +64,7 @@ class GatewayBefore(Node):
             "--format",
             "json",
         ]
-        printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180).stdout
         return {json.loads(line)["principal"] for line in printed.splitlines()}
 
 
@@ -100,7 +101,7 @@ class ShareGroup:
 
     def wait(self) -> str:
         """The last line that it prints."""
-        printed, errors = self._process.communicate(timeout=150)
+        printed, errors = self._process.communicate(timeout=300)
         assert self._process.returncode == 0, errors[-4000:]
         return printed.splitlines()[-1]
 

@@ -67,7 +67,7 @@ def get_at(
         connection.close()
 
 
-def wait_until(condition: Callable[[], Any], *, within_s: float = 60.0, what: str = "") -> Any:
+def wait_until(condition: Callable[[], Any], *, within_s: float = 120.0, what: str = "") -> Any:
     """Polls until `condition()` is true, and returns what it was."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
@@ -80,12 +80,12 @@ def wait_until(condition: Callable[[], Any], *, within_s: float = 60.0, what: st
 
 def raw(node: Node) -> socket.socket:
     """A bare connection to the HTTP port."""
-    return socket.create_connection(address_of(node), timeout=30)
+    return socket.create_connection(address_of(node), timeout=60)
 
 
 def reset(address: tuple[str, int], request: bytes = b"") -> None:
     """Connects, sends so much, and resets the connection, as a TCP health check does."""
-    connection = socket.create_connection(address, timeout=30)
+    connection = socket.create_connection(address, timeout=60)
     connection.sendall(request)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()

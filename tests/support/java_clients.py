@@ -4,7 +4,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from support.kafka_jars import ROOT, SETUP, fetched
+from support.kafka_jars import ROOT, SETUP, alone, fetched
 
 SOURCES = ROOT / "tests" / "kafka"
 
@@ -38,8 +38,9 @@ def java_program(version: str, program: str, jars: Path | None = None) -> list[s
 def compile_java(program: str, classes: Path, jars: Path) -> None:
     """Compiles `tests/kafka/<program>.java` into the folder `classes` when its source is newer."""
     source, compiled = SOURCES / f"{program}.java", classes / f"{program}.class"
-    if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["javac", "-d", str(classes), "-cp", f"{jars}/*", str(source)], check=True, timeout=120)
+    with alone(classes.name):
+        if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
+            subprocess.run(["javac", "-d", str(classes), "-cp", f"{jars}/*", str(source)], check=True, timeout=300)
 
 
 def java_command(program: str, classes: Path, jars: Path) -> list[str]:
@@ -66,7 +67,7 @@ class JavaClients:
                 text=True,
             )
 
-    def instance_ids(self, within_s: float = 90.0) -> dict[str, str]:
+    def instance_ids(self, within_s: float = 240.0) -> dict[str, str]:
         """Client id to the instance id that the client itself says it has; waits until both are known."""
         assert self.process.stdout is not None
         found = {}
@@ -81,7 +82,7 @@ class JavaClients:
 
     def close(self) -> None:
         """Has both closed as an application closes them, and waits for it."""
-        output, _ = self.process.communicate("end\n", timeout=60)
+        output, _ = self.process.communicate("end\n", timeout=180)
         assert output.strip() == "closed", self.log.read_text()[-4000:]
 
     def kill(self) -> None:

@@ -1,9 +1,7 @@
 """A real Apache Kafka broker on loopback: broker and controller in one process, on ports that were free."""
 
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,8 +11,9 @@ from typing import Self
 
 from support.jvm import QUICK, quick_options
 from support.kafka_jars import kafka_jars
+from support.ports import free_ports
 
-READY_WITHIN_S = 90.0
+READY_WITHIN_S = 240.0
 STARTED = "Kafka Server started"
 MISSING = ", ".join(f"a real broker needs {program}" for program in ("java", "mvn") if shutil.which(program) is None)
 """Why there can be no broker; empty where there can."""
@@ -35,15 +34,6 @@ log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def with_the_test_run() -> list[str]:
@@ -191,7 +181,7 @@ class KafkaBroker:
             "-Djava.rmi.server.hostname=127.0.0.1",
         ]
 
-    def tool(self, main_class: str, *arguments: str, timeout_s: float = 60.0) -> str:
+    def tool(self, main_class: str, *arguments: str, timeout_s: float = 180.0) -> str:
         """What one of Kafka's own tools prints; raises CalledProcessError when it fails."""
         done = subprocess.run(
             ["java", "-Xmx128m", *self._tool_jvm, "-cp", self._tools_class_path, main_class, *arguments],
@@ -221,7 +211,7 @@ class KafkaBroker:
         pairs = (line.split("=") for line in printed.splitlines() if line.startswith(name))
         return {parts[-2].rpartition(":")[2]: parts[-1] for parts in pairs}
 
-    def stop(self, within_s: float = 60.0) -> int:
+    def stop(self, within_s: float = 180.0) -> int:
         """SIGTERM, and the exit code."""
         assert self.process is not None
         self.process.terminate()

@@ -12,8 +12,9 @@ from typing import Self
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.broker_road import PACKAGE, REPORTERS
 from support.delaying_proxy import DelayingProxy
-from support.kafka_broker import KafkaBroker, free_ports
+from support.kafka_broker import KafkaBroker
 from support.kafka_jars import bridge_jar
+from support.ports import free_ports
 from support.push_watch import PARTITIONS
 
 VERSION = "4.3.1"
@@ -96,7 +97,7 @@ class KafkaCluster:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "enable.metrics.push": False, "log_level": 3})
         made = admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()])
         for each in made.values():
-            each.result(30)
+            each.result(120)
 
     def limit(self, client_id: str, bytes_per_s: int | None) -> None:
         """Sets a client id's producer quota, which each broker keeps for itself; None removes it."""

@@ -57,7 +57,7 @@ def kill_at_random(
     alive = process.poll() is None
     if alive:
         (os.killpg if with_jvm else os.kill)(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     return alive
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-READY_WITHIN_S = 120.0
+READY_WITHIN_S = 180.0
 PATIENCE = ("push.log.min.free.bytes=0", "shutdown.timeout.ms=60000", "http.listeners=")
 """Tests run on small, busy machines: a stop may take its time, and a full disk or the HTTP port are other tests'
 subjects."""
@@ -22,7 +22,7 @@ class Node:
 
     Its output goes to `<directory>/serve.log`, which a failing test prints. `modules` is where its packages lie,
     if they are others than this test run's; `before` are words before its command, `command` is another
-    one in place of `serve`.
+    one in place of `serve`. `port` is where it listens first: one of `support.ports` where it is started there again.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Node:
         modules: Path | None = None,
         before: Sequence[str] = (),
         command: str = "serve",
+        port: int = 0,
     ) -> None:
         self.directory = directory
         self.data = directory / "data"
@@ -42,13 +43,14 @@ class Node:
         self._modules = modules
         self._before = tuple(before)
         self._command = command
+        self._first_port = port
         self._overrides = ("log.dirs=" + str(self.data), *PATIENCE, *overrides)
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
     def __enter__(self) -> Self:
         try:
-            self.start()
+            self.start(self._first_port)
         except BaseException:
             self.kill()
             raise
@@ -97,7 +99,7 @@ class Node:
         found = dict(entry.split("://") for entry in self.status()["node"]["listeners"])
         return int(found[listener].rsplit(":", 1)[1])
 
-    def wait_for(self, condition: Any, *, within_s: float = 30.0, what: str = "") -> dict[str, Any]:
+    def wait_for(self, condition: Any, *, within_s: float = 120.0, what: str = "") -> dict[str, Any]:
         """Polls the status until `condition(status)` is true; what it lacks, an exporter for instance, may come yet."""
         deadline = time.monotonic() + within_s
         status: dict[str, Any] = {}
@@ -157,7 +159,7 @@ class Node:
         return self.log.read_text(errors="replace")[-8000:]
 
 
-def run_cli(*arguments: str, check: bool = True, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+def run_cli(*arguments: str, check: bool = True, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
     """Runs one `fleetgauge` command as an operator would."""
     return subprocess.run(
         [sys.executable, "-m", "fleetgauge", *arguments],
@@ -176,6 +178,6 @@ def credential_lines(user: str, password: str, *options: str) -> str:
         input=password + "\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     ).stdout

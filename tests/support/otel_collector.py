@@ -1,6 +1,7 @@
 """A real OpenTelemetry Collector on loopback, built once under `.setup/` from the pinned modules of `tests/otelcol`.
 
-`python tests/support/otel_collector.py` builds it. It writes what it received to a file, which is read back exactly.
+`PYTHONPATH=tests python -m support.otel_collector` builds it. It writes what it received to a file, which is
+read back exactly.
 """
 
 import json
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetrics
-from support.kafka_broker import free_ports, with_the_test_run
+from support.kafka_broker import with_the_test_run
 from support.kafka_jars import ROOT, SETUP, alone
+from support.ports import free_ports
 
 from exporters.labels import LabelSettings, labelled
 from telemetry.push_record import PushRecord
@@ -26,7 +28,7 @@ from telemetry.push_record import PushRecord
 VERSION = "v0.155.0"
 SOURCES = ROOT / "tests" / "otelcol"
 BUILD_WITHIN_S = 1_800.0
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 180.0
 
 _GO = {"GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
 
@@ -149,7 +151,7 @@ class OtelCollector:
             },
         }
 
-    def stop(self, within_s: float = 30.0) -> int:
+    def stop(self, within_s: float = 120.0) -> int:
         """SIGTERM, and the exit code."""
         assert self.process is not None
         self.process.terminate()

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import grpc
 
@@ -38,7 +39,7 @@ class HttpHandler(BaseHTTPRequestHandler):
 
 
 class HttpReceiver(ThreadingHTTPServer):
-    """An OTLP/HTTP receiver; `answer` may be replaced."""
+    """An OTLP/HTTP receiver; `answer` may be replaced, and `closed` connections are counted."""
 
     daemon_threads = True
 
@@ -49,8 +50,13 @@ class HttpReceiver(ThreadingHTTPServer):
         self.port = self.server_port
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.peers: list[int] = []
+        self.closed = 0
         self.answer: HttpAnswer = lambda handler: handler.reply(200, b"\x0a\x00")
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.closed += 1
 
     def handle_error(self, request: object, client_address: object) -> None: ...
 

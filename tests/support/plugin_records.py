@@ -36,5 +36,5 @@ class Brokers:
         )
         key, value, headers = encode_record(record)
         self._producer.produce(self._topic, key=key, value=value, headers=headers, partition=partition)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(120) == 0
         return instance

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -11,15 +10,11 @@ from typing import Any, Self
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
+from support.ports import free_port
+
 MISSING = "" if shutil.which("prometheus") else "needs a Prometheus: apt-get install --no-install-recommends prometheus"
-FIRST_SAMPLE_WITHIN_S = 60.0
+FIRST_SAMPLE_WITHIN_S = 180.0
 """It looks for its targets every 5 s."""
-
-
-def free_port() -> int:
-    """A port that nobody listens at, and that a process may have that is started again and again."""
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        return int(reserved.getsockname()[1])
 
 
 class PrometheusServer:
@@ -61,7 +56,7 @@ class PrometheusServer:
     def ask(self, path: str, **query: str) -> Any:
         """The data that the API answers with; raises OSError where it refuses."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urlencode(query)}"
-        with urlopen(url, timeout=10) as response:
+        with urlopen(url, timeout=60) as response:
             return json.load(response)["data"]
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
@@ -84,6 +79,5 @@ class PrometheusServer:
             if found and (expected is None or all(value == expected for _, value in found)):
                 return found
             time.sleep(0.2)
-        raise AssertionError(
-            f"{expression} does not become {expected or 'known'}: {found}\n{self.log.read_text()[-2000:]}"
-        )
+        wanted = "known" if expected is None else expected
+        raise AssertionError(f"{expression} does not become {wanted}: {found}\n{self.log.read_text()[-2000:]}")

@@ -19,7 +19,7 @@ _FRESH_S = 0.3
 """How old a push may be for the next one to be far off: these clients push each second, a fifth sooner or later."""
 
 
-def close_after_a_push(push_log: Path, client_id: str, client: Producer | Consumer, *, within_s: float = 60.0) -> None:
+def close_after_a_push(push_log: Path, client_id: str, client: Producer | Consumer, *, within_s: float = 180.0) -> None:
     """Polls `client` until its next push is in the embedded log, and closes it."""
 
     def pushes() -> int:
@@ -53,7 +53,7 @@ class PushWatch:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def close_after_a_push(self, client_id: str, client: Producer | Consumer, *, within_s: float = 60.0) -> None:
+    def close_after_a_push(self, client_id: str, client: Producer | Consumer, *, within_s: float = 180.0) -> None:
         """Polls `client` until its next push is on the topic, and closes it.
 
         What came meanwhile, while another client was being closed, tells nothing of this one's next push.

@@ -33,7 +33,7 @@ class Pusher(threading.Thread):
     def run(self) -> None:
         while self.left > 0:
             try:
-                with RawClient(self.port, timeout_s=5.0) as client:
+                with RawClient(self.port, timeout_s=30.0) as client:
                     while self.left > 0:
                         self.push_some(client, min(PIPELINED, self.left))
                         time.sleep(self.pause_s)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from support.java_clients import compile_java, java_command
-from support.kafka_jars import SETUP, alone, kafka_jars
+from support.kafka_jars import SETUP, kafka_jars
 
 VERSION = "4.3.1"
 START_MS = 1_750_000_000_000
@@ -70,8 +70,7 @@ class QuotaOracle:
 
     def __enter__(self) -> Self:
         jars, classes = kafka_jars(VERSION), SETUP / f"kafka-{VERSION}-classes"
-        with alone(classes.name):
-            compile_java("QuotaOracle", classes, jars)
+        compile_java("QuotaOracle", classes, jars)
         self._process = subprocess.Popen(
             java_command("QuotaOracle", classes, jars),
             stdin=subprocess.PIPE,

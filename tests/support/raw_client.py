@@ -118,7 +118,7 @@ class RawClient:
         port: int,
         *,
         client_id: str = "raw",
-        timeout_s: float = 10.0,
+        timeout_s: float = 60.0,
         host: str = "127.0.0.1",
         source: str | None = None,
     ) -> None:

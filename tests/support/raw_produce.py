@@ -24,7 +24,7 @@ def raw_produce(bootstrap: str, topic: str, records: Sequence[RawRecord]) -> Non
         + struct.pack(">iii", 1, 0, len(batch))
         + batch
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (error_code := _send(bootstrap, request, 4 + 4 + 2 + len(name) + 4 + 4)) == NOT_LEADER_OR_FOLLOWER:
         assert time.monotonic() < deadline, "a topic that was just made has no leader"
         time.sleep(0.1)
@@ -33,7 +33,7 @@ def raw_produce(bootstrap: str, topic: str, records: Sequence[RawRecord]) -> Non
 
 def _send(bootstrap: str, request: bytes, error_code_at: int) -> int:
     host, port = bootstrap.split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         with connection.makefile("rb") as answer:
             (size,) = struct.unpack(">i", answer.read(4))

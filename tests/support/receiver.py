@@ -20,5 +20,5 @@ class OtlpReceiver:
 
     def finish(self) -> dict[str, dict[str, object]]:
         """Stops it and returns what came, by client instance id."""
-        output, _ = self.process.communicate(timeout=30)
+        output, _ = self.process.communicate(timeout=120)
         return dict(json.loads(output)["clients"])

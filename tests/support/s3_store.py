@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyarrow import fs
-from support.kafka_broker import free_ports, with_the_test_run
+from support.kafka_broker import with_the_test_run
+from support.ports import free_ports
 
 SECRET = "s3cr3t"
 
@@ -21,7 +22,7 @@ def s3_store(access_log: Path) -> Iterator[int]:
     with access_log.open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while True:
             try:
                 s3(port).get_file_info(fs.FileSelector(""))

@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
-from support.kafka_broker import free_ports
 from support.killed_runs import QUICK_JVM
+from support.ports import free_ports
 
 SPARK_HOME = Path(pyspark.__file__).parent
 READY_WITHIN_S = 300.0

@@ -21,7 +21,7 @@ from support.java_clients import clients_jars
 from support.kafka_jars import ROOT, SETUP, alone
 
 SOURCES = ROOT / "tests" / "kafka"
-READY_WITHIN_S = 90.0
+READY_WITHIN_S = 180.0
 REQUEST_TIMEOUT_MS = 30_000
 """Kafka's default; a client that waits longer for an answer cuts the connection."""
 
@@ -114,7 +114,7 @@ class ClientProcess(ABC):
 
     def wait(self) -> None:
         """Waits for the end that was asked for."""
-        code = self.process.wait(60)
+        code = self.process.wait(180)
         assert (code, self.log_lines()[-1:]) == (0, ["closed"]) or "closed" in self.log_lines(), self.tail()
 
     def kill(self) -> None:
@@ -247,7 +247,7 @@ def _compile_java(source: Path, classes: Path, jars: str) -> None:
     done = classes / f"{source.stem}.class"
     if not done.exists() or done.stat().st_mtime < source.stat().st_mtime:
         shutil.rmtree(classes, ignore_errors=True)
-        subprocess.run(["javac", "-nowarn", "-d", str(classes), "-cp", jars, str(source)], check=True, timeout=120)
+        subprocess.run(["javac", "-nowarn", "-d", str(classes), "-cp", jars, str(source)], check=True, timeout=300)
 
 
 def _confluent_kafka(version: str) -> Path:

@@ -9,9 +9,11 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from support.ports import free_port
+
 
 class Webhook:
-    """Listens on a port of the system's choice, and on the same one again after `stop`.
+    """Listens on a free port, and on the same one again after `stop`.
 
     Attributes:
         pushes: everything that was taken, in order.
@@ -27,7 +29,7 @@ class Webhook:
         self.status = 200
         self.hangs = False
         self.hanging = 0
-        self.port = 0
+        self.port = free_port()
         self.release = threading.Event()
         self._server: _Server | None = None
 
@@ -50,7 +52,6 @@ class Webhook:
 
     def start(self) -> None:
         self._server = _Server(self)
-        self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:

@@ -79,7 +79,7 @@ class WorkingClients:
         """Has all clients closed as an application closes them."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait(60) == 0, self._log.read_text(errors="replace")[-4000:]
+        assert self.process.wait(180) == 0, self._log.read_text(errors="replace")[-4000:]
 
     def kill(self) -> None:
         """SIGKILL, if it still runs."""

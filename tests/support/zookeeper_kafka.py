@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 from typing import Self
 
-from support.kafka_broker import free_ports, with_the_test_run
+from support.kafka_broker import with_the_test_run
 from support.kafka_jars import kafka_jars
+from support.ports import free_ports
 
 VERSION = "2.8.2"
-READY_WITHIN_S = 120.0
+READY_WITHIN_S = 240.0
 _LOG4J = """log4j.rootLogger=INFO, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
@@ -58,7 +59,7 @@ class ZooKeeperKafka:
     def tool(self, main_class: str, *arguments: str) -> str:
         """What one of Kafka's own tools of that time prints; raises CalledProcessError when it fails."""
         command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", self.class_path, main_class, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
 
     def _launch(self, main_class: str, name: str, port: int) -> None:
         log = self._directory / f"{name}.log"

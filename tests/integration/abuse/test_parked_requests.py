@@ -15,7 +15,7 @@ from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient, parse_push, push_request
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 KIB, MIB = 1 << 10, 1 << 20
 SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = "100"\n'
 PUSHES = 50
@@ -65,11 +65,14 @@ def held(node: Node) -> int:
 
 def check(node: Node, attackers: Sequence[socket.socket], expected: str) -> None:
     """Attackers were closed, some and not all, and nobody else was, but the clients that closed by themselves."""
-    gone = sum(map(is_closed, attackers))
-    assert 0 < gone < len(attackers)
-    closed = node.status()["connections"][0]["closed"]
-    assert closed.pop("client_closed", 0) >= 1
-    assert closed == {expected: gone}
+    status = node.wait_for(
+        lambda s: (
+            s["connections"][0]["closed"].keys() == {expected, "client_closed"}
+            and s["connections"][0]["closed"][expected] == sum(map(is_closed, attackers))
+        ),
+        what="the count of the closed",
+    )
+    assert 0 < status["connections"][0]["closed"][expected] < len(attackers)
     assert "malformed peer" not in node.log.read_text()
 
 
@@ -134,10 +137,6 @@ def test_each_of_two_workers_closes_those_who_park_there(tmp_path: Path, peers: 
         for _ in range(8):  # of which either worker gets some
             with RawClient(node.port, timeout_s=60) as client:
                 assert push_in_two_segments(client, metrics_data(10), 10) == [0] * 10
-        node.wait_for(
-            lambda s: s["connections"][0]["closed"].get("receive_buffers_full") == sum(map(is_closed, attackers)),
-            what="the count of the closed",
-        )
         check(node, attackers, "receive_buffers_full")
 
 
@@ -145,7 +144,7 @@ def test_a_request_that_comes_byte_by_byte_ends_at_its_time_and_a_slow_large_one
     tmp_path: Path, peers: ExitStack
 ) -> None:
     """Of the same time: the bytes of one would take for ever, those of the other take a quarter of it."""
-    timeout_s = 6.0
+    timeout_s = 12.0
     with Node(tmp_path, f"request.receive.timeout.ms={timeout_s * 1000:.0f}", config=SUBSCRIPTION) as node:
         attackers = park(peers, node.port, ["127.0.0.9"] * 5, MIB, 1)
         (silent,) = park(peers, node.port, ["127.0.0.9"], MIB, 1)
@@ -162,7 +161,7 @@ def test_a_request_that_comes_byte_by_byte_ends_at_its_time_and_a_slow_large_one
                 client.send(piece)
                 time.sleep(timeout_s / 4 / len(pieces))
             assert parse_push(client.receive_frame()[5:]).error_code == 0
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             while not all(map(is_closed, [silent, *attackers])):
                 assert time.monotonic() < deadline, "they are not closed"
                 for attacker in attackers:

@@ -52,7 +52,7 @@ def test_a_pattern_that_is_too_large_stops_the_start_with_a_clear_sentence(patte
     command = [sys.executable, "-m", "fleetgauge", "serve", "--config", str(file)]
     ended = subprocess.run(
         [*command, "--override", f"log.dirs={tmp_path / 'data'}", "--override", "listeners=PLAINTEXT://127.0.0.1:0"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     said = " ".join((ended.stdout + ended.stderr).split())
     assert ended.returncode != 0

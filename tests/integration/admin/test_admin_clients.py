@@ -140,7 +140,7 @@ def in_order(found: Any) -> Any:
 def test_admin_clients_get_the_answers_of_a_broker(
     broker: KafkaBroker, node: Node, session: Callable[[int], list[str]]
 ) -> None:
-    there, here, deadline = session(broker.port), session(node.port), time.monotonic() + 60
+    there, here, deadline = session(broker.port), session(node.port), time.monotonic() + 180
     while there != here and time.monotonic() < deadline:  # a broker answers a change before its own describe shows it
         there = session(broker.port)
     for number, (of_broker, of_node) in enumerate(zip(there, here, strict=True)):

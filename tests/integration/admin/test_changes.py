@@ -49,7 +49,7 @@ STRANGE = "</script>\n\x1b[31m\x1f\u202e\0"
 EVERY_KEY: list[tuple[str, int, str | None]] = [(key, DELETE, "") for key in ("interval.ms", "match", "metrics")]
 
 
-def wait_for(client: RawClient, instance_id: uuid.UUID, metrics: list[str], within_s: float = 20.0) -> None:
+def wait_for(client: RawClient, instance_id: uuid.UUID, metrics: list[str], within_s: float = 120.0) -> None:
     """Gets, as often as the interval allows, until the client is asked for these."""
     deadline = time.monotonic() + within_s
     found = client.get(instance_id)
@@ -109,7 +109,7 @@ def test_a_change_reaches_all_workers_and_survives_the_end_of_one(tmp_path: Path
         admin = stack.enter_context(AdminClient(node.port))
         clients = [stack.enter_context(RawClient(node.port)) for _ in range(12)]  # some at each worker
         ids = [client.get().client_instance_id for client in clients]
-        assert {each["connections"] > 0 for each in node.status()["workers"]} == {True}
+        node.wait_for(lambda s: all(each["connections"] > 0 for each in s["workers"]), what="clients at each worker")
         assert admin.set("more", metrics="org.apache.kafka.consumer.") == (0, None)
         for _ in range(6):
             with AdminClient(node.port) as any_worker:  # what was acknowledged is seen at once by admin requests
@@ -233,7 +233,7 @@ def test_a_quota_of_a_tool_is_in_force_at_once_at_all_workers_and_after_a_restar
             assert any(admin.send(LIST, 1, resource_types=()).throttle_time for _ in range(10))
             refused = admin.alter_quotas((everyone, {"telemetry_push_rate": 1.0}))
             assert (refused[0][0], "workers=1" in (refused[0][1] or "")) == (44, True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not all(is_throttled(node.port) for _ in range(6)):
             assert time.monotonic() < deadline
         node.stop()
@@ -284,11 +284,11 @@ def test_users_of_admin_clients_log_in_at_once_and_sessions_of_removed_ones_end(
         made = UserScramCredentialUpsertion(
             "bob", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"secret words"
         )
-        assert admin.alter_user_scram_credentials([made])["bob"].result(60) is None
+        assert admin.alter_user_scram_credentials([made])["bob"].result(120) is None
         described = admin.describe_user_scram_credentials(["bob", "file"])
-        assert [each.iterations for each in described["bob"].result(60).scram_credential_infos] == [4096]
-        assert len(described["file"].result(60).scram_credential_infos) == 2
-        deadline = time.monotonic() + 60
+        assert [each.iterations for each in described["bob"].result(120).scram_credential_infos] == [4096]
+        assert len(described["file"].result(120).scram_credential_infos) == 2
+        deadline = time.monotonic() + 180
         while not all(logs_in(port, "bob", "secret words") for _ in range(8)):  # at all workers
             assert time.monotonic() < deadline
         node.reread(config)
@@ -307,7 +307,7 @@ def test_users_of_admin_clients_log_in_at_once_and_sessions_of_removed_ones_end(
             assert "[sasl.users.file]" in refused["file"]
             assert refused["bob"] == "Attempt to delete a user credential that does not exist"
             python.close()
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             with suppress(ConnectionError):
                 while is_served(session):
                     assert time.monotonic() < deadline
@@ -324,10 +324,10 @@ def test_users_of_admin_clients_log_in_at_once_and_sessions_of_removed_ones_end(
 def test_confluent_kafkas_admin_client_reads_and_is_refused_as_by_a_broker(tmp_path: Path) -> None:
     with Node(tmp_path, config=ALL) as node:
         admin = RdkafkaAdmin({"bootstrap.servers": f"127.0.0.1:{node.port}"})
-        cluster = admin.describe_cluster().result(30)
+        cluster = admin.describe_cluster().result(120)
         assert [each.port for each in cluster.nodes] == [node.port]
         resource = ConfigResource(ResourceType.BROKER, "1")
-        configs = admin.describe_configs([resource])[resource].result(30)
+        configs = admin.describe_configs([resource])[resource].result(120)
         assert configs["log.dirs"].value == str(node.data)
         assert configs["log.dirs"].is_read_only
         assert configs["ssl.key.password"].value is None
@@ -338,4 +338,4 @@ def test_confluent_kafkas_admin_client_reads_and_is_refused_as_by_a_broker(tmp_p
             incremental_configs=[ConfigEntry("log.dirs", "/x", incremental_operation=AlterConfigOpType.SET)],
         )
         with pytest.raises(KafkaException, match=r"Cannot update these configs dynamically: \[log.dirs\]"):
-            admin.incremental_alter_configs([change])[change].result(30)
+            admin.incremental_alter_configs([change])[change].result(120)

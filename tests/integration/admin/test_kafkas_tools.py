@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.admin_client import CLIENT_METRICS, DELETE, AdminClient
-from support.admin_tools import AdminTools, Printed
+from support.admin_tools import AdminTools, Printed, agreed
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import Node
 from typer.testing import CliRunner
@@ -229,7 +229,13 @@ def test_the_tools_print_the_same_at_a_node_as_at_a_broker(
     with AdminTools(version) as tools:
         differing = []
         for command in commands:
-            there, here = outcome(tools, broker.port, command), outcome(tools, node.port, command)
+            here = outcome(tools, node.port, command)
+            there = agreed(
+                lambda command=command: outcome(tools, broker.port, command),  # type: ignore[misc]
+                here,
+                # A tool looks at what there is before it changes that, and refuses by itself what does not fit.
+                may_ask_again=lambda there, command=command: "--alter" not in command or there.exit_code != 0,  # type: ignore[misc]
+            )
             if here != there:
                 differing.append(f"{command}\n  broker {there}\n  node   {here}")
         assert not differing, "\n".join(differing)
@@ -417,7 +423,7 @@ def test_fleetgauge_quotas_plans_and_applies_the_same_at_a_broker_and_at_a_node(
 
 def wait_until(condition: Callable[[], bool]) -> None:
     """A broker answers a change before its own describe shows it."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -16,8 +16,9 @@ from structlog.testing import capture_logs
 from support.admin_client import AdminClient
 from support.admin_kills import kill_rounds
 from support.http import get
-from support.kafka_broker import KafkaBroker, free_ports
+from support.kafka_broker import KafkaBroker
 from support.node import Node
+from support.ports import free_ports
 from support.raw_client import RawClient
 
 from base.clock import SystemTime
@@ -42,7 +43,7 @@ class Open(Protocol):
 @pytest.fixture(scope="module", autouse=True)
 def _transactions(broker: KafkaBroker) -> None:
     """The broker's first transaction takes seconds, in which it makes the topic of their state."""
-    Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first"}).init_transactions(120)
+    Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first"}).init_transactions(240)
 
 
 @pytest.fixture
@@ -155,12 +156,12 @@ def test_records_that_are_none_are_ignored_and_those_of_transactions_without_an_
         *((b"\xff", None), (b"[" * 100_000, b"1")),
     ):
         stranger.produce(settings.topic, value, key)
-    assert stranger.flush(60) == 0
+    assert stranger.flush(120) == 0
     killed = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": settings.topic})
-    killed.init_transactions(60)
+    killed.init_transactions(120)
     killed.begin_transaction()
     killed.produce(settings.topic, b'{"key": "half"}', b'["client_metrics", "a"]')
-    killed.flush(60)
+    killed.flush(120)
     assert opened("b").read() == setting("a", 1)({})
     assert node.change(setting("b", 2)) == opened("c").read()
     assert node.read()["client_metrics"]["a"] == {"key": "1"}
@@ -185,7 +186,7 @@ def test_a_topic_that_would_lose_or_mix_records_is_refused_at_the_start(
     opened: Open, settings: KafkaTopicSettings, partitions: int, config: dict[str, str], text: str
 ) -> None:
     admin = RdkafkaAdmin({"bootstrap.servers": settings.bootstrap_servers})
-    admin.create_topics([NewTopic(settings.topic, partitions, 1, config=config)])[settings.topic].result(60)
+    admin.create_topics([NewTopic(settings.topic, partitions, 1, config=config)])[settings.topic].result(120)
     with pytest.raises(WrongTopicError, match=text):
         opened("a")
 
@@ -196,13 +197,13 @@ def test_a_topic_that_is_deleted_and_made_again_leaves_the_state_in_force_until_
     node = opened("a")
     node.change(setting("a", 1))
     admin = RdkafkaAdmin({"bootstrap.servers": settings.bootstrap_servers})
-    admin.delete_topics([settings.topic])[settings.topic].result(60)
-    deadline = time.monotonic() + 60
+    admin.delete_topics([settings.topic])[settings.topic].result(120)
+    deadline = time.monotonic() + 180
     while True:
         try:
             admin.create_topics([NewTopic(settings.topic, 1, 1, config={"cleanup.policy": "compact"})])[
                 settings.topic
-            ].result(60)
+            ].result(120)
         except Exception:  # noqa: BLE001  it is being deleted yet
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -228,7 +229,7 @@ def asked_for(node: Node) -> list[str]:
 
 
 def wait_until_asked_for(node: Node, metrics: list[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while asked_for(node) != metrics:
         assert time.monotonic() < deadline, node.output()
         time.sleep(0.02)
@@ -256,9 +257,9 @@ def test_a_node_that_lost_the_topic_serves_what_it_knows_says_so_and_refuses_cha
         wait_until_asked_for(second, ["a."])
         broker.kill()
         try:
-            status = second.wait_for(lambda found: found.get("state", {}).get("topic_lost"), within_s=60)
+            status = second.wait_for(lambda found: found.get("state", {}).get("topic_lost"), within_s=180)
             assert settings.topic in status["node"]["degraded"][0]
-            first.wait_for(lambda found: found["node"]["degraded"], within_s=60)
+            first.wait_for(lambda found: found["node"]["degraded"], within_s=180)
             ready = get(second, "/readyz")
             assert (ready.status, ready.json()["ready"]) == (200, True)
             assert settings.topic in ready.json()["degraded"][0]
@@ -280,7 +281,7 @@ def test_a_node_that_lost_the_topic_serves_what_it_knows_says_so_and_refuses_cha
             assert "state.topic_lost" in second.output()
         finally:
             broker.start()
-        second.wait_for(lambda found: not found["state"]["topic_lost"], within_s=90)
+        second.wait_for(lambda found: not found["state"]["topic_lost"], within_s=180)
         with AdminClient(second.port) as admin:
             assert admin.set("s", metrics="c.") == (0, None)
         wait_until_asked_for(first, ["c."])

@@ -244,10 +244,10 @@ interval.ms = 500
 def deny_a_live_client(node: Node) -> Producer:
     """A librdkafka client whose pushes were accepted, then denied, and which has asked again."""
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{node.port}", "client.id": "orders"})
-    node.wait_for(lambda status: status["push_log"]["logged"] >= 2, what="the client's pushes", within_s=90)
+    node.wait_for(lambda status: status["push_log"]["logged"] >= 2, what="the client's pushes", within_s=180)
     node.reread(CLIENTS + '[client.id.patterns]\n"User:*" = "billing"\n')
     apis = {"PUSH_TELEMETRY: client_id", "GET_TELEMETRY_SUBSCRIPTIONS: client_id"}
-    node.wait_for(lambda status: apis <= status["authorization"]["denials"].keys(), within_s=90)
+    node.wait_for(lambda status: apis <= status["authorization"]["denials"].keys(), within_s=180)
     return producer
 
 

@@ -16,9 +16,10 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.http import wait_until
-from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker, free_ports
+from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
 from support.kafka_jars import bridge_jar
 from support.payloads import metrics_data
+from support.ports import free_ports
 from support.push_watch import PARTITIONS, PushWatch
 from support.raw_client import GZIP, RawClient
 
@@ -83,7 +84,7 @@ def broker(tmp_path: Path, form: Form) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def delivered(broker: KafkaBroker, *, within_s: float = 20.0) -> dict[str, int]:
+def delivered(broker: KafkaBroker, *, within_s: float = 180.0) -> dict[str, int]:
     """The plugin's counts once everything that it received is on the topic or dropped, and no more comes."""
     deadline = time.monotonic() + within_s
     before: dict[str, int] = {}
@@ -96,7 +97,7 @@ def delivered(broker: KafkaBroker, *, within_s: float = 20.0) -> dict[str, int]:
     raise AssertionError(f"the plugin did not deliver: {attributes}\n{broker.output()}")
 
 
-def read_topic(broker: KafkaBroker, count: int, *, within_s: float = 20.0) -> list[Pushed]:
+def read_topic(broker: KafkaBroker, count: int, *, within_s: float = 180.0) -> list[Pushed]:
     """`count` records of the topic by a consumer that pushes nothing itself, in the order of each partition."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "reader", "enable.metrics.push": False, "log_level": 3}
@@ -227,7 +228,7 @@ def raw_pushes(broker: KafkaBroker) -> tuple[dict[str, int], dict[str, list[byte
 def librdkafka_clients_push(broker: KafkaBroker, *, for_s: float) -> None:
     """A producer and a consumer at work, closed in the end."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "enable.metrics.push": False, "log_level": 3})
-    admin.create_topics([NewTopic("orders.events", 1, 1)])["orders.events"].result(20)
+    admin.create_topics([NewTopic("orders.events", 1, 1)])["orders.events"].result(120)
     common = {"bootstrap.servers": broker.bootstrap, "log_level": 3}
     producer = Producer({**common, "client.id": "orders"})
     consumer = Consumer({**common, "client.id": "audit", "group.id": "auditors", "auto.offset.reset": "earliest"})
@@ -237,7 +238,7 @@ def librdkafka_clients_push(broker: KafkaBroker, *, for_s: float) -> None:
         producer.produce("orders.events", b"one")
         producer.poll(0)
         consumer.poll(0.05)
-    producer.flush(10)
+    producer.flush(120)
     with PushWatch(broker.bootstrap, TOPIC) as watch:
         watch.close_after_a_push("audit", consumer)
         watch.close_after_a_push("orders", producer)
@@ -260,12 +261,12 @@ def check_topic(broker: KafkaBroker) -> None:
     """The topic is as it was asked for, and takes the largest payloads."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "enable.metrics.push": False, "log_level": 3})
     resource = ConfigResource(ResourceType.TOPIC, TOPIC)
-    settings = {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(20).items()}
+    settings = {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(120).items()}
     assert settings["retention.ms"] == "3600000"
     assert settings["cleanup.policy"] == "delete"
     assert settings["compression.type"] == "producer"
     assert int(settings["max.message.bytes"]) > 16 * 1024 * 1024
-    assert len(admin.list_topics(TOPIC, timeout=20).topics[TOPIC].partitions) == PARTITIONS
+    assert len(admin.list_topics(TOPIC, timeout=120).topics[TOPIC].partitions) == PARTITIONS
 
 
 def test_a_topic_that_is_away_costs_the_client_nothing_and_drops_are_counted(tmp_path: Path) -> None:
@@ -319,7 +320,7 @@ def test_a_mistyped_key_stops_the_start_and_is_named(tmp_path: Path) -> None:
     try:
         broker.launch()
         assert broker.process is not None
-        assert broker.process.wait(60) != 0
+        assert broker.process.wait(240) != 0
     finally:
         broker.kill()
     assert "Unknown configuration fleetgauge.topc; allowed are " in broker.output_all()

@@ -10,7 +10,6 @@ import contextlib
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -24,6 +23,7 @@ from support.kafka_jars import ROOT
 from support.landing import landed
 from support.node import Node
 from support.payloads import metrics_data
+from support.ports import free_port
 from support.raw_client import RawClient
 from support.tampering_proxy import TamperingProxy
 from support.telemetry_clients import VERSIONS, ClientProcess, JavaProcess, LibrdkafkaProcess, missing_tools, wait_until
@@ -56,8 +56,7 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None
 def shared_fleet(tmp_path_factory: pytest.TempPathFactory, small_disk: Path | None) -> Iterator[ClientFleet]:
     """All clients at a node with bad reporters, a collector that is away, and room for few instances."""
     directory = tmp_path_factory.mktemp("fleet")
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        away = reserved.getsockname()[1]
+    away = free_port()
     landing = directory / "landing"
     exporters = (
         f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\nlinger.ms = 500\n'
@@ -74,7 +73,7 @@ def shared_fleet(tmp_path_factory: pytest.TempPathFactory, small_disk: Path | No
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT / "tests"))
         patch.setenv(BLOCKS_WHILE, str(directory / "blocks"))
-        node = Node(directory, *overrides, config=ALL_EACH_SECOND + exporters)
+        node = Node(directory, *overrides, config=ALL_EACH_SECOND + exporters, port=free_port())
         node.data = data
         with node:
             fleet = ClientFleet(node, exporters, landing)
@@ -234,7 +233,7 @@ def test_a_reporter_that_blocks_its_thread_holds_up_no_client(
     blocks = fleet.node.directory / "blocks"
     blocks.touch()
     try:
-        fleet.expect_pushes(fleet.acknowledged(), within_s=20)
+        fleet.expect_pushes(fleet.acknowledged())
     finally:
         blocks.unlink()
     expect_all_well(fleet, fleet.acknowledged(), capsys)

@@ -60,7 +60,7 @@ def clients(bootstrap: str, prefix: str, log: Path) -> Iterator[subprocess.Popen
 
 
 def wait_for(
-    fleet: Fleet, condition: Callable[[dict[str, dict[str, Any]]], Any], what: str, within_s: float = 60
+    fleet: Fleet, condition: Callable[[dict[str, dict[str, Any]]], Any], what: str, within_s: float = 180
 ) -> Any:
     """Waits until rows by client id meet a condition."""
     deadline = time.monotonic() + within_s
@@ -97,10 +97,12 @@ def test_real_clients_appear_with_measures_and_one_that_is_killed_has_vanished(t
             assert rows["stays-producer"]["connections"] >= 1
             rows = wait_for(
                 fleet,
-                lambda rows: {rows[f"killed-{kind}"]["state"] for kind in ("producer", "consumer")} == {"vanished"},
-                "the killed clients to have vanished",
+                lambda rows: (
+                    {rows[f"killed-{kind}"]["state"] for kind in ("producer", "consumer")} == {"vanished"}
+                    and are_live("stays-producer", "stays-consumer")(rows)
+                ),
+                "the killed clients to have vanished, and the others to be live",
             )
-            assert are_live("stays-producer", "stays-consumer")(rows)
         found = fleet.client(rows["killed-consumer"]["client_instance_id"])
         assert found is not None
         assert found["subscription"]["push_interval_ms"] == 1_000
@@ -118,20 +120,22 @@ def test_after_a_restart_it_reads_the_hour_back_also_while_no_node_runs(tmp_path
             assert process.stdin is not None
             process.stdin.write(b"\n")
             process.stdin.flush()
-            process.wait(60)
+            process.wait(180)
             before = wait_for(fleet, lambda rows: rows["before-producer"]["state"] == "ended", "a closed producer")
         node.stop()
     with fleet_at(node) as fleet:
         names = ("before-producer", "before-consumer")
         rows = wait_for(
             fleet,
-            lambda rows: all(rows.get(name, {}).get("measures", {}).get(LATENCY) is not None for name in names),
+            lambda rows: (
+                all(rows.get(name, {}).get("measures", {}).get(LATENCY) is not None for name in names)
+                and all(rows[name]["pushes"] >= before[name]["pushes"] for name in names)
+                and rows["before-producer"]["state"] == "ended"
+            ),
             "what was there before",
         )
         for name in names:
             assert rows[name]["client_instance_id"] == before[name]["client_instance_id"]
-            assert rows[name]["pushes"] >= before[name]["pushes"]
-        assert rows["before-producer"]["state"] == "ended"
         assert any("not known now" in each for each in fleet.overview()["notices"])
 
 
@@ -161,15 +165,15 @@ def test_the_topic_of_a_broker_with_the_plugin_shows_its_clients_and_an_outage_m
             assert rows["topical-producer"]["broker"] == 1
             assert rows["topical-producer"]["partition"] in range(3)
             assert_shown_alone(port, rows)
+            broker.kill()  # at once: while a broker stops, clients that push no more become late
             process.kill()
-            broker.stop()
             wait_until_said(fleet, "cannot be read now")
             before = fleet.overview()["read_up_to"]
             time.sleep(5)
             assert fleet.overview()["read_up_to"] - before < 5_000_000
             assert set(fleet.clients(ClientQuery(state="live"))["clients"][0]) >= {"client_id"}
             broker.start()
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             while fleet.overview()["notices"] or fleet.overview()["read_up_to"] <= before:
                 assert time.monotonic() < deadline, (
                     fleet.overview()["notices"],
@@ -218,7 +222,7 @@ def assert_shown_alone(port: int, rows: dict[str, Any]) -> None:
     assert "runs alone" in get_at("127.0.0.1", port, "/api/exporters").json()["why_not"]
 
 
-def wait_until_said(fleet: Fleet, text: str, within_s: float = 60) -> None:
+def wait_until_said(fleet: Fleet, text: str, within_s: float = 180) -> None:
     deadline = time.monotonic() + within_s
     while not any(text in each for each in fleet.overview()["notices"]):
         assert time.monotonic() < deadline, fleet.overview()["notices"]

@@ -29,8 +29,8 @@ from support.helm import (
 from support.http import get, get_at, wait_until
 from support.kafka_broker import KafkaBroker
 from support.node import Node
+from support.ports import free_port
 from support.prometheus_server import MISSING as NO_PROMETHEUS
-from support.prometheus_server import free_port
 from typer import Context
 from typer.main import get_command
 

@@ -20,8 +20,9 @@ from support.http import get_at, wait_until
 from support.kafka_broker import MISSING as NO_BROKER
 from support.kafka_broker import KafkaBroker
 from support.kafka_jars import ROOT, bridge_jar
+from support.ports import free_port
 from support.prometheus_server import MISSING as NO_PROMETHEUS
-from support.prometheus_server import PrometheusServer, free_port
+from support.prometheus_server import PrometheusServer
 
 COMPOSE = ROOT / "deploy" / "compose"
 KAFKA = "kafka:19092"
@@ -104,10 +105,10 @@ def test_a_client_of_kafka_is_in_prometheus_and_on_the_page(kafka: KafkaBroker, 
             return b'client_id="orders"' in get_at("127.0.0.1", page, "/metrics").body
 
         export.wait_for("prometheus", lambda exporter: exporter["state"] == "running")
-        wait_until(pushed, within_s=120, what="the client on the page for Prometheus")
+        wait_until(pushed, within_s=240, what="the client on the page for Prometheus")
         assert prometheus.wait_for('client:fleetgauge_client_info:application{application="orders"}')
         for port in (http, console_port):
-            wait_until(lambda port=port: "orders" in ids(port), within_s=120, what="the client on the page")
+            wait_until(lambda port=port: "orders" in ids(port), within_s=240, what="the client on the page")
         assert get_at("127.0.0.1", http, "/readyz").status == 200
 
 

@@ -144,4 +144,4 @@ endpoint = "http://127.0.0.1:1"
             assert client.push(client.get(), metrics_data()).error_code == 0
         wait_until(lambda: list((tmp_path / "landing").rglob("*.parquet")), what="a file in the landing zone")
         wait_until(lambda: get(node, "/readyz").status == 200, what="a node that is ready")
-        assert get(node, "/api/clients").status == 200
+        wait_until(lambda: get(node, "/api/clients").status == 200, what="the console's clients")

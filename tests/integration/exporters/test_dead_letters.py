@@ -80,7 +80,7 @@ url = "{hook.url}"
         table = commands.run("exporters")
         assert "unwanted 3" in table.stdout, table.output
 
-        again = commands.run("log", "dead", "replay", "--exporter", "hook", "--wait", "20")
+        again = commands.run("log", "dead", "replay", "--exporter", "hook", "--wait", "120")
         assert (again.exit_code, again.stdout) == (1, "delivered 0, refused again 3, waiting 0\n")
         assert {each["times"] for each in commands.letters()} == {2}
 

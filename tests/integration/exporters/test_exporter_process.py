@@ -18,7 +18,7 @@ from fleetgauge.processes.exporter_job import Job
 
 pytestmark = pytest.mark.integration
 
-WITHIN_S = 60
+WITHIN_S = 180
 
 
 TALKATIVE = """

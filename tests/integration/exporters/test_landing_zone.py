@@ -194,7 +194,7 @@ with Delivery(Path({root!r}), type="landing", path={zone!r}, linger__ms=1) as de
 def test_every_push_lands_once_though_the_exporter_is_killed_before_its_cursor_moves(tmp_path: Path) -> None:
     zone = tmp_path / "zone"
     script = KILLED_BEFORE_COMMIT.format(path=sys.path, root=str(tmp_path), zone=str(zone))
-    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == -9
+    assert subprocess.run([sys.executable, "-c", script], timeout=240, check=False).returncode == -9
     assert len(rows(zone)) == 50
     with Delivery(tmp_path, type="landing", path=str(zone), linger__ms=1) as delivery:
         delivery.push(*real_records(70, start=50))
@@ -332,7 +332,7 @@ exporter.export(Batch(exporter="landing", records=(record,), first_position="1",
 def test_a_kill_between_write_and_rename_leaves_nothing_visible_and_the_next_start_cleans_up(tmp_path: Path) -> None:
     record = tuple(RECORD._replace(push_id="0" * 32))
     script = KILLED.format(path=sys.path, record=record, root=str(tmp_path))
-    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == -9
+    assert subprocess.run([sys.executable, "-c", script], timeout=240, check=False).returncode == -9
     leftovers = [path for path in (tmp_path / WRITING).rglob("*") if path.is_file()]
     assert len(leftovers) == 1
     assert visible(tmp_path) == []

@@ -25,7 +25,7 @@ from exporters.labels import LabelSettings
 from telemetry.push_record import PushRecord
 
 # The first time the collector is built, which takes minutes: only the tests themselves are timed.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300, func_only=True)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900, func_only=True)]
 
 MEMORY_LIMITER = {"memory_limiter": {"limit_mib": 5, "spike_limit_mib": 4, "check_interval": "100ms"}}
 """So little that nothing ever passes."""

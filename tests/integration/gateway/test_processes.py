@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from support.gateway import GatewayBefore
+from support.http import wait_until
 from support.node import Node, run_cli
 
 pytestmark = pytest.mark.integration
@@ -42,7 +43,7 @@ def test_telemetry_that_passes_has_the_clients_address_at_the_broker(tmp_path: P
         own = producers(gateway.bootstrap, 1)
         behind_proxy.wait_for(
             lambda status: own[0].poll(0.1) >= 0 and status["telemetry"]["push_answers"].get("NONE", 0) > 0,
-            within_s=90,
+            within_s=180,
             what="a push",
         )
         (client,) = clients_of(behind_proxy)
@@ -60,10 +61,19 @@ def test_two_workers_share_the_connections_of_a_gateway(tmp_path: Path, behind_p
                 producer.poll(0)
             return bool(status["telemetry"]["push_answers"].get("NONE", 0) >= len(own))
 
-        status = gateway.wait_for(pushed, within_s=120, what="a push of each")
-        assert {client["client_id"] for client in clients_of(gateway)} == {f"through-{each}" for each in range(8)}
+        gateway.wait_for(pushed, within_s=180, what="pushes")
+        wait_until(
+            lambda: (
+                {each["client_id"] for each in clients_of(gateway) if each["pushes"]}
+                == {f"through-{each}" for each in range(8)}
+            ),
+            what="a push of each",
+        )
+        status = gateway.wait_for(
+            lambda status: status["gateway"]["broker_connections"] == status["connections"][0]["open"] >= len(own),
+            what="a connection to the broker for each that is open",
+        )
         assert status["gateway"]["broker"] == f"127.0.0.1:{behind_proxy.port}"
-        assert status["gateway"]["broker_connections"] == status["connections"][0]["open"] >= len(own)
         assert status["gateway"]["requests"]["ApiVersions"] >= len(own)
         assert sum(each["requests"] for each in status["gateway"]["traffic"]["by_client"].values()) >= 3 * len(own)
         assert not behind_proxy.status()["telemetry"]["push_answers"]  # the gateway answers them itself
@@ -73,12 +83,12 @@ def test_two_workers_share_the_connections_of_a_gateway(tmp_path: Path, behind_p
                 pushed(after)
                 and {each["pid"] for each in after["workers"]}.isdisjoint({None, status["workers"][0]["pid"]})
             ),
-            within_s=120,
+            within_s=180,
             what="another worker",
         )
         gateway.wait_for(
             lambda after: pushed(after) and after["gateway"]["broker_connections"] >= len(own),
-            within_s=120,
+            within_s=180,
             what="the connections of all clients",
         )
         assert gateway.stop() == 0

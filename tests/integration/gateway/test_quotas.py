@@ -94,7 +94,7 @@ def consume(bootstrap: str, client_id: str, topic: str, seconds: float) -> Seen:
     consumer = Consumer(settings(bootstrap, client_id, seen, **group))
     consumer.subscribe([topic])
     until: float | None = None
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while time.monotonic() < min(deadline, until or deadline):
         for message in consumer.consume(500, 0.1):
             assert message.error() is None, message.error()
@@ -111,7 +111,7 @@ def create(bootstrap: str, client_id: str, topic: str, seconds: float) -> Seen:
     until = time.monotonic() + seconds
     while True:
         for made in admin.create_topics([NewTopic(f"{topic}-{client_id}-{seen.amount}", 1)]).values():
-            made.result(60)
+            made.result(180)
         if time.monotonic() >= until:
             return seen
         seen.amount += 1
@@ -128,7 +128,7 @@ def fill(gateway: GatewayBefore, topic: str, size: int) -> None:
     )
     for _ in range(size // len(VALUE)):
         unlimited.produce(topic, VALUE)
-    assert unlimited.flush(90) == 0
+    assert unlimited.flush(180) == 0
 
 
 def round_trips(bootstrap: str, topic: str, seconds: float) -> list[float]:
@@ -139,7 +139,7 @@ def round_trips(bootstrap: str, topic: str, seconds: float) -> list[float]:
     while time.monotonic() < until:
         began = time.monotonic()
         producer.produce(topic, VALUE)
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
         took.append(time.monotonic() - began)
         time.sleep(0.02)
     return took

@@ -16,11 +16,12 @@ from support.gateway import GatewayBefore, ShareGroup, make_topic, round_trip
 from support.http import get_at
 from support.http import wait_until as found
 from support.java_clients import streams_command
-from support.kafka_broker import KafkaBroker, free_ports
+from support.kafka_broker import KafkaBroker
+from support.ports import free_ports
 from support.telemetry_clients import FranzGoProcess, wait_until
 
 pytestmark = pytest.mark.integration
-WITHIN_S = 90.0
+WITHIN_S = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_a_streams_application_that_is_killed_counts_every_record_once(
     assert max(each[-1] for each in seen.values()) < 20_400, "it was killed amid its work"
     with started(command, log) as second:
         read_until(lambda latest: latest == {20_400}, second)
-        second.communicate(timeout=60)
+        second.communicate(timeout=180)
     reader.close()
     assert all(each == list(range(1, 20_401)) for each in seen.values())
     gateway.wait_for(lambda status: status["telemetry"]["push_answers"]["NONE"] > before, what="a push")
@@ -162,12 +163,17 @@ def test_a_producer_and_its_use_of_a_limit_are_on_the_gateways_page(
             listed: list[dict[str, Any]] = json.loads(answer.body).get(rows, [])
             return listed
 
-        (client,) = found(lambda: shown("/api/clients", "clients"), what="the client on the page")
-        assert (client["client_id"], client["state"]) == ("busy", "live")
-        (quota,) = found(lambda: shown("/api/quotas", "quotas"), what="its use of the limit")
+        found(
+            lambda: (
+                [(each["client_id"], each["state"]) for each in shown("/api/clients", "clients")] == [("busy", "live")]
+            ),
+            what="the client on the page",
+        )
+        (quota,) = found(
+            lambda: [each for each in shown("/api/quotas", "quotas") if each["observed"]], what="its use of the limit"
+        )
         assert quota["entity"] == {"client-id": "busy"}
         assert quota["limit"] == 100_000
-        assert quota["observed"] > 0
         assert producer.flush(WITHIN_S) == 0
 
 
@@ -183,7 +189,7 @@ def test_kafka_python_gets_its_records(gateway: GatewayBefore, topic: str) -> No
     unanswered.close()
     producer.close()
     consumer = KafkaConsumer(
-        topic, bootstrap_servers=gateway.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=60_000
+        topic, bootstrap_servers=gateway.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=180_000
     )
     got = [next(consumer).value for _ in range(300)]
     consumer.close()

@@ -40,11 +40,12 @@ CHALLENGE = 'Basic realm="Fleetgauge", charset="UTF-8", Bearer realm="Fleetgauge
 
 def users_file(path: Path, password: str = PASSWORD, *, more: str = "") -> Path:
     credential = ScramCredential.make(ScramMechanism.SCRAM_SHA_512, password, iterations=4096)
-    path.write_text(
+    whole = path.with_suffix(".new")  # and not the file itself, which may be read half
+    whole.write_text(
         f'[prometheus]\nrole = "read"\nscram-sha-512 = "{credential}"\n\n'
         f'[deploy]\nrole = "operate"\ntoken-sha-256 = "{token_hash(TOKEN)}"\n\n{more}'
     )
-    return path
+    return whole.replace(path)
 
 
 async def _who(request: Request) -> PlainTextResponse:
@@ -172,7 +173,8 @@ def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path:
     path = users_file(tmp_path / "users.toml")
     with capture_logs() as logs, serving(AccessSettings(users_file=path)) as address:
         assert ask(address, basic("prometheus", PASSWORD))[0] == 200
-        path.write_text("[broken")
+        (tmp_path / "broken").write_text("[broken")
+        (tmp_path / "broken").replace(path)
         wait_until(lambda: ask(address) and any(each["event"] == "http.files_not_reread" for each in logs))
         assert ask(address, basic("prometheus", PASSWORD))[0] == 200
         users_file(path, "a new password")

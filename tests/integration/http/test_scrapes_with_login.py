@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from support.certificates import Authority
 from support.node import Node
-from support.prometheus_server import MISSING, PrometheusServer, free_port
+from support.ports import free_port
+from support.prometheus_server import MISSING, PrometheusServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
@@ -25,7 +26,7 @@ def run(*arguments: str, text: str = "", **environment: object) -> subprocess.Co
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
 
 
@@ -36,7 +37,6 @@ def credentials(*arguments: str, secret: str) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(600)
 def test_prometheus_logs_in_at_both_ports_by_password_and_by_token(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     server = authority.issue("server", "/CN=localhost")

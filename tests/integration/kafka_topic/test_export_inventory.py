@@ -70,7 +70,7 @@ def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
         brokers = Brokers(topic)
         live = brokers.push("orders", push_interval_ms=300_000, receiver_node_id=7)
         brokers.push("killed", ago_s=70, partition=1)
-        brokers.push("slow", ago_s=10, push_interval_ms=5_000, partition=2)
+        brokers.push("slow", ago_s=1_000, push_interval_ms=600_000, partition=2)
         brokers.push("closed", ago_s=30, terminating=True)
         brokers.push("quiet", ago_s=120, push_interval_ms=None)
         states = {"orders": "live", "killed": "vanished", "slow": "late", "closed": "ended", "quiet": "live"}
@@ -90,13 +90,10 @@ def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
 
         brokers.push("orders", instance=live, push_interval_ms=300_000)
         wait_until(lambda: listed(export, client_id="orders")["clients"][0]["pushes"] == 2, what="the second push")
-        # On a machine that is slow, the late one has vanished by now, too.
-        wait_until(
-            lambda: export.status()["clients"]["instances_vanished"] in (1, 2), what="the vanished to be counted"
-        )
+        wait_until(lambda: export.status()["clients"]["instances_vanished"] == 1, what="the vanished to be counted")
         values = metrics(url)
         assert values["fleetgauge_ready", ()] == 1
-        assert values["fleetgauge_client_instances_vanished", ()] in (1, 2)
+        assert values["fleetgauge_client_instances_vanished", ()] == 1
         assert values["fleetgauge_exporter_assigned_partitions", ("landing",)] == 3
         delivered = ("fleetgauge_exporter_delivered_pushes_total", ("landing",))
         wait_until(lambda: metrics(url)[delivered] == 6, what="all pushes to be delivered")
@@ -105,7 +102,7 @@ def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
         assert "1 vanished, 1 ended" in status
     lines = run_cli("log", "tail", "--config", str(config), "-n", "4", "--format", "json").stdout.splitlines()
     newest = [json.loads(line) for line in lines]
-    assert [each["client_id"] for each in newest] == ["closed", "slow", "orders", "orders"]
+    assert [each["client_id"] for each in newest] == ["killed", "closed", "orders", "orders"]
     assert newest[-1]["metrics_bytes"] == len(metrics_data())
 
 
@@ -136,11 +133,15 @@ def test_two_exports_show_their_parts_and_clients_of_revoked_partitions_are_drop
                 brokers.push(f"client-{partition}", instance=instance, partition=partition, push_interval_ms=300_000)
             wait_until(lambda: listed(first)["total"] + listed(second)["total"] == 3, what="each to be known once")
             for each in (first, second):
-                found = listed(each)
-                assert {row["partition"] for row in found["clients"]} == set(found["coverage"]["partitions"])
+                wait_until(lambda each=each: is_whole(listed(each)), what="a client of each of its partitions alone")
             rows = run_cli("clients", "--log-dirs", str(first.data), "--format", "json").stdout.splitlines()
             assert {json.loads(row)["client_instance_id"] for row in rows} == set(ids)
         wait_until(lambda: len(listed(first)["coverage"]["partitions"]) == 3, what="the first to have all again")
+
+
+def is_whole(found: Any) -> bool:
+    """True if a client of each partition is listed, and none of another partition."""
+    return {row["partition"] for row in found["clients"]} == set(found["coverage"]["partitions"])
 
 
 def test_while_the_destination_is_away_nobody_is_said_to_be_late(tmp_path: Path, topic: KafkaTopicSettings) -> None:
@@ -216,7 +217,7 @@ def test_a_port_that_is_taken_is_one_sentence_and_leaves_nothing_behind(
         port = taken.getsockname()[1]
         config = config_of(tmp_path, topic)
         with Export(tmp_path, config, f"http.listeners=http://127.0.0.1:{port}") as export:
-            assert export.process.wait(60) == 1
+            assert export.process.wait(240) == 1
     (line,) = [line for line in export.output().splitlines() if line.startswith("fleetgauge: ")]
     assert f"http://127.0.0.1:{port} cannot be bound: Address already in use" in line
     assert not list(export.data.glob("*.sock"))

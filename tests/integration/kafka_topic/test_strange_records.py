@@ -28,7 +28,7 @@ def read(reader: KafkaTopicReader, count: int) -> list[int]:
     """The numbers of the next good records, until `count` records came, good or bad."""
     found: list[int] = []
     before = sum(reader.bad_records.values())
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while len(found) + sum(reader.bad_records.values()) - before < count and time.monotonic() < deadline:
         batch = reader.poll(1 << 30, 1_000, 100)
         if batch is not None:

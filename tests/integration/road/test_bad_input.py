@@ -50,7 +50,7 @@ def closed_by_reason(node: Node) -> dict[str, int]:
 
 
 def expect_closed(node: Node, client: RawClient, reason: str, before: dict[str, int]) -> None:
-    client.socket.settimeout(10)
+    client.socket.settimeout(60)
     assert client.socket.recv(1) == b"", "the connection should have been closed without an answer"
     node.wait_for(
         lambda s: s["connections"][0]["closed"].get(reason, 0) == before.get(reason, 0) + 1, what=f"reason {reason}"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from support.certificates import Authority
-from support.kafka_broker import free_ports
 from support.node import Node, run_cli
+from support.ports import free_ports
 
 pytestmark = pytest.mark.integration
 

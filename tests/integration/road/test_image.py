@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.http import get_url
-from support.kafka_broker import free_ports
+from support.ports import free_ports
 from support.raw_client import RawClient
 
 ROOT = Path(__file__).parents[3]

@@ -42,8 +42,10 @@ def test_every_process_keeps_its_files_to_its_user_and_is_found_in_a_deep_direct
                 listed = run_cli("clients", "--log-dirs", str(node.data), "--format", "json").stdout
                 assert format_instance_id(subscription.client_instance_id) in listed
             node.wait_for(lambda s: s["exporter_process"]["exporters"]["landing"]["state"], what="the exporter")
+            number = 3 + (workers if workers > 1 else 0)  # the node, its exporters, HTTP, and its workers
+            node.wait_for(lambda s: s["http"]["pid"] is not None, what="the HTTP process")
             found = processes(node.process.pid)
-            assert len(found) >= 3 + (workers if workers > 1 else 0), "the node, its exporters, HTTP, and its workers"
+            assert len(found) >= number
             assert {umask(pid) for pid in found} == {"0077"}
             open_to_others = [
                 str(path) for path in (node.data, *node.data.rglob("*")) if stat.S_IMODE(path.stat().st_mode) & 0o077

@@ -34,7 +34,7 @@ def hang_up(node: Node, text: str, *, says: str) -> str:
     before = node.log.read_text().count(says)
     node.config_file.write_text(text)
     node.process.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while node.log.read_text().count(says) == before:
         assert time.monotonic() < deadline, f"waited in vain for {says!r}: {node.output()}"
         time.sleep(0.02)

@@ -38,7 +38,7 @@ linger.ms = 500
         common = {"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 3}
         producer = Producer({**common, "client.id": "orders"})
         consumer = Consumer({**common, "client.id": "audit", "group.id": "auditors"})
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline and node.status()["telemetry"]["push_answers"].get("NONE", 0) < 6:
             producer.poll(0)
             consumer.poll(0.1)
@@ -77,7 +77,7 @@ linger.ms = 500
 
 def test_without_configuration_it_says_where_everything_is(tmp_path: Path) -> None:
     with Node(tmp_path) as node:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while "look at it" not in node.output() and time.monotonic() < deadline:
             time.sleep(0.05)
         output = node.output()
@@ -100,7 +100,7 @@ def test_sighup_rereads_subscriptions_and_a_bad_file_is_refused_whole(tmp_path: 
             assert (second.requested_metrics, second.push_interval_ms) == (["b."], 7000)
             node.config_file.write_text('[client-metrics.c]\nmetrics = "c."\ninterval.ms = 1\n')
             node.process.send_signal(signal.SIGHUP)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 120
             while "refused" not in node.output() and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert "client-metrics.c" in node.output()
@@ -115,7 +115,7 @@ def test_sigterm_answers_what_is_pending_and_exits_with_zero(tmp_path: Path) -> 
             subscription = client.get()
             assert client.push(subscription, metrics_data()).error_code == 0
             assert node.stop() == 0, node.output()
-        with pytest.raises(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=2):
+        with pytest.raises(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=30):
             pass
         assert len(landed(node.data / "landing")) == 1
 
@@ -126,7 +126,7 @@ def test_the_exporter_process_is_started_again_and_ends_with_its_parent(tmp_path
         node.wait_for(lambda s: s["exporter_process"]["pid"] not in (None, first), what="a new exporter process")
         second = node.exporter_pid()
         node.kill()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             try:
                 os.kill(second, 0)

@@ -52,6 +52,11 @@ def wait_an_interval() -> None:
     time.sleep((INTERVAL_MS + 5) / 1_000)
 
 
+def is_within_an_interval(started_s: float) -> bool:
+    """False on a machine that was too busy to do what the test wants to do at once."""
+    return time.monotonic() - started_s < INTERVAL_MS / 1_000
+
+
 def test_a_client_that_gets_on_one_connection_and_pushes_on_another_is_taken(node: Node, opened: ExitStack) -> None:
     first, second = (opened.enter_context(Connection(node)) for _ in range(2))
     subscription = first.get()
@@ -63,9 +68,12 @@ def test_a_client_that_gets_on_one_connection_and_pushes_on_another_is_taken(nod
 def test_a_client_that_reconnects_goes_on(node: Node, opened: ExitStack) -> None:
     first = opened.enter_context(Connection(node))
     subscription = first.get()
+    started = time.monotonic()
     assert push(first, subscription) == NONE
     second = opened.enter_context(Connection(node))  # before the node has seen the end of the first
-    assert push(second, subscription) == THROTTLING_QUOTA_EXCEEDED
+    code = push(second, subscription)
+    if is_within_an_interval(started):
+        assert code == THROTTLING_QUOTA_EXCEEDED
     wait_an_interval()
     assert push(second, subscription) == NONE
     second.close()
@@ -182,12 +190,15 @@ def test_many_connections_do_not_evade_the_interval(node: Node, opened: ExitStac
     """Whoever opens fifty has five turns an interval at most, and one in the first."""
     crowd = [opened.enter_context(Connection(node)) for _ in range(50)]
     subscription = crowd[0].get()
-    assert [push(each, subscription) for each in crowd].count(NONE) == 1
+    started = time.monotonic()
+    taken = [push(each, subscription) for each in crowd].count(NONE)
+    if is_within_an_interval(started):
+        assert taken == 1
     for _ in range(3):
         wait_an_interval()
         started = time.monotonic()
         taken = [push(each, subscription) for each in crowd].count(NONE)
-        if time.monotonic() - started < INTERVAL_MS / 1_000:
+        if is_within_an_interval(started):
             assert 1 <= taken <= 5
 
 

@@ -47,7 +47,7 @@ def run(hiding: Path, command: str, directory: Path) -> "subprocess.CompletedPro
         input="secret\n",
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -28,6 +28,8 @@ from wire.sasl.oauthbearer import KeysUnavailableError
 pytestmark = pytest.mark.integration
 
 INVALID = b'{"status":"invalid_token"}'
+JAVAS_TOKEN_S = 30
+"""Java renews its session in the last 5 to 15 hundredths of this time, with the next push."""
 GOOD, NEXT = Issuer("good"), Issuer("next", "ES256")
 
 
@@ -145,8 +147,8 @@ def test_librdkafka_pushes_as_its_tokens_user_and_renews_its_session(node: Node)
     tokens: list[str] = []
 
     def fetch(_: str) -> tuple[str, float]:
-        tokens.append(GOOD.token(user="orders", lasts_s=10))
-        return tokens[-1], time.time() + 10
+        tokens.append(GOOD.token(user="orders", lasts_s=20))
+        return tokens[-1], time.time() + 20
 
     before, ended = counted(node, "successful_reauthentications"), expired(node)
     producer = Producer(
@@ -165,7 +167,7 @@ def test_librdkafka_pushes_as_its_tokens_user_and_renews_its_session(node: Node)
             each["client_id"] == "by-token" for each in landed(node.data / "landing")
         )
 
-    wait_until(is_done, within_s=90, what="a push and a renewed session")
+    wait_until(is_done, within_s=240, what="a push and a renewed session")
     producer.close()
     assert {each["principal"] for each in landed(node.data / "landing") if each["client_id"] == "by-token"} == {
         "User:orders"
@@ -178,18 +180,18 @@ def test_librdkafka_pushes_as_its_tokens_user_and_renews_its_session(node: Node)
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_java_pushes_as_its_tokens_user_and_renews_its_session(node: Node, tmp_path: Path, version: str) -> None:
     before, ended = counted(node, "successful_reauthentications"), expired(node)
-    with java(node, tmp_path, version, GOOD.token(user=f"java-{version}", lasts_s=20)) as (process, file):
+    with java(node, tmp_path, version, GOOD.token(user=f"java-{version}", lasts_s=JAVAS_TOKEN_S)) as (process, file):
         assert process.stdout is not None
         assert len(process.stdout.readline().strip()) == 22, (tmp_path / "client.log").read_text()[-3000:]
 
         def is_done() -> bool:
-            (tmp_path / "next").write_text(GOOD.token(user=f"java-{version}", lasts_s=20))
+            (tmp_path / "next").write_text(GOOD.token(user=f"java-{version}", lasts_s=JAVAS_TOKEN_S))
             (tmp_path / "next").replace(file)
             return counted(node, "successful_reauthentications") > before and any(
                 each["principal"] == f"User:java-{version}" for each in landed(node.data / "landing")
             )
 
-        wait_until(is_done, within_s=90, what="a push and a renewed session")
+        wait_until(is_done, within_s=240, what="a push and a renewed session")
     assert expired(node) == ended
 
 
@@ -225,7 +227,7 @@ def java(node: Node, directory: Path, version: str, token: str) -> Iterator[tupl
             stderr=log,
             text=True,
         )
-    watchdog = threading.Timer(200, process.kill)
+    watchdog = threading.Timer(400, process.kill)
     watchdog.start()
     try:
         yield process, file
@@ -276,14 +278,19 @@ def test_a_token_of_a_megabyte_ends_its_connection_and_disturbs_nobody(node: Nod
 
 
 def test_a_session_ends_with_its_token(node: Node) -> None:
-    client, code, _ = log_in(node, initial_response(GOOD.token(lasts_s=2)))
+    client, code, _ = log_in(node, initial_response(GOOD.token(lasts_s=5)))
+
+    def has_ended() -> bool:
+        try:
+            return not is_served(client)
+        except (OSError, EOFError):
+            return True
+
     with client:
         assert code == 0
         assert is_served(client)
-        time.sleep(3.3)
-        with pytest.raises((OSError, EOFError)):
-            is_served(client)
-    assert node.status()["connections"][0]["closed"]["session_expired"] >= 1
+        wait_until(has_ended, what="the end of the session")
+    node.wait_for(lambda s: s["connections"][0]["closed"].get("session_expired", 0) >= 1)
 
 
 @pytest.mark.parametrize(
@@ -326,19 +333,18 @@ def test_while_the_endpoint_hangs_clients_are_put_off_and_the_node_serves(tmp_pa
         for _ in range(3):
             with pytest.raises((OSError, EOFError)):  # no answer: every error code would be fatal to the client
                 log_in(node, initial_response(GOOD.token()))
-        status = node.status()
-        assert status["connections"][0]["closed"]["token_keys_unavailable"] == 3
+        status = node.wait_for(lambda s: s["connections"][0]["closed"].get("token_keys_unavailable") == 3)
         assert status["connections"][0]["failed_authentications"] == 0
         Endpoint.act = None
         Endpoint.ended.set()
-        assert wait_until(lambda: _is_let_in(node, GOOD), within_s=90)
+        assert wait_until(lambda: _is_let_in(node, GOOD), within_s=240)
 
 
 def test_keys_that_the_issuer_has_replaced_are_read_when_a_token_names_one(tmp_path: Path, endpoint: str) -> None:
     with Node(tmp_path, "listeners=WORDS://127.0.0.1:0", config=config(endpoint)) as node:
         assert wait_until(lambda: _is_let_in(node, GOOD))
         Endpoint.keys = jwks(NEXT)
-        assert wait_until(lambda: _is_let_in(node, NEXT), within_s=90)
+        assert wait_until(lambda: _is_let_in(node, NEXT), within_s=240)
         asked = Endpoint.asked
         for number in range(50):
             assert not _is_let_in(node, Issuer(f"made-up-{number}", "ES256"))

@@ -25,7 +25,7 @@ def code_of(node: Node, password: str) -> int:
 
 
 def until_written(node: Node, part: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while part not in node.output():
         assert time.monotonic() < deadline, node.output()
         time.sleep(0.05)

@@ -69,7 +69,7 @@ def wait_for_pushes(node: Node, number: int, *, polled: Producer | None = None) 
             polled.poll(0.05)
         return answered(status, "push") >= wanted
 
-    return node.wait_for(came, within_s=90, what=f"{number} pushes")
+    return node.wait_for(came, within_s=180, what=f"{number} pushes")
 
 
 def applied(status: dict[str, Any], rule: str) -> int:
@@ -94,7 +94,7 @@ def test_librdkafka_2_5_0_lives_under_a_subscription_that_ends_it_without_the_gu
 
     configure(node, subscription + UNGUARDED.format(rule="librdkafka-crash"))
     with running(polling_client("2.5.0", kind, node.port)) as client:
-        assert client.wait(90) == -signal.SIGABRT
+        assert client.wait(180) == -signal.SIGABRT
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
@@ -116,7 +116,7 @@ def test_a_rule_of_ones_own_withholds_until_it_is_taken_back(node: Node) -> None
         producer.poll(0.05)
         return answered(status, "get") >= answered(start, "get") + 3
 
-    status = node.wait_for(asked_thrice, within_s=90, what="three Gets")
+    status = node.wait_for(asked_thrice, within_s=180, what="three Gets")
     assert answered(status, "push") == answered(start, "push")
     assert status["telemetry"]["client_guard"]["mute"]["action"] == "withhold"
     shown = run_cli("status", "--log-dirs", str(node.data)).stdout
@@ -154,7 +154,7 @@ def test_a_java_producer_without_zstd_keeps_its_network_thread(node: Node, tmp_p
     with unguarded.open("wb") as log, running(idle(program, node.port, log)):
         node.wait_for(
             lambda _: "Uncaught exception in thread 'kafka-producer-network-thread" in unguarded.read_text(),
-            within_s=90,
+            within_s=180,
             what="the end of the producer's network thread",
         )
     configure(node, subscription)

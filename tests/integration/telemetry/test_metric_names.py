@@ -39,7 +39,7 @@ def payloads(node: Node) -> dict[str, list[bytes]]:
 def wait_for_pushes(node: Node, wanted: dict[str, int]) -> None:
     """Returns once each of these clients has pushed so often."""
     enough = lambda _: all(len(payloads(node).get(role, ())) >= count for role, count in wanted.items())  # noqa: E731
-    node.wait_for(enough, within_s=120, what=f"pushes: {wanted}")
+    node.wait_for(enough, within_s=180, what=f"pushes: {wanted}")
 
 
 def own_metrics(process: subprocess.Popen[str]) -> dict[str, dict[tuple[str, str], set[str]]]:

@@ -24,9 +24,10 @@ from confluent_kafka.admin import (
 from support.broker_road import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic
 from support.certificates import Authority
 from support.export import Export
-from support.kafka_broker import MISSING, KafkaBroker, free_ports
+from support.kafka_broker import MISSING, KafkaBroker
 from support.kafka_jars import ROOT, bridge_jar, kafka_jars
 from support.node import run_cli
+from support.ports import free_ports
 
 from fleetgauge.cli.subscription_file import read_file
 from fleetgauge.subscriptions.canary import sample
@@ -82,6 +83,10 @@ class Road:
     def listed(self) -> dict[str, Resource]:
         return {each.name: each for each in self.cluster.list()}
 
+    def wait_listed(self, *names: str) -> None:
+        """Waits until these are listed: brokers answer a change before their own lists show it."""
+        wait_for(lambda: list(self.listed()) == [*names])
+
     def known(self) -> list[str]:
         """Clients that the export knows."""
         listed = run_cli("clients", "--log-dirs", str(self.export.data), "--format", "json", check=False)
@@ -93,12 +98,13 @@ class Road:
         consumer = Consumer(
             {"bootstrap.servers": self.broker.bootstrap, "group.id": "w", "enable.metrics.push": False, "log_level": 3}
         )
-        partitions = consumer.list_topics(PUSH_TOPIC, timeout=30).topics[PUSH_TOPIC].partitions
+        partitions = consumer.list_topics(PUSH_TOPIC, timeout=120).topics[PUSH_TOPIC].partitions
         ends = {
-            each: consumer.get_watermark_offsets(TopicPartition(PUSH_TOPIC, each), timeout=30)[1] for each in partitions
+            each: consumer.get_watermark_offsets(TopicPartition(PUSH_TOPIC, each), timeout=120)[1]
+            for each in partitions
         }
         consumer.assign([TopicPartition(PUSH_TOPIC, each, end) for each, end in ends.items()])
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 300
         try:
             while len(found) < _CLIENTS or not wanted(found):
                 assert time.monotonic() < deadline, found
@@ -177,9 +183,10 @@ def _only_standing(request: pytest.FixtureRequest) -> Iterator[None]:
     road: Road = request.getfixturevalue("road")
     subscriptions = Subscriptions(road.cluster)
     subscriptions.apply(subscriptions.plan(read_file(Path(road.file(_STANDING))), prune=True))
+    road.wait_listed("standing")
 
 
-def wait_for(condition: Callable[[], bool], *, within_s: float = 60.0) -> None:
+def wait_for(condition: Callable[[], bool], *, within_s: float = 180.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline
@@ -198,6 +205,7 @@ def test_a_plan_changes_nothing_and_apply_makes_the_named_clients_push_it(road: 
     applied = road.planned("apply", "-f", file, "--yes")
     assert "matches 4 of 8 live clients" in applied.stdout
     assert applied.stdout.endswith("Applied.\n")
+    road.wait_listed("more", "standing")
     found = road.who_pushes(_ASKED_FOR, lambda found: {each for each, has in found.items() if has} == chosen)
     assert len(found) == _CLIENTS
     again = road.run("plan", "-f", file, check=False)
@@ -211,9 +219,9 @@ def test_apply_leaves_alone_what_it_does_not_own_and_asks_first(road: Road) -> N
     assert refused.returncode == 1
     assert list(road.listed()) == ["standing"]
     road.run("apply", "-f", file, "--yes")
-    assert list(road.listed()) == ["own", "standing"]
+    road.wait_listed("own", "standing")
     road.run("apply", "-f", file, "--yes", "--prune")
-    assert list(road.listed()) == ["own"]
+    road.wait_listed("own")
 
 
 @pytest.mark.soak
@@ -237,9 +245,9 @@ def test_a_canary_is_pushed_by_its_sample_alone_until_it_is_promoted(road: Road)
 
 def test_an_aborted_canary_leaves_nothing(road: Road) -> None:
     road.run("canary", "5%", "more", "-f", road.file(_MORE), "--yes", "--intervals", "0")
-    assert list(road.listed()) == ["more.canary", "standing"]
+    road.wait_listed("more.canary", "standing")
     road.run("canary", "more", "--abort", "--yes")
-    assert list(road.listed()) == ["standing"]
+    road.wait_listed("standing")
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.37])
@@ -280,10 +288,12 @@ def test_a_deadline_outlives_the_export_and_is_kept_by_the_next_one(road: Road) 
 
 def test_a_deadline_is_kept_by_a_scheduler_or_cancelled(road: Road) -> None:
     road.run("expire", "1h", "more", "-f", road.file(_MORE))
+    wait_for(lambda: [each.name for each in deadlines(road.cluster.list())] == ["more"])
     assert road.run("expire", "--due").stdout == ""
     (row,) = [each for each in json.loads(road.run("list", "--format", "json").stdout) if each["name"] == "more"]
     assert row["until"] is not None
     road.run("expire", "--cancel", "more")
+    wait_for(lambda: not deadlines(road.cluster.list()))
     assert list(road.listed()) == ["more", "standing"]
     assert "has no deadline" in road.run("expire", "--cancel", "more", check=False).stderr
 
@@ -299,7 +309,7 @@ def secured(road: Road, **keys: str) -> list[str]:
         **{key.replace("_", "."): value for key, value in keys.items()},
     }
     file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    return ["--bootstrap-server", f"127.0.0.1:{road.sasl_port}", "--command-config", str(file), "--timeout", "5000"]
+    return ["--bootstrap-server", f"127.0.0.1:{road.sasl_port}", "--command-config", str(file), "--timeout", "20000"]
 
 
 def jaas(user: str, password: str, module: str = "plain.Plain") -> str:
@@ -314,7 +324,7 @@ def test_tls_with_plain_and_scram_is_as_kafkas_tools_are_told(road: Road) -> Non
     for future in admin.alter_user_scram_credentials(
         [UserScramCredentialUpsertion("scram", scram, b"scram-secret", b"salt")]
     ).values():
-        future.result(30)
+        future.result(120)
     options = secured(
         road, sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=jaas("scram", "scram-secret", "scram.Scram")
     )
@@ -331,7 +341,7 @@ def test_what_the_principal_may_not_do_names_the_acl(road: Road) -> None:
     cluster = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)
     allowed = AclBinding(*cluster, "User:reader", "*", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.ALLOW)
     for future in admin.create_acls([allowed]).values():
-        future.result(30)
+        future.result(120)
     wait_for(lambda: run_cli("subscriptions", "list", *options, check=False).returncode == 0)
     refused = run_cli("subscriptions", "apply", "-f", file, "--yes", *options, check=False)
     assert refused.returncode == 1
@@ -370,7 +380,7 @@ def test_doctor_names_what_a_principal_may_not_do_on_topic_and_groups(road: Road
     for future in admin.create_acls(
         [AclBinding(*topic, "User:reader", "*", AclOperation.READ, AclPermissionType.ALLOW)]
     ).values():
-        future.result(30)
+        future.result(120)
     config = tmp_path / "export.toml"
     config.write_text(
         f'log.dirs = "{tmp_path}"\nhttp.listeners = ""\n"push.log" = "kafka"\n'

@@ -14,6 +14,7 @@ import pytest
 from support.landing import landed
 from support.node import Node, run_cli
 from support.otlp_receivers import GrpcReceiver, HttpReceiver
+from support.ports import free_port
 from support.pusher import Pusher
 
 pytestmark = pytest.mark.integration
@@ -62,7 +63,7 @@ def exporters(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_log_cursors_dead_letters_and_identity_are_kept(earlier: Path, tmp_path: Path) -> None:
-    refusing, away = HttpReceiver(), GrpcReceiver()
+    refusing, away = HttpReceiver(), GrpcReceiver(free_port())
     away.stop()  # nothing listens on its port while the earlier node runs
     refusing.answer = lambda handler: handler.reply(400)
     text = config(refusing.port, away.port)
@@ -71,19 +72,27 @@ def test_log_cursors_dead_letters_and_identity_are_kept(earlier: Path, tmp_path:
         pusher.run()
         assert len(pusher.acknowledged) == PUSHES
         before = node.wait_for(
-            lambda s: exporters(s)["landing"]["lag_records"] == 0 and exporters(s)["refusing"]["letters"] == PUSHES,
-            within_s=90,
-            what="a landing zone and dead letters",
+            lambda s: (
+                exporters(s)["landing"]["lag_records"] == 0
+                and exporters(s)["away"]["lag_records"] == PUSHES
+                and exporters(s)["refusing"]["letters"] == PUSHES
+            ),
+            within_s=180,
+            what="a landing zone and dead letters, and all of it to wait for the receiver that is away",
         )
-        assert exporters(before)["away"]["lag_records"] == PUSHES
         node.kill()  # and not stopped: what is kept does not depend on a clean stop
     files = sorted((node.data / "landing").rglob("*.parquet"))
     receiver = GrpcReceiver(port=away.port)
     with Node(tmp_path, config=text) as node:
-        after = node.wait_for(lambda s: exporters(s)["away"]["lag_records"] == 0, within_s=90, what="the delivery")
+        after = node.wait_for(
+            lambda s: (
+                all(exporters(s)[name]["lag_records"] == 0 for name in ("away", "landing", "refusing"))
+                and exporters(s)["refusing"]["letters"] == PUSHES
+            ),
+            within_s=180,
+            what="the delivery",
+        )
         assert after["node"]["cluster_id"] == before["node"]["cluster_id"]
-        assert exporters(after)["landing"]["lag_records"] == exporters(after)["refusing"]["lag_records"] == 0
-        assert exporters(after)["refusing"]["letters"] == PUSHES
         again = Pusher(node.port, PUSHES)
         again.run()
         node.wait_for(
@@ -91,7 +100,7 @@ def test_log_cursors_dead_letters_and_identity_are_kept(earlier: Path, tmp_path:
                 exporters(s)["refusing"]["letters"] == 2 * PUSHES
                 and exporters(s)["landing"]["delivered_records"] == PUSHES
             ),
-            within_s=90,
+            within_s=180,
             what="as many again",
         )
         refusing.answer = lambda handler: handler.reply(200, b"\x0a\x00")
@@ -128,7 +137,7 @@ def test_standing_tables_are_refused_untouched_and_made_again_of_the_landing_zon
     with Node(tmp_path, config=text + '"linger.ms" = 200\n', modules=earlier) as node:
         pusher = Pusher(node.port, PUSHES)
         pusher.run()
-        node.wait_for(lambda s: exporters(s)["landing"]["delivered_records"] == PUSHES, within_s=90)
+        node.wait_for(lambda s: exporters(s)["landing"]["delivered_records"] == PUSHES, within_s=180)
         node.stop()
     source = ("--source", str(tmp_path / "landing"))
     made = fleet("run", *source, "--tables", str(tmp_path / "old"), modules=earlier)

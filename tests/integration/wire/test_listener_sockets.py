@@ -20,7 +20,7 @@ from wire.listener import Channel, Listener, ListenerSettings
 
 pytestmark = pytest.mark.integration
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 RESPONSE_BYTES = 16
 _TAIL = bytes(16) + struct.pack(">iBb", 5, 0, 0)
 
@@ -83,7 +83,7 @@ class Handler:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    uvloop.run(asyncio.wait_for(main, 60))
+    uvloop.run(asyncio.wait_for(main, 240))
 
 
 @contextlib.asynccontextmanager
@@ -240,10 +240,10 @@ def test_a_client_that_never_reads_is_held_to_a_bound_and_reads_everything_later
             slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
             slow.writer.write(b"".join(push(number) for number in range(total)))
             handled = -1
-            while handled != handler.handled:
+            while handled != handler.handled or not handled:
                 handled = handler.handled
                 await asyncio.sleep(0.3)
-            assert 0 < handled < total, "everything was handled for a client that reads nothing"
+            assert handled < total, "everything was handled for a client that reads nothing"
             other.writer.write(push(5))
             assert await other.receive(len(large)) == large
             slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
@@ -314,7 +314,7 @@ def test_a_client_that_vanishes_within_a_frame_is_told_apart() -> None:
 def test_an_idle_connection_is_closed_by_the_listeners_own_sweep() -> None:
     async def main() -> None:
         handler = Handler()
-        async with listening(handler, connections_max_idle_ms=50) as listener:
+        async with listening(handler, connections_max_idle_ms=1_000) as listener:
             client = await Client.connect(listener)
             client.writer.write(push(1))
             assert await client.receive_rest() == answer(1)

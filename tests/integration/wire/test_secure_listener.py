@@ -26,7 +26,7 @@ from wire.tls import ClientAuth, TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 _TAIL = bytes(16) + struct.pack(">iBb", 5, 0, 0)
 STORE = CredentialStore({"alice": (ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096),)})
 
@@ -91,7 +91,7 @@ class Handler:
 
 def on_uvloop(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(scenario(), 60)
+        await asyncio.wait_for(scenario(), 240)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(bounded())
@@ -307,7 +307,7 @@ def test_silent_and_half_tls_handshakes_are_closed_in_time_and_keep_nobody_waiti
 
     async def scenario() -> None:
         security = tls_security(authority, keystore)
-        async with listening(security, handshake_timeout_ms=1_500) as (listener, _):
+        async with listening(security, handshake_timeout_ms=5_000) as (listener, _):
             await is_served(await connect(listener, client_context(authority)))
             before = descriptors()
             silent = [await connect(listener) for _ in range(20)]
@@ -386,7 +386,7 @@ async def receive(reader: asyncio.StreamReader) -> bytes:
 
 def test_a_client_that_never_authenticates_is_closed_in_time() -> None:
     async def scenario() -> None:
-        async with listening(sasl_security(), handshake_timeout_ms=300) as (listener, _):
+        async with listening(sasl_security(), handshake_timeout_ms=3_000) as (listener, _):
             reader, writer = await connect(listener)
             writer.write(handshake("SCRAM-SHA-256"))
             await receive(reader)
@@ -552,7 +552,7 @@ def test_a_connection_that_does_not_come_from_the_load_balancer_is_closed_whatev
 
 def test_a_load_balancer_without_a_header_and_one_that_stops_within_it_are_closed() -> None:
     async def scenario() -> None:
-        async with listening(proxied(), handshake_timeout_ms=500) as (listener, handler):
+        async with listening(proxied(), handshake_timeout_ms=3_000) as (listener, handler):
             with capture_logs() as logs:
                 await connect(listener, first=push(1))
                 half = await connect(listener, first=TCP4[:20])

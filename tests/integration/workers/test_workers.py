@@ -143,10 +143,16 @@ def test_an_operator_sees_one_node(node: Node) -> None:
         for producer in producers:
             producer.flush(0)
         del producer, producers
-    status = node.status()
+    status = node.wait_for(
+        lambda s: (
+            sum(each["logged"] for each in s["workers"])
+            == s["push_log"]["logged"]
+            == s["telemetry"]["push_answers"]["NONE"]
+        ),
+        what="the sums of both",
+    )
     logged = [worker["logged"] for worker in status["workers"]]
     assert all(logged)
-    assert sum(logged) == status["push_log"]["logged"] == status["telemetry"]["push_answers"]["NONE"]
     table = cli(node, "status")
     assert "worker 1 " in table
     assert "worker 2 " in table
@@ -193,7 +199,12 @@ def test_an_exporter_is_told_once_with_the_pushes_of_all_workers(node: Node) -> 
         for client in pair:
             assert client.push(client.get(uuid.uuid4()), metrics_data()).error_code == 0
     logged = node.status()["push_log"]["logged"]
-    node.wait_for(lambda s: s["exporter_process"]["exporters"]["landing"]["delivered_records"] >= logged)
+    node.wait_for(
+        lambda s: (
+            s["exporter_process"]["exporters"]["landing"]["delivered_records"] >= logged
+            and s["exporter_process"]["exporters"]["landing"]["lag_records"] == 0
+        )
+    )
     [told] = json.loads(CliRunner().invoke(app, ["exporters", "-f", "json", "-d", str(node.data)]).stdout)
     assert told["process"] == "node"
     assert told["exporters"]["landing"]["delivered_records"] >= logged
@@ -243,9 +254,9 @@ def test_nothing_acknowledged_is_lost_with_a_worker_or_the_parent_or_with_fewer_
         assert status["node"]["not_ready"] == []
         assert status["push_log"]["logged"] >= victim["logged"]
         for pusher in pushers:
-            pusher.join(60)
+            pusher.join(180)
             assert not pusher.is_alive(), node.output()
-        status = node.wait_for(lambda s: s["workers"][0]["serves"], within_s=90, what="the worker's return")
+        status = node.wait_for(lambda s: s["workers"][0]["serves"], within_s=180, what="the worker's return")
         assert [worker["restarts"] for worker in status["workers"]] == [1, 0]
         workers = [worker["pid"] for worker in status["workers"]]
         assert workers[0] != victim["pid"]

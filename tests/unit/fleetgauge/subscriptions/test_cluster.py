@@ -4,7 +4,7 @@ import gc
 import threading
 
 import pytest
-from support.kafka_broker import free_ports
+from support.ports import free_ports
 
 from fleetgauge.subscriptions.cluster import Cluster, _refusal
 from fleetgauge.subscriptions.resources import NotAuthorizedError, SubscriptionError
