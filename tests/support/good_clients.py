@@ -17,7 +17,7 @@ from typing import Any, Self
 
 PAUSE_S = 0.13
 """Between a client's answer and its next push; the subscription's interval has to be 100 ms."""
-CALM_S = 1.5
+CALM_S = 4.0
 """How long it is calm; on a busy machine that shows how busy it is."""
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from support.admin_client import AdminClient as WireAdmin
 from support.gateway import GatewayBefore, make_topic
+from support.http import wait_until
 from support.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.integration
@@ -53,6 +55,11 @@ def gateway(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> It
                 *("--entity-type", "clients", "--entity-name", f"{kind}-direct", "--add-config", f"{key}={limit}"),
             )
         yield started
+    # Other tests of the same run use this broker, and expect none.
+    removed = [([("client-id", f"{kind}-direct")], {key: None}) for kind, (key, _) in LIMITS.items()]
+    with WireAdmin(broker.port) as admin:
+        assert {code for code, _, _ in admin.alter_quotas(*removed)} == {0}
+        wait_until(lambda: not admin.quotas()[2], what="the end of the broker's limits")
 
 
 def settings(bootstrap: str, client_id: str, seen: Seen, **more: Any) -> dict[str, Any]:

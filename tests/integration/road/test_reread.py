@@ -88,8 +88,8 @@ def test_a_file_with_secrets_that_others_may_read_is_warned_of_at_the_start_and_
     (tmp_path / "fleetgauge.toml").touch(mode=0o644)
     with Node(tmp_path, config=CONFIG.format(port=1) + secret) as node:
         warning = f"chmod 0600 {node.config_file}"
-        assert warning in node.output()
-        assert "exporters.collector.headers" in node.output()
+        wait_until(lambda: warning in node.log.read_text(), what="the warning at the start")
+        assert "exporters.collector.headers" in node.log.read_text()
         hang_up(node, CONFIG.format(port=1) + secret, says=warning)
         assert "hunter2" not in node.log.read_text()
 
