@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from gateway.in_flight import InFlight
+from gateway.policy import ENDS_WITHIN
 from gateway.splices import read_text
 from wire.sasl.login import Login, LoginError
 
@@ -63,7 +64,7 @@ class BrokerLogin:
         """
         try:
             return self._take_token(body) if self._is_token else self._take_mechanisms(body)
-        except (struct.error, IndexError) as error:
+        except ENDS_WITHIN as error:
             raise LoginError("its answer does not follow the schema") from error
 
     def _take_mechanisms(self, body: bytes) -> bytes:
@@ -91,7 +92,7 @@ class BrokerLogin:
         if answer is not None:
             return self._authenticate(answer)
         (lifetime_ms,) = _INT64.unpack_from(body, end)
-        self.renews_after_ms = int(lifetime_ms * _RENEWS_AFTER)
+        self.renews_after_ms = int(max(lifetime_ms, 0) * _RENEWS_AFTER)
         return b""
 
     def _authenticate(self, token: bytes) -> bytes:

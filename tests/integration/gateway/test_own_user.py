@@ -199,7 +199,10 @@ def test_the_doctor_tells_why_the_broker_does_not_take_the_gateway(broker: Kafka
     assert problem in found.detail
 
 
-def test_certificates_at_the_gateway_and_scram_at_the_broker(broker: KafkaBroker, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("protocol", "principal"), [("SSL", "CN=orders"), ("SASL_SSL", "alice")])
+def test_tls_at_the_gateway_and_scram_at_the_broker(
+    broker: KafkaBroker, topic: str, tmp_path: Path, protocol: str, principal: str
+) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
     made = admin.alter_user_scram_credentials([UserScramCredentialUpsertion("gateway", credential, b"scram-secret")])
@@ -209,7 +212,7 @@ def test_certificates_at_the_gateway_and_scram_at_the_broker(broker: KafkaBroker
     orders = authority.issue("orders", "/CN=orders")
     (port,) = free_ports(1)
     keys = (
-        f"listeners=SSL://127.0.0.1:{port}",
+        f"listeners={protocol}://127.0.0.1:{port}",
         f"ssl.keystore.location={server.keystore}",
         f"ssl.truststore.location={authority.certificate}",
         "ssl.client.auth=required",
@@ -217,14 +220,10 @@ def test_certificates_at_the_gateway_and_scram_at_the_broker(broker: KafkaBroker
         "gateway.sasl.mechanism=SCRAM-SHA-512",
         "gateway.sasl.password=scram-secret",
     )
-    with GatewayBefore(tmp_path / "gateway", broker.ports["LOGIN"], *keys, port=port) as gateway:
-        settings = {
-            "bootstrap.servers": gateway.bootstrap,
-            "log_level": 0,
-            "security.protocol": "SSL",
-            "ssl.ca.location": str(authority.certificate),
-            "ssl.certificate.location": str(orders.certificate),
-            "ssl.key.location": str(orders.key),
-        }
+    users = credential_lines("alice", PASSWORD)
+    with GatewayBefore(tmp_path / "gateway", broker.ports["LOGIN"], *keys, port=port, config=users) as gateway:
+        own = {"ssl.certificate.location": str(orders.certificate), "ssl.key.location": str(orders.key)}
+        settings = alice(gateway) if protocol == "SASL_SSL" else {"bootstrap.servers": gateway.bootstrap, **own}
+        settings |= {"security.protocol": protocol, "ssl.ca.location": str(authority.certificate), "log_level": 0}
         round_trip_of(topic, settings)
-        assert clients_seen(gateway) == {"CN=orders"}
+        assert clients_seen(gateway) - {"ANONYMOUS"} == {principal}
