@@ -304,7 +304,7 @@ class Groups:
         self._order: Numbers | None = None
         if (groups[1:] < groups[:-1]).any() or (groups[:1] < 0).any():
             known = np.flatnonzero(groups >= 0)
-            self._order = known[order_of(groups[known], count)]
+            self._order = known[order_of(groups[known])]
             groups = groups[self._order]
         self._groups, self._sizes = groups, np.bincount(groups, minlength=count)
 
@@ -357,12 +357,16 @@ def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) 
     return Groups(groups, count).medians(values, low=low)
 
 
-def order_of(groups: Numbers, count: int) -> Numbers:
-    """Rows in the order of these numbers from 0 to `count`; sorts 16 bits at a time, which NumPy does by counting."""
-    order: Numbers = np.argsort((groups & 0xFFFF).astype(np.uint16), kind="stable")
-    if count > 0xFFFF:
-        order = order[np.argsort((groups[order] >> 16).astype(np.uint16), kind="stable")]
-    return order
+def order_of(groups: Numbers) -> Numbers:
+    """Rows in the order of these numbers, those of equal ones in their own.
+
+    Sorts numbers that hold their row, which is faster than `numpy.argsort`. They have to fit into 63 bits together.
+    """
+    bits = len(groups).bit_length()
+    keys = groups.astype(np.int64) << bits | np.arange(len(groups))
+    keys.sort()
+    found: Numbers = keys & (1 << bits) - 1
+    return found
 
 
 @dataclass(frozen=True, slots=True)

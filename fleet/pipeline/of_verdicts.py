@@ -37,7 +37,7 @@ _ROWS_AT_ONCE: Final = 5_000_000
 _RULES: Final = "rules"
 """Beside the parts of a memory: the rule file that says all rules."""
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Of `malloc.h`; see mallopt(3)."""
 _KEPT_BYTES: Final = 256 * 1024 * 1024
 _MOST_MMAP_THRESHOLD: Final = 32 * 1024 * 1024
@@ -54,6 +54,7 @@ def keep_freed_memory() -> None:
     if hasattr(libc, "mallopt"):
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         libc.mallopt(_M_MMAP_THRESHOLD, _MOST_MMAP_THRESHOLD)
+        libc.mallopt(_M_ARENA_MAX, 1)  # arenas of further threads return their memory nevertheless
 
 
 def latest_memory(store: Store) -> tuple[Memory, Rules]:
