@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from fleet import landing
-from fleet.decode.arrow import RecordBatch, pa, pc
+from fleet.decode.arrow import RecordBatch, allocate_with_jemalloc, pa, pc
 from fleet.errors import LandingError
 from fleet.schemas import BRONZE
 from fleet.selection import Selection
@@ -66,6 +66,7 @@ class InProcess:
 
     def make(self, batch: "Batch", bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of the batch, which is held in memory."""
+        allocate_with_jemalloc()
         read: list[RecordBatch] = []
         for path in batch.files:
             if path not in bad:
@@ -175,6 +176,7 @@ class _Pickled:
     task: Task[Any]
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        allocate_with_jemalloc()
         made = pickle.dumps(self.task(batches))
         yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], names=["made"])
 

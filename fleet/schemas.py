@@ -25,6 +25,12 @@ def _schema(*fields: tuple[str, Any]) -> Schema:
     return pa.schema(fields)
 
 
+def encoded(schema: Schema) -> Schema:
+    """The same columns, those of text as dictionaries: points have few distinct texts, and each is copied once."""
+    texts = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([field.with_type(texts) if field.type == pa.string() else field for field in schema])
+
+
 PUSH_RECORD: Final = _schema(
     ("push_id", pa.string()),
     ("received_at", TIME),

@@ -2,6 +2,7 @@
 it as untyped, here and nowhere else; the aliases say what is meant.
 """
 
+import os
 import sys
 from importlib.abc import MetaPathFinder
 from typing import Any, Final, TypeAlias
@@ -19,6 +20,9 @@ Array: TypeAlias = Any
 RecordBatch: TypeAlias = Any
 Schema: TypeAlias = Any
 Table: TypeAlias = Any
+
+
+_NAMES_ALLOCATOR: Final = "ARROW_DEFAULT_MEMORY_POOL"
 
 
 class _NoPandas(MetaPathFinder):
@@ -43,3 +47,13 @@ def _leave_pandas_out() -> None:
 
 
 _leave_pandas_out()
+
+
+def allocate_with_jemalloc() -> None:
+    """Has Arrow allocate with jemalloc, unless it lacks it or ARROW_DEFAULT_MEMORY_POOL names another allocator.
+
+    Its default, mimalloc, gives pages back so soon that the kernel clears them for every chunk of pushes again: a tenth
+    of the time of a run and more.
+    """
+    if _NAMES_ALLOCATOR not in os.environ and "jemalloc" in pa.supported_memory_backends():
+        pa.set_memory_pool(pa.jemalloc_memory_pool())

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.decode import by_protobuf
-from fleet.decode.arrow import Array, pa, pc
+from fleet.decode.arrow import Array, pa
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader, bytes_of
 from fleet.dialects import Identity, Sender, identity_of, sender_of
@@ -243,15 +243,22 @@ def _map_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
         columns[name] = _take(pa.array([getattr(identity, name) for identity in own], type_), set_number)
     senders = [sender_of(attributes) for attributes in flat.resources]
     for name in ("group_id", "group_member_id"):
-        inherited = pa.array([getattr(sender, name) for sender in senders], pa.string())
-        columns[name] = _coalesce(columns[name], _take(inherited, resource))
+        texts = [getattr(identity, name) for identity in own]
+        has_own = np.array([text is not None for text in texts], dtype=np.bool_)[set_number]
+        values = pa.array([*texts, *(getattr(sender, name) for sender in senders)], pa.string())
+        columns[name] = _take(values, np.where(has_own, set_number, len(texts) + resource))
     return columns
 
 
 def _take(values: Array, numbers: npt.NDArray[Any]) -> Array:
     if values.null_count == len(values):
         return pa.nulls(len(numbers), values.type)
-    return values.take(pa.array(numbers))
+    return dictionary_of(values).take(pa.array(numbers))
+
+
+def dictionary_of(values: Array) -> Array:
+    """Texts as places in a dictionary, of which rows can be taken without a copy of their texts; others as they are."""
+    return values.dictionary_encode() if values.type == pa.string() else values
 
 
 def _unless(is_null: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> Array:
@@ -263,12 +270,6 @@ def _unless(is_null: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> Array:
 def _identity_of(attributes: tuple[tuple[str, str | None], ...]) -> Identity:
     """Kept, since clients repeat their attributes from push to push, and it takes 4 us."""
     return identity_of(dict(attributes))
-
-
-def _coalesce(first: Array, second: Array) -> Array:
-    if first.null_count == len(first):
-        return second
-    return first if second.null_count == len(second) else pc.coalesce(first, second)
 
 
 def _twins(flat: FlatPoints, push_and_name: Indices) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
 from fleet.decode.flat import Indices
-from fleet.decode.payloads import DecodedPayloads
+from fleet.decode.payloads import DecodedPayloads, dictionary_of
 from fleet.dialects import Sender
 from fleet.schemas import COUNTED, DECODED, REJECTS
 
@@ -41,8 +41,11 @@ def encoded(texts: Array) -> tuple[list[str | None], Indices]:
     return values, place_of
 
 
-def decoded_rows(chunk: RecordBatch, row_of: Indices, part: DecodedPayloads) -> RecordBatch:
-    """DECODED of the points of a part; `row_of` names for each the row of `chunk` that is its push."""
+def decoded_rows(chunk: RecordBatch, row_of: Indices, part: DecodedPayloads, schema: Schema = DECODED) -> RecordBatch:
+    """DECODED of the points of a part; `row_of` names for each the row of `chunk` that is its push.
+
+    With `schemas.encoded(DECODED)` texts are places in dictionaries.
+    """
     rows = pa.array(row_of)
     # A point has a place in its push, not in a file: the columns of origin are for what is set aside.
     of_push = set(chunk.schema.names) - {"source_file", "source_row", "reason"}
@@ -50,9 +53,9 @@ def decoded_rows(chunk: RecordBatch, row_of: Indices, part: DecodedPayloads) -> 
     def column(name: str) -> Array | None:
         if name in part.columns:
             return part.columns[name]
-        return chunk.column(name).take(rows) if name in of_push else None
+        return dictionary_of(chunk.column(name)).take(rows) if name in of_push else None
 
-    return _batch(DECODED, len(row_of), column)
+    return _batch(schema, len(row_of), column)
 
 
 def counted_rows(

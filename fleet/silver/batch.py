@@ -16,14 +16,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleet.decode.arrow import Array, RecordBatch, Table, pa, pc
+from fleet.decode.arrow import Array, RecordBatch, Schema, Table, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
 from fleet.decode.payloads import decode_and_count
 from fleet.decode.rows import batch_of, day_of_receipt, decoded_rows, encoded, joined, reject_rows
 from fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
 from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
-from fleet.schemas import COUNTED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
+from fleet.schemas import COUNTED, DECODED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
+from fleet.schemas import encoded as encoded_columns
 from fleet.silver.check import checked
 from fleet.silver.correct import CORRECTED, MARKS
 from fleet.silver.deltas import LOOKED_AT, ORDER, Comparison, Numbers, changes, differ, distinct_maps, last_rows
@@ -35,6 +36,9 @@ from fleet.tables.parquet_files import FileWriter, WriteFiles
 from fleet.tables.written_file import WrittenFile
 from telemetry.catalogue.dialects import library_of
 
+_POINTS: Final = encoded_columns(POINTS)
+_DECODED: Final = encoded_columns(DECODED)
+_LOOKED_AT: Final = pa.schema([POINTS.field(name) for name in LOOKED_AT])
 _QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
 
 Write = Callable[[str, RecordBatch], None]
@@ -113,7 +117,7 @@ def points_of(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
 
     def write(table: str, rows: RecordBatch) -> None:
         if table == catalog.POINTS.name:
-            found.append(rows)
+            found.append(rows.cast(POINTS))
 
     task = _Task(write, {}, DEFAULT_WINDOW_S)
     for chunk in regroup(batches, MAX_CHUNK_BYTES):
@@ -250,7 +254,8 @@ class _Task:
         sent, row_of = sent_points(chunk, pushes, instance_of)
         if len(sent.rows):
             compared = self._comparison.mark(sent.rows, sent.instance_of, sent.set_of, sent.sets)
-            self._write_points(point_rows(sent.rows, compared.marks, dialects_of(chunk, row_of, sent.rows)))
+            dialects = dialects_of(chunk, row_of, sent.rows)
+            self._write_points(point_rows(sent.rows, compared.marks, dialects, _POINTS))
             self._series.take(compared.settled)
         self._write_pushes(pushes)
 
@@ -279,7 +284,7 @@ class _Task:
         )
         of_sent = pa.array(np.argsort(order)[:count])
         marks = {name: column.take(of_sent) for name, column in compared.marks.items()}
-        self._write_points(point_rows(sent.rows, marks, dialects))
+        self._write_points(point_rows(sent.rows, marks, dialects, _POINTS))
         self._series.take(compared.settled)
         self._series.take(comparison.finish())
         moved = standing.rows.take(pa.array(order[compared.moved] - count))
@@ -419,7 +424,7 @@ class SentPoints:
 
     def looked_at(self) -> "SentPoints":
         """In the columns that are compared."""
-        return replace(self, rows=self.rows.select(LOOKED_AT))
+        return replace(self, rows=self.rows.select(LOOKED_AT).cast(_LOOKED_AT))
 
     def followed_by(self, other: "SentPoints") -> "SentPoints":
         """These points, and others behind them."""
@@ -453,15 +458,17 @@ def sent_points(
     decoded, counted = decode_and_count(pushes.payloads, metric_names)
     pushes.add(counted)
     rows = pushes.good[decoded.push_of]
-    return SentPoints(decoded_rows(chunk, rows, decoded), instance_of[rows], decoded.set_of, decoded.sets), rows
+    return SentPoints(
+        decoded_rows(chunk, rows, decoded, _DECODED), instance_of[rows], decoded.set_of, decoded.sets
+    ), rows
 
 
-def point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array) -> RecordBatch:
-    """POINTS of rows of DECODED."""
+def point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array, schema: Schema = POINTS) -> RecordBatch:
+    """POINTS of rows of DECODED, either of them also `schemas.encoded`."""
     columns = {name: decoded.column(name) for name in POINTS.names if name in decoded.schema.names}
     columns["distribution"] = _only(columns["distribution"])
     columns["date"] = day_of_receipt(decoded)
-    return batch_of(POINTS, len(decoded), columns | marks | {"dialect": dialects})
+    return batch_of(schema, len(decoded), columns | marks | {"dialect": dialects})
 
 
 def _with_marks(points: RecordBatch, marks: dict[str, Array]) -> RecordBatch:
@@ -488,4 +495,4 @@ def dialects_of(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Arr
     shape = (len(names), len(versions), len(scopes))
     places = zip(*(digits.tolist() for digits in np.unravel_index(kinds, shape)), strict=True)
     found = [library_of(names[name], versions[version], scopes[scope]) for name, version, scope in places]
-    return pa.array(found, pa.string()).take(pa.array(number_of))
+    return pa.array(found, pa.string()).dictionary_encode().take(pa.array(number_of))

@@ -8,7 +8,7 @@ that counts.
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -20,6 +20,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
+from fleet.schemas import encoded
 from fleet.tables.file_statistics import check_columns, statistics_json
 from fleet.tables.paths import local_path
 from fleet.tables.written_file import DATE, WrittenFile
@@ -93,9 +94,9 @@ class FileWriter:
     def __init__(self, to: WriteFiles) -> None:
         self._to = to
         self._is_dated = DATE in to.schema.names
+        self._encoded = encoded(to.schema)
         in_file = to.schema.remove(to.schema.get_field_index(DATE)) if self._is_dated else to.schema
-        self._in_file = in_file.remove_metadata()
-        check_columns(self._in_file, to.statistics_of)
+        check_columns(in_file, to.statistics_of)
         self._limits = to.limits
         self._directory = _directory(to.path, to.options)
         self._open: OrderedDict[date | None, _OpenFile] = OrderedDict()
@@ -112,16 +113,16 @@ class FileWriter:
             self._directory.remove(written.path)
 
     def write(self, batch: RecordBatch) -> None:
-        """Takes the rows of a batch.
+        """Takes the rows of a batch, of the table's schema or all of them of `schemas.encoded` of it.
 
         Raises:
             ValueError: it has other columns or types.
             OSError: a file cannot be written.
         """
-        if not batch.schema.equals(self._to.schema):
+        if not any(batch.schema.equals(schema) for schema in (self._to.schema, self._encoded)):
             raise ValueError(f"rows of another table: {batch.schema.to_string()}")
-        for day, rows in _by_day(batch) if self._is_dated else [(None, batch)]:
-            self._file_of(day).add(rows)
+        for day, rows in _by_day(batch) if self._is_dated else [(None, batch.replace_schema_metadata(None))]:
+            self._file_of(day, rows.schema).add(rows)
             self._write_groups(day)
 
     def finish(self) -> None:
@@ -138,12 +139,13 @@ class FileWriter:
         finished, self._finished = self._finished, []
         return finished
 
-    def _file_of(self, day: date | None) -> "_OpenFile":
+    def _file_of(self, day: date | None, schema: Schema) -> "_OpenFile":
         if day not in self._open:
             if len(self._open) >= self._limits.open_files:
                 self._finish(next(iter(self._open)))
             place = f"{DATE}={day.isoformat() if day else _NO_DATE}/" if self._is_dated else ""
-            self._open[day] = _OpenFile(self._directory, f"{place}part-{uuid4()}.zstd.parquet", self._in_file)
+            path = f"{place}part-{uuid4()}.zstd.parquet"
+            self._open[day] = _OpenFile(self._directory, path, schema, self._to.statistics_of)
         self._open.move_to_end(day)
         return self._open[day]
 
@@ -179,10 +181,11 @@ class FileWriter:
 class _OpenFile:
     """One file, and the rows that wait for it; not on disk before its first row group."""
 
-    def __init__(self, directory: "_Directory", path: str, schema: Schema) -> None:
+    def __init__(self, directory: "_Directory", path: str, schema: Schema, statistics_of: Sequence[str]) -> None:
         self._directory = directory
         self.path = path
         self._schema = schema
+        self._statistics_of = list(statistics_of)
         self._waiting: list[RecordBatch] = []
         self._footers: list[Any] = []
         self._sink: Any = None
@@ -208,7 +211,8 @@ class _OpenFile:
         groups = max(1, self.waiting_bytes // limits.row_group_bytes, self.waiting_rows // limits.row_group_rows)
         rows = -(-self.waiting_rows // groups)
         self._waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
-        self._begun().write_table(table, row_group_size=rows)
+        # Of dictionaries that differ from batch to batch the writer would look up every text.
+        self._begun().write_table(table.unify_dictionaries(), row_group_size=rows)
 
     def finish(self, limits: FileLimits) -> tuple[Any, int]:
         """Writes what waits, and the file's end; on disk for good when this returns. Its footer and size [B]."""
@@ -236,6 +240,7 @@ class _OpenFile:
                 compression="zstd",
                 compression_level=_ZSTD_LEVEL,
                 store_schema=False,  # the table's own is in its log
+                write_statistics=self._statistics_of or False,  # a fifth of the time, of all columns
                 metadata_collector=self._footers,
             )
         return self._writer

@@ -15,6 +15,7 @@ from support.mutations import mutated, rearranged
 from fleet.decode import by_bytes, by_protobuf
 from fleet.decode.flat import Reader
 from fleet.decode.payloads import decode_and_count
+from fleet.schemas import DECODED
 from telemetry.otlp.check import is_well_formed
 from telemetry.otlp.schema import METRICS_DATA
 
@@ -27,7 +28,8 @@ BATCH = 250
 def rows(batch: list[bytes], reader: Reader) -> tuple[pa.Table, dict[int, tuple[int, object]], dict[int, str]]:
     """The points in the order of the pushes, what is counted of each push, and the reasons of those set aside."""
     decoded, counts = decode_and_count(batch, reader=reader)
-    table = pa.table({"push": pa.array(decoded.push_of), **decoded.columns})
+    columns = {name: column.cast(DECODED.field(name).type) for name, column in decoded.columns.items()}
+    table = pa.table({"push": pa.array(decoded.push_of), **columns})
     sent = zip(counts.payloads.tolist(), counts.points.tolist(), senders_of(counts), strict=True)
     counted = {push: (points, sender) for push, points, sender in sent}
     return table.sort_by([("push", "ascending"), ("point_index", "ascending")]), counted, decoded.reasons

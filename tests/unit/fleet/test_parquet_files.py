@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.written_files import written
 
+from fleet.schemas import encoded
 from fleet.tables.parquet_files import FileLimits, WriteFiles
 from fleet.tables.written_file import WrittenFile
 
@@ -270,3 +271,13 @@ def test_what_cannot_be_a_table_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=says):
         points(tmp_path, indexed, schema).open()
+
+
+def test_texts_in_dictionaries_make_the_file_that_texts_in_full_make(tmp_path: Path) -> None:
+    batches = [batch(row(instance="a"), row(instance=None)), batch(row(instance="b"), row(instance="a"))]
+    (plain,) = write(tmp_path / "plain", *batches)
+    (short,) = write(tmp_path / "short", *(each.cast(encoded(SCHEMA)) for each in batches))
+    found, wanted = in_file(tmp_path / "short", short), in_file(tmp_path / "plain", plain)
+    assert found.schema_arrow.equals(wanted.schema_arrow)
+    assert found.read().equals(wanted.read())
+    assert short.statistics == plain.statistics
