@@ -109,7 +109,7 @@ class OverTime:
     """What a subject did.
 
     Attributes:
-        windows: their beginnings; of many each so-manieth.
+        windows: their beginnings; of many, an even selection.
         window_s: their length [s].
         of: whose figures these are.
         sampled: how many instances of it were read.
