@@ -231,7 +231,7 @@ def test_the_keyboard_filters_moves_opens_and_returns(
         expect(page.locator(".skip")).to_be_focused()
         page.keyboard.press("/")
         expect(page.locator("#filter")).to_be_focused()
-        page.keyboard.type("orders-")
+        page.keyboard.insert_text("orders-")  # at once: after a part of it the list may begin again under the next keys
         page.wait_for_url("**/#/fleet?q=orders-")
         expect(rows(page)).to_have_count(2)
         page.keyboard.press("ArrowDown")

@@ -13,13 +13,16 @@ from confluent_kafka.admin import (
     NewTopic,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
 from kafka import KafkaConsumer, KafkaProducer
 from support.certificates import Authority
 from support.gateway import GatewayBefore, round_trip
-from support.kafka_broker import KafkaBroker, free_ports
+from support.http import wait_until
+from support.kafka_broker import KafkaBroker
 from support.node import credential_lines
+from support.ports import free_ports
 
 from fleetgauge.cli.doctor.finding import Finding
 from fleetgauge.cli.doctor.gateway import check_gateway
@@ -199,14 +202,26 @@ def test_the_doctor_tells_why_the_broker_does_not_take_the_gateway(broker: Kafka
     assert problem in found.detail
 
 
+@pytest.fixture
+def scram_at_the_broker(broker: KafkaBroker) -> Iterator[None]:
+    """The gateway's user by SCRAM; removed after the test, since others compare all users of the shared broker."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def change(to: UserScramCredentialUpsertion | UserScramCredentialDeletion, shown: list[str]) -> None:
+        admin.alter_user_scram_credentials([to])["gateway"].result(60)
+        wait_until(lambda: list(admin.describe_user_scram_credentials().result(60)) == shown, what="the broker's users")
+
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+    change(UserScramCredentialUpsertion("gateway", credential, b"scram-secret"), ["gateway"])
+    yield
+    change(UserScramCredentialDeletion("gateway", ScramMechanism.SCRAM_SHA_512), [])
+
+
+@pytest.mark.usefixtures("scram_at_the_broker")
 @pytest.mark.parametrize(("protocol", "principal"), [("SSL", "CN=orders"), ("SASL_SSL", "alice")])
 def test_tls_at_the_gateway_and_scram_at_the_broker(
     broker: KafkaBroker, topic: str, tmp_path: Path, protocol: str, principal: str
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
-    made = admin.alter_user_scram_credentials([UserScramCredentialUpsertion("gateway", credential, b"scram-secret")])
-    made["gateway"].result(60)
     authority = Authority(tmp_path / "ca")
     server = authority.issue("server", "/CN=localhost")
     orders = authority.issue("orders", "/CN=orders")
