@@ -33,16 +33,17 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 java:
 	@sh .ci/java.sh
 
-check: setup  ## formatting, lint, types, import contracts, unit tests: under a minute
+check: setup  ## formatting, lint, types, import contracts, quick unit tests: under a minute
 	$(BIN)/ruff format --check --quiet $(SOURCES)
 	$(BIN)/ruff check --quiet $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) $(TWICE) -q tests/unit tests/golden --doctest-modules terminal base wire quotas telemetry push_log exporters gateway fleetgauge verdicts console fleet/dialects.py fleet/cli_tables.py fleet/cli_options.py fleet/selection.py fleet/pipeline/ledger.py fleet/pipeline/source.py fleet/pipeline/spans.py fleet/pipeline/verdict_list.py fleet/cli_whatif.py fleet/explain fleet/html fleet/tables fleet/watch fleet/whatif --junitxml=$(RESULTS)/unit.xml
+	$(PYTEST) $(TWICE) -q -m "not slow" tests/unit tests/golden --doctest-modules terminal base wire quotas telemetry push_log exporters gateway fleetgauge verdicts console fleet/dialects.py fleet/cli_tables.py fleet/cli_options.py fleet/selection.py fleet/pipeline/ledger.py fleet/pipeline/source.py fleet/pipeline/spans.py fleet/pipeline/verdict_list.py fleet/cli_whatif.py fleet/explain fleet/html fleet/tables fleet/watch fleet/whatif --junitxml=$(RESULTS)/unit.xml
 
-test: check  ## everything: check, then property, integration and spark tests
+test: check  ## everything: check, then slow unit tests, property, integration and spark tests
+	$(PYTEST) $(TWICE) -q tests/unit -m slow --junitxml=$(RESULTS)/slow.xml
 	$(PYTEST) $(TWICE) -q tests/property tests/fuzz tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
-	$(BIN)/python tests/conformance.py $(RESULTS)/unit.xml $(RESULTS)/rest.xml
+	$(BIN)/python tests/conformance.py $(RESULTS)/unit.xml $(RESULTS)/slow.xml $(RESULTS)/rest.xml
 
 soak: setup  ## the long runs
 	$(PYTEST) -q tests -m soak --timeout 7200

@@ -24,6 +24,7 @@ def documented() -> Iterator[object]:
                     yield pytest.param(found[1], id=f"{page.name}: {found[1][:70]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", list(documented()))
 def test_a_documented_command_is_taken(line: str) -> None:
     words = shlex.split(re.split(r" (?:>>?|<|\||&&?)(?: |$)", line)[0], comments=True)[1:]

@@ -67,6 +67,7 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     assert not [name for name in _FILE.findall(page.read_text()) if not (ROOT / name).exists()]
 
 
+@pytest.mark.slow
 def test_every_document_that_a_source_names_exists() -> None:
     missing = {
         f"{path.relative_to(ROOT)}: {name}"
@@ -77,6 +78,7 @@ def test_every_document_that_a_source_names_exists() -> None:
     assert not missing
 
 
+@pytest.mark.slow
 def test_no_document_is_cited_that_readers_do_not_have() -> None:
     cited = {
         f"{path.relative_to(ROOT)}: {found[0]}"

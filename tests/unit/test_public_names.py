@@ -33,6 +33,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error(package: str) -> None:
         importlib.import_module(package).nothing  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "spared"),
     [

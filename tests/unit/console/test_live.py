@@ -90,6 +90,7 @@ def test_below_eight_peers_there_is_no_median(of: FleetOfTest) -> None:
     assert set(found["series"][0]["peers"]) == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cumulative", [True, False])
 def test_growth_is_that_of_the_minute_for_totals_and_for_deltas(of: FleetOfTest, cumulative: bool) -> None:
     name = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
@@ -225,6 +226,7 @@ def test_tables_that_are_not_there_are_a_notice(tmp_path: Any) -> None:
     assert of.fleet.verdicts()["source"] == "tables"
 
 
+@pytest.mark.slow
 def test_a_backlog_of_large_payloads_is_decoded_as_it_is_read(of: FleetOfTest) -> None:
     large = metrics_data(400)
     for number in range(700):
@@ -251,6 +253,7 @@ def test_payloads_that_a_decoder_fails_at_are_counted_and_the_next_are_read(
     assert of.rows()[0]["measures"][LATENCY] == 1.0
 
 
+@pytest.mark.slow
 def test_ids_without_end_are_forgotten_by_the_judge_too() -> None:
     of = FleetOfTest(clients_max=20, decode_cores=1_000.0)
     for number in range(200):

@@ -97,6 +97,7 @@ def test_names_that_clients_chose_come_back_as_they_are_and_as_json_alone(site: 
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "says"),
     [
@@ -252,6 +253,7 @@ def refusals(session: dict[str, str]) -> dict[str, dict[str, str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", list(refusals({"cookie": "a=1.2.3", "x_csrf_token": ""})))
 @pytest.mark.parametrize(("path", "method"), CHANGES)
 def test_nothing_is_changed_by(site: ConsoleSite, tmp_path: Path, path: str, method: str, wrong: str) -> None:

@@ -276,6 +276,7 @@ def test_an_exporter_that_leaves_its_thread_is_said_to_have_ended_and_its_pushes
     assert [entry["event"] for entry in logs] == ["delivery.pipeline_failed"]
 
 
+@pytest.mark.slow
 def test_a_destination_whose_reasons_and_words_have_no_end_is_told_of_in_bounds() -> None:
     pushes = records(2_000)
     words = "d" * 3_000_000

@@ -66,6 +66,7 @@ def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "disk"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_times", [0, 12])
 def test_windows_one_by_one_are_all_rows_read_at_once(
     store: Store, disk: Path, monkeypatch: pytest.MonkeyPatch, most_times: int
@@ -86,6 +87,7 @@ def test_windows_one_by_one_are_all_rows_read_at_once(
     assert found[0].num_rows == 3 * len(IDS)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_on_disk_by_whoever_stops_halfway(
     store: Store, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

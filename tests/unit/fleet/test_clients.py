@@ -75,6 +75,7 @@ def some_pushes(chance: Random) -> Table:
     return rows(PUSHES, columns, *given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_clients_and_inventory_are_the_same_in_whatever_order_pushes_are_added_up(seed: int) -> None:
     chance = Random(seed)

@@ -69,6 +69,7 @@ def test_a_file_is_written_anew_with_other_marks_of_the_points_and_all_else_as_i
     assert (new.rows, new.date, new.table) == (6, before[0]["date"], "points")
 
 
+@pytest.mark.slow
 def test_only_files_that_may_have_such_points_are_looked_at_and_only_those_that_have_are_written(
     tables: SilverTables, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_only_files_that_may_have_such_points_are_looked_at_and_only_those_that_
     assert len(sorted(tmp_path.rglob("*.parquet"))) == len(files) + 1
 
 
+@pytest.mark.slow
 def test_points_in_several_files_are_corrected_in_each(tables: SilverTables) -> None:
     for instance in "abc":
         tables.read([of(instance, 0, 1.0), of(instance, DAY_US, 2.0)])
@@ -107,6 +109,7 @@ def test_points_in_several_files_are_corrected_in_each(tables: SilverTables) -> 
     assert tables.points == sorted(expected, key=lambda row: (row["received_at"], row["push_id"], row["point_index"]))
 
 
+@pytest.mark.slow
 def test_a_late_push_has_files_replaced_that_have_points_it_changes_and_no_others(tables: SilverTables) -> None:
     """Of three batches of one instance the one after the late push; and it is found changed, not twice."""
     path_of: dict[int, str] = {}

@@ -209,6 +209,7 @@ def test_a_point_flagged_as_not_recorded_has_no_value() -> None:
     assert [row["value"] for row in rows([data.SerializeToString()], by_bytes.read)] == [None, 2.0]
 
 
+@pytest.mark.slow
 def test_without_compiled_modules_the_same_rows_come_from_protobufs_own_classes() -> None:
     """As on an executor that has the code alone, without `librt`."""
     payload = dialect.java_consumer(["a.b"])

@@ -194,6 +194,7 @@ def test_the_marks_of(name: str, marked: list[Point]) -> None:
     assert marks(found) == SCENARIOS[name].marks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_chunks_of_any_size_give_the_same_marks_and_series(size: int, marked: list[Point]) -> None:
     at_once, in_chunks = Comparison(), Comparison()

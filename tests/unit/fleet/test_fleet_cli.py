@@ -22,6 +22,7 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -59,6 +60,7 @@ def check_refusal(arguments: list[str], sentence: str, exit_code: int) -> None:
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -84,6 +86,7 @@ def test_a_watch_ends_at_once_with_exit_code_2_where_an_option_or_rule_is_wrong(
     check_refusal(["watch", *arguments], sentence, exit_code=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "rules", "watch"])
 @pytest.mark.parametrize(
     ("text", "sentence"),
@@ -108,6 +111,7 @@ def test_an_unknown_format_is_refused_with_those_that_are_known() -> None:
     assert "parquet" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "maintain", "watch"])
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_commands_that_tell_what_they_did_offer_no_format_for_rows(command: str, form: str) -> None:
@@ -124,6 +128,7 @@ def test_an_error_that_quotes_a_stranger_is_one_line_of_plain_characters() -> No
     assert result.stderr[:-1].isprintable()
 
 
+@pytest.mark.slow
 def test_a_missing_pyspark_is_one_sentence_on_how_to_get_it(tmp_path: Path) -> None:
     code = (
         "import sys\nsys.modules['pyspark'] = sys.modules['py4j'] = None\n"

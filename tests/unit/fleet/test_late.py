@@ -64,6 +64,7 @@ def test_before_the_first_late_push_each_series_has_its_last_point_and_from_then
     assert told(stands.points_of, stands.points) == [(0, 3 * minute), (0, 5 * minute), (1, 5 * minute)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", [True, False])
 def test_no_more_is_read_before_and_after_than_points_are_compared(within: bool, tables: SilverTables) -> None:
     horizon = HORIZON_US - 1 if within else HORIZON_US
@@ -117,6 +118,7 @@ def test_the_last_point_of_each_series_is_by_itself(tables: SilverTables) -> Non
     assert told(stands.series_of, stands.series) == [(0, 0), (0, SECOND_US)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "sizes"), [(1, [2, 1, 1, 1, 1, 1, 1]), (8, [2, 4, 2]), (1_000, [2, 6])])
 def test_so_many_instances_are_read_at_once_as_have_about_so_many_points(
     rows: int, sizes: list[int], tables: SilverTables, monkeypatch: pytest.MonkeyPatch

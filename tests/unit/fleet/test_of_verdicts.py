@@ -21,6 +21,7 @@ print(page_faults(), page_faults(), page_faults())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is of glibc")
 def test_memory_of_arrays_that_were_dropped_serves_the_next_ones() -> None:
     """38 MB are 9,375 pages: the kernel gives them once."""

@@ -63,6 +63,7 @@ def test_of_batches_that_no_run_covers_exactly_the_windows_are_computed(store: S
     assert (found.covered, found.points, found.remade) == ({"app": 2}, 2, frozenset())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("of_batch", "of_run_before"), [(60, 300), (300, 60), (60, 60)])
 def test_days_that_have_windows_of_another_length_are_computed_as_a_whole(
     store: Store, of_batch: int, of_run_before: int

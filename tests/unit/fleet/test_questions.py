@@ -39,6 +39,7 @@ def fleet(zone: LandingZone | Path, *arguments: str) -> Result:
 BARE = {"PATH": "/nonexistent", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["inventory", "summary", "latency", "points", "rejects"])
 def test_every_question_is_answered_where_there_is_no_java_and_no_pyspark(command: str) -> None:
     code = (

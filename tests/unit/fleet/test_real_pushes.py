@@ -124,6 +124,7 @@ def test_only_the_first_delta_reaches_back_and_the_lost_push_is_a_gap(points: Ta
         assert {row["covers_gap"] or row["reset"] for row in rows} == {False}
 
 
+@pytest.mark.slow
 def test_deltas_are_the_same_whatever_the_runs_boundaries(recorded: Recorded, tmp_path: Path) -> None:
     ids = sorted(row["push_id"] for row in recorded.sent)
     tables = SilverTables(tmp_path)
@@ -153,6 +154,7 @@ def test_latency_has_all_clients_with_unit_and_meaning(points: Table) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_coordinators_link_is_a_link_to_its_broker_in_every_version(points: Table) -> None:
     links = [row for row in points.to_pylist() if row["coordinator"]]
     assert {(row["client_id"], row["node_id"], dict(row["attributes"])["node_id"]) for row in links} == {

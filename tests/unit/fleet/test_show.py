@@ -58,6 +58,7 @@ def test_a_table_has_the_latest_rows_and_says_how_many_more_there_are(tables: Pa
     assert more.startswith("4 more of 6 rows")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", range(1, 8))
 def test_the_latest_rows_are_the_same_however_many_are_asked_for(tables: Path, limit: int) -> None:
     lines = show(tables, "points", "--limit", str(limit), "--columns", "point_index").stdout.splitlines()
@@ -68,6 +69,7 @@ def test_the_latest_rows_are_the_same_however_many_are_asked_for(tables: Path, l
 HOSTILE_SHOWN = [HOSTILE.encode("unicode_escape").decode()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
@@ -102,6 +104,7 @@ def test_json_has_every_column_exactly_and_csv_is_safe(tables: Path) -> None:
     assert (row["received_at"], row["twin"]) == ("2026-03-03T04:00:00.000000Z", "false")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])
 def test_rows_are_written_to_a_new_directory_alone(tables: Path, tmp_path: Path, form: str) -> None:
     out = tmp_path / "out" / "points"
@@ -137,6 +140,7 @@ def test_what_is_not_there_is_one_sentence(tables: Path, arguments: list[str], s
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_table_is_shown_where_there_is_no_java_and_no_pyspark(tables: Path) -> None:
     code = (
         "import sys\nsys.modules['pyspark'] = sys.modules['py4j'] = None\n"

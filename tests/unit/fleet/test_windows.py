@@ -68,6 +68,7 @@ def paths(store: Store) -> set[str]:
     return set(store.log(catalog.WINDOWS).files()["path"].to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [InProcess(), SideBySide()])
 @pytest.mark.parametrize("window_s", [300, 3600])
 def test_windows_are_made_again_from_the_points_of_their_day(store: Store, engine: InProcess, window_s: int) -> None:
@@ -78,6 +79,7 @@ def test_windows_are_made_again_from_the_points_of_their_day(store: Store, engin
     assert windows(store, DAYS[1]) == untouched
 
 
+@pytest.mark.slow
 def test_a_day_without_points_has_no_windows_left(store: Store) -> None:
     store.log(catalog.POINTS).delete("date = '2026-03-01'")
     remake_windows(store, InProcess(), DAYS, 300)

@@ -137,6 +137,7 @@ def test_the_file_is_rotated_by_size_and_old_ones_are_deleted(tmp_path: Path) ->
     assert log.failed == 0
 
 
+@pytest.mark.slow
 def test_several_processes_lose_no_line_while_they_rotate_one_file(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from fleetgauge import audit\n"

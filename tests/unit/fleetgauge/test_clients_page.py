@@ -43,6 +43,7 @@ def pages(rows: list[ClientRow], request: PageRequest) -> list[list[str]]:
         after = following
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", SORT_KEYS)
 @pytest.mark.parametrize("descending", [True, False])
 def test_the_pages_together_hold_every_row_once_in_order(sort: str, descending: bool) -> None:

@@ -14,6 +14,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("ca"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "is_good"),
     [

@@ -44,6 +44,7 @@ def test_a_batch_that_is_on_its_way_when_its_segment_goes_and_arrives_is_not_tol
 AWAY = KafkaTopicSettings(bootstrap_servers="127.0.0.1:1", topic="pushes", group_prefix="g")
 
 
+@pytest.mark.slow
 def test_a_topic_that_one_exporter_reads_has_no_problem_for_another_that_cannot_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

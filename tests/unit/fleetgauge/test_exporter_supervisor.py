@@ -94,6 +94,7 @@ def test_lines_that_are_no_status_change_nothing(job: Job, monkeypatch: pytest.M
     assert (number(ended), ended.restarts) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_process_that_the_system_refuses_to_start_again_is_started_once_it_can_be(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_process_that_the_system_refuses_to_start_again_is_started_once_it_can
     ], "once a minute"
 
 
+@pytest.mark.slow
 def test_a_stop_ends_while_the_system_refuses_to_start_the_process(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     does(monkeypatch, "say(1)")
 
@@ -141,6 +143,7 @@ def test_a_stop_ends_while_the_system_refuses_to_start_the_process(job: Job, mon
     asyncio.run(asyncio.wait_for(run(), WITHIN_S))
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_again_and_again_is_started_at_the_same_pace_during_a_stop(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +199,7 @@ def test_what_a_process_said_last_is_told_with_its_age_and_by_no_state_of_one_th
 SAY_EXPORTER = "print(json.dumps({'exporters': {'x': {'number': 1, 'call_ms': CALL}}}), flush=True)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -223,6 +227,7 @@ def test_a_process_that_hangs_is_killed_and_started_again(
     assert next(entry["problem"] for entry in logs if entry["event"] == "exporters.hung").startswith(problem)
 
 
+@pytest.mark.slow
 def test_a_process_that_reports_while_its_exporter_waits_between_calls_is_left_alone(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_file_of_a_later_release_is_refused_with_a_sentence(tmp_path: Path) ->
         StateStore(path).read()
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_no_acknowledged_change_and_leaves_no_half_one(tmp_path: Path) -> None:
     """Rounds of kill -9 at any moment; the long form is in the soak of tests/integration."""
     program = (

@@ -42,6 +42,7 @@ def is_without_endpoints(raw: bytes, message: Any) -> bool:
     return body == expected[:-1] and rest[:2] == b"\x01\x7f" and rest[2 + length :] == bytes(size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 7, 1_000, 1 << 30])
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_no_address_passes_and_nothing_else_changes(api_key: int, version: int, step: int) -> None:
@@ -65,6 +66,7 @@ def test_any_number_of_addresses(api_key: int, version: int, count: int) -> None
     assert is_without_endpoints(got, message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [MAPPED, ()])
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_responses_without_addresses_and_those_of_gateways_that_map_none_pass_as_they_are(
@@ -78,6 +80,7 @@ def test_responses_without_addresses_and_those_of_gateways_that_map_none_pass_as
     assert hidden(raw, api_key, version, 1, road=Road(nodes)) == raw
 
 
+@pytest.mark.slow
 def test_responses_in_turn_with_answers_of_the_gateway_and_others() -> None:
     road = Road(MAPPED)
     fetched = response(1, 18, 5, encoded(made(1, 18)))
@@ -106,6 +109,7 @@ class Throttling(NoRules):
         return Patched(struct.pack(">i", 1_234) + body[4:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 13, 1 << 30])
 @pytest.mark.parametrize("has_topics", [True, False])
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
@@ -119,6 +123,7 @@ def test_a_response_that_rules_change_hides_them_too(api_key: int, version: int,
     assert is_without_endpoints(got, dataclasses.replace(message, throttle_time=timedelta(milliseconds=1_234)))
 
 
+@pytest.mark.slow
 def test_a_response_of_very_many_partitions_is_read_to_its_end() -> None:
     message = made(1, 18)
     (topic, *_), records = message.responses, b""
@@ -148,6 +153,7 @@ def test_a_response_that_cannot_be_read_ends_the_connection(
         assert caught.value.reason == "broker_malformed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_damaged_responses_keep_their_size_or_end_the_connection(api_key: int, version: int) -> None:
     whole = bytearray(response(api_key, version, 5, encoded(made(api_key, version))))
@@ -160,6 +166,7 @@ def test_damaged_responses_keep_their_size_or_end_the_connection(api_key: int, v
             assert len(hidden(bytes(raw), api_key, version, dice.choice([100, 5_000, 1 << 30]))) == len(raw)
 
 
+@pytest.mark.slow
 def test_every_response_with_such_addresses_is_known() -> None:
     """Those of Produce are replaced, which is collected."""
     for api_key, api in PASSED.items():

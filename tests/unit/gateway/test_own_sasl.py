@@ -302,6 +302,7 @@ def alive() -> int:
     return sum(isinstance(each, ClientChannel) for each in gc.get_objects())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_sasl", [False, True])
 def test_a_connection_that_has_ended_is_freed_without_the_garbage_collector(has_sasl: bool) -> None:
     gc.collect()

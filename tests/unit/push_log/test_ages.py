@@ -76,6 +76,7 @@ def test_a_monotonic_clock_that_runs_backwards_within_a_boot_counts_nothing(kept
     assert kept.aged(1, WEEK_MS) == 0
 
 
+@pytest.mark.slow
 def test_the_marks_stay_few(kept: Ages, tmp_path: Path) -> None:
     for number in range(1, 6_001):
         kept.aged(number, number * WEEK_MS // 2_000)

@@ -204,6 +204,7 @@ def test_a_commit_that_takes_too_long_is_answered_once_and_what_comes_later_is_i
     assert answers.kinds() == {1: PushLogTimeoutError}
 
 
+@pytest.mark.slow
 def test_a_push_that_waited_too_long_is_answered_and_never_written() -> None:
     async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         writer.gate.clear()

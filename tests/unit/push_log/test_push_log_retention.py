@@ -227,6 +227,7 @@ def test_what_was_polled_before_its_segment_went_and_is_delivered_after_all_was_
     assert state.lost_by_retention == counted == 100 - 34 - len(left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["killed", "closed", "rewound", "rewound, and on", "delivered in part"])
 def test_what_was_polled_before_its_segment_went_and_is_not_delivered_is_counted_as_lost_then(
     log: Any, end: str

@@ -217,6 +217,7 @@ def test_a_cursor_that_cannot_be_moved_can_be_moved_later(rig: Rig) -> None:
     assert rig.reader.commit(batch) == 0, "again is no harm"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION])
 def test_a_commit_waits_for_the_end_of_a_rebalance_which_is_no_error(rig: Rig, code: int) -> None:
     """What of the batch is still this reader's is committed then; the rest is the other's."""

@@ -152,6 +152,7 @@ def test_a_constructor_or_function_refuses_wrong_arguments_by_type_or_value(name
     try_all(signature, lambda: found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("owner", "name"), tuple(methods()))
 def test_a_method_refuses_wrong_arguments_by_type_or_value(owner: str, name: str) -> None:
     signature = inspect.signature(getattr(made()[owner], name))

@@ -149,6 +149,7 @@ def test_a_refused_sender_is_named_in_the_log_once_a_minute(bounded, make_client
     ]
 
 
+@pytest.mark.slow
 def test_the_senders_that_are_remembered_are_bounded(client):
     bounds = SenderBounds(SenderLimits())
     for number in range(MAX_SENDERS + 10):

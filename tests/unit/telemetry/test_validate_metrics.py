@@ -83,6 +83,7 @@ def test_a_payload_made_to_take_room_when_parsed_is_too_large(path):
         validate_metrics(wrap(path, field(last, b"") * (PIECE_BYTES * 4)))
 
 
+@pytest.mark.slow
 def test_a_large_payload_may_be_nested_as_deeply_as_a_small_one_and_no_deeper():
     filler = RESOURCE_METRICS * 12_000
     for depth in range(30, 60):

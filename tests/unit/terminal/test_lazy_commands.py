@@ -31,6 +31,7 @@ def test_the_list_of_commands_says_what_the_help_of_the_command_says(name: str) 
     assert command.name == name
 
 
+@pytest.mark.slow
 def test_an_unknown_command_is_refused_with_the_nearest_one() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "fleetgauge", "statu"], capture_output=True, text=True, check=False, timeout=60

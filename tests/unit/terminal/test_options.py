@@ -30,6 +30,7 @@ OURS = [pytest.param(words, id=" ".join(words) or "fleetgauge") for words, _ in 
 THEIRS = [pytest.param(("fleet", *words), id=" ".join(("fleet", *words))) for words, _ in commands(fleet)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 @pytest.mark.parametrize("words", OURS + THEIRS)
 def test_every_command_helps(words: tuple[str, ...], flag: str) -> None:

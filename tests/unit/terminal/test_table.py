@@ -63,6 +63,7 @@ def test_no_line_is_longer_than_the_terminal_and_none_commands_it(width: int) ->
     assert all(line.isprintable() for line in lines)
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=30), min_size=3, max_size=3), st.integers(10, 90))
 def test_whatever_the_text_no_line_is_longer_than_the_terminal(texts: list[str], width: int) -> None:
     out = io.StringIO()

@@ -32,6 +32,7 @@ def test_one_that_only_sends_times_is_judged_by_them() -> None:
     assert "spent 13 % of an hour rebalancing" in judged.only()["why"]
 
 
+@pytest.mark.slow
 def test_a_rebalance_between_two_windows_is_not_counted_in_both() -> None:
     """Twice each 25 minutes, at most six within an hour: some members see one of them in the next window."""
 

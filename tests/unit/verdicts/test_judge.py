@@ -61,6 +61,7 @@ def test_a_cause_that_was_over_before_explains_nothing() -> None:
     assert causes == {"slow-processing": None, "lagging": None}
 
 
+@pytest.mark.slow
 def test_a_cause_that_came_long_after_explains_nothing() -> None:
     def rows(number: int) -> list[Row]:
         slow = {"poll_idle_ratio_avg": 0.03 if number >= 15 else 0.8}
@@ -78,6 +79,7 @@ def test_each_cause_comes_before_what_it_explains_and_all_names_are_known() -> N
     assert set(default_rules().values) == set(places)
 
 
+@pytest.mark.slow
 def test_windows_judged_in_pieces_from_a_kept_memory_give_the_same_rows() -> None:
     def rows(number: int) -> list[Row]:
         return [*fleet(number, of_node(3, 5.0) if 6 <= number < 12 else {}), *slow_group(number)]
@@ -93,6 +95,7 @@ def test_windows_judged_in_pieces_from_a_kept_memory_give_the_same_rows() -> Non
     assert ranked(memory, whole.rules).to_pylist() == whole.rows
 
 
+@pytest.mark.slow
 def test_windows_that_are_read_while_others_are_judged_give_the_same_rows() -> None:
     def rows(number: int) -> list[Row]:  # over midnight, after which names are numbered anew
         found = fleet(number, of_node(3, 5.0) if 140 <= number < 148 else {})
@@ -180,6 +183,7 @@ def test_rows_without_a_column_are_one_sentence() -> None:
     assert ranked(memory, default_rules()).num_rows == 0
 
 
+@pytest.mark.slow
 def test_each_verdict_can_be_alone() -> None:
     """Verdicts share what they compute of a window: none may need another one to be given."""
     names = [verdict.id for verdict in VERDICTS]
@@ -249,6 +253,7 @@ def test_coverage_tells_libraries_that_do_not_send_from_those_that_were_not_aske
     assert found["slow-node", "unknown", "unknown"] == (False, "its library is not known")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["a\x1fb", "\x1f", "", "{0} {subject}", "x" * 100_000, "\x00\n\x1b[2J", "pay; since 2000", "3"]
 )

@@ -40,6 +40,7 @@ def lives(judged: Judged, every: float, length: float, *, terminated: bool = Fal
     return judged.windows(12, rows)
 
 
+@pytest.mark.slow
 def test_instances_that_end_and_come_back_at_once_are_a_crash_loop() -> None:
     judged = lives(Judged(), every=6, length=4)
     row = judged.only()  # the instances of the loop are not silent, too
@@ -49,6 +50,7 @@ def test_instances_that_end_and_come_back_at_once_are_a_crash_loop() -> None:
     assert judged.rows[0]["state"] == "cleared"
 
 
+@pytest.mark.slow
 def test_lives_that_end_in_order_or_come_by_the_clock_or_last_are_none() -> None:
     assert lives(Judged(), every=6, length=4, terminated=True).found == []
     assert not [found for found in lives(Judged(), every=20, length=4).found if found[0] == "crash-loop"]
@@ -97,6 +99,7 @@ FIRST_PUSHES = (0.5, 1.5, 0.7, 1.2, 0.9, 1.5, 0.5, 1.1, 0.6, 1.4, 0.8, 1.3)
 """After the start, in push intervals of a minute, as Java draws it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [0.0, 1.0])
 def test_a_java_producer_that_a_scheduler_starts_every_five_minutes_is_no_crash_loop(lost: float) -> None:
     starts = [5.0 * number + after for number, after in enumerate(FIRST_PUSHES)]

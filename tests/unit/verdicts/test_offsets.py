@@ -208,6 +208,7 @@ def test_coverage_says_what_is_judged_by_samples() -> None:
     assert lagging == {(True, "group-offsets", 1), (False, None, 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["</script>", "a\x1fb", "\u202eevil", "x" * 10_000, "new\nline", "\x1b[31m"])
 def test_a_group_may_be_called_anything(name: str) -> None:
     judged = sampled(Judged(), growing, group=name).windows(WINDOWS, none)
@@ -263,6 +264,7 @@ def test_a_round_without_members_leaves_those_of_the_round_before() -> None:
     assert judged.trends[-1]["members"] == 3
 
 
+@pytest.mark.slow
 def test_a_verdict_by_telemetry_stays_while_only_samples_come() -> None:
     judged = sampled(Judged(), moving)
     judged.windows(6, lambda _: [client("shop", record_errors=5.0)])

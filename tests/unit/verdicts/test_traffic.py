@@ -47,6 +47,7 @@ THROTTLED = {"throttled_requests": 500, "throttle_time_ms": 30_000}
 FAILED = {"errors": [(6, 60)]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "verdict", "why", "confidence"),
     [
@@ -70,6 +71,7 @@ def test_a_client_without_telemetry_is_judged_by_its_traffic(
     assert {each["metric"].split(".")[0] for each in row["evidence"]} == {"traffic"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "columns",
     [
@@ -179,6 +181,7 @@ def test_a_group_that_rebalances_again_and_again_is_a_storm() -> None:
     assert (row["group_id"], row["principal"]) == ("billing", None)
 
 
+@pytest.mark.slow
 def test_members_that_were_cast_out_join_by_the_connections_that_they_have() -> None:
     """A member beyond max.poll.interval.ms is as new to the broker as one that was started."""
     assert group(lambda minute: members(minute, synced=minute % 3 == 0, joined=1)).found
@@ -242,6 +245,7 @@ def test_what_is_remembered_is_kept_as_it_is() -> None:
     assert found.memory.parts() == again.memory.parts()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["</script>", "a\x1fb", "\u202eevil", "x" * 10_000, "new\nline", "\x1b[31m"])
 def test_a_client_may_be_called_anything(name: str) -> None:
     found = judged(lambda minute: traffic(minute, client_id=name, group_id=name, **SMALL))

@@ -49,6 +49,7 @@ GOOD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("header", "address"), GOOD)
 @pytest.mark.parametrize("piece", [1, 2, 11, 10_000])
 @pytest.mark.parametrize("after", [b"", b"\x00\x00\x00\x08kafka", b"\r\n\r\n\0PROXY "])

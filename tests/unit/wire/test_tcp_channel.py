@@ -327,6 +327,7 @@ def test_a_connection_with_slow_requests_lets_others_have_their_turn_earlier() -
     assert b"".join(transport.writes) == b"".join(answer(number) for number in range(50))
 
 
+@pytest.mark.slow
 def test_hundreds_of_connections_with_slow_requests_hold_up_an_answer_for_milliseconds_only() -> None:
     bench = Bench()
 

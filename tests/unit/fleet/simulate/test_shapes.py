@@ -81,6 +81,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CLIENTS, ids="-".join)
 def test_points_have_the_form_of_recorded_ones(
     kind: tuple[str, str, str], simulated: dict[tuple[str, str, str], list[bytes]]

@@ -169,6 +169,7 @@ def test_what_is_no_link_is_refused(link: str) -> None:
         check_link("--alertmanager-link", link)
 
 
+@pytest.mark.slow
 def test_a_topic_that_no_broker_serves_may_come_back_and_what_is_no_setting_is_refused(tmp_path: Any) -> None:
     topic_module = pytest.importorskip("fleet.watch.topic", reason="needs confluent-kafka")
     config = tmp_path / "client.properties"

@@ -176,6 +176,7 @@ def test_a_destination_that_is_away_holds_up_no_other_and_gets_everything_later(
     assert watched.notes[0] == "away does not take verdicts (no answer): trying again in 1 s"
 
 
+@pytest.mark.slow
 def test_one_that_stays_away_is_tried_every_five_minutes_at_last(tmp_path: Path) -> None:
     away = Recorder("away", *[DeliveryError("no answer")] * 100)
     Watched(tmp_path, away).run(*[[verdict()]] * 30)

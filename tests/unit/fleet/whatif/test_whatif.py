@@ -107,6 +107,7 @@ def test_rows_are_written_as_csv_and_parquet(tables: Path, tmp_path: Path) -> No
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["part-0.parquet"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

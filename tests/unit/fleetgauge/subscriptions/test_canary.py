@@ -38,6 +38,7 @@ def ids(count: int, seed: int) -> list[uuid.UUID]:
     return [each for each in made if not format_instance_id(each).startswith("-")][:count]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "name"), [(0.0002, "orders"), (0.05, "orders"), (0.3, ""), (0.999, "billing")])
 def test_the_sample_has_its_share_of_random_ids_by_re2(share: float, name: str) -> None:
     """Within four standard deviations of the true share, and the true share within half a class of the wanted one.
@@ -52,6 +53,7 @@ def test_the_sample_has_its_share_of_random_ids_by_re2(share: float, name: str) 
     assert abs(found - count * chosen.share) <= 4 * (count * chosen.share * (1 - chosen.share)) ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.5, 0.97])
 def test_a_node_that_compares_other_forms_of_an_id_takes_the_same_sample(share: float) -> None:
     (selector,) = parse_match(f"client_instance_id={sample(share, 'orders').pattern}")
@@ -60,6 +62,7 @@ def test_a_node_that_compares_other_forms_of_an_id_takes_the_same_sample(share: 
         assert kafkas or not any(others)
 
 
+@pytest.mark.slow
 def test_a_larger_sample_holds_the_smaller_one_and_other_names_choose_other_clients() -> None:
     texts = [format_instance_id(each) for each in ids(20_000, seed=7)]
 

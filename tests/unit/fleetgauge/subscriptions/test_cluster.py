@@ -27,6 +27,7 @@ def test_settings_that_cannot_be_used_are_named(servers: str, client: dict[str, 
     assert words in str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_address_that_no_broker_answers_at_is_named_with_the_reason() -> None:
     (port,) = free_ports(1)
