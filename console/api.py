@@ -183,6 +183,7 @@ class Api:
                 method="DELETE",
             ),
             Call(path="/api/quotas", summary="Quotas and their use", answer=lambda _: node.quotas()),
+            Call(path="/api/traffic", summary="What passes a gateway, by client", answer=lambda _: node.traffic()),
         )
 
     def routes(self) -> list[Route]:

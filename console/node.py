@@ -20,12 +20,44 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.subscriptions.clients import Client, clients_of
 
 _T = TypeVar("_T")
-_RATE_OVER_S: Final = 5.0
+_RATE_OVER_S: Final = 4.0, 60.0
+"""Least and longest time that a rate is taken over; one over the time since somebody looked last would say little."""
+_WITH_RATES: Final = "requests", "request_bytes", "response_bytes"
 _NO_NODE: Final = "No fleetgauge serve or export answers here: the console runs alone."
 
 
 class NotThereError(FleetgaugeError):
     """There is nothing of this name."""
+
+
+class Rates:
+    """Growth of counts per second, from one look at them to a later one.
+
+    Args:
+        clock_s: monotonic time [s].
+    """
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._known: dict[str, tuple[float, dict[str, int], dict[str, float] | None]] = {}
+
+    def of(self, found: Mapping[str, dict[str, int]]) -> dict[str, dict[str, float] | None]:
+        """The rates of counts by name [1/s], under the keys that were given; None until they are known."""
+        now_s = self._clock_s()
+        self._known = {key: self._looked_at(key, counts, now_s) for key, counts in found.items()}
+        return {key: rates for key, (_, _, rates) in self._known.items()}
+
+    def _looked_at(
+        self, key: str, counts: dict[str, int], now_s: float
+    ) -> tuple[float, dict[str, int], dict[str, float] | None]:
+        before_s, before, rates = self._known.get(key, (now_s, counts, None))
+        least_s, longest_s = _RATE_OVER_S
+        took_s = now_s - before_s
+        if took_s < least_s:
+            return before_s, before, rates
+        if took_s > longest_s:
+            return now_s, counts, None
+        return now_s, counts, {name: max(0, count - before[name]) / took_s for name, count in counts.items()}
 
 
 class Node:
@@ -39,7 +71,8 @@ class Node:
     def __init__(self, socket: Path | None, data: DataDirectory) -> None:
         self._socket = socket
         self._data = data
-        self._delivered: dict[str, tuple[float, int, float | None]] = {}
+        self._delivered = Rates()
+        self._passed = Rates()
 
     def exporters(self) -> dict[str, Any]:
         """The exporters of the process, and their dead letters.
@@ -51,7 +84,10 @@ class Node:
             return {"exporters": [], "why_not": _NO_NODE}
         states = self._status()["exporter_process"]["exporters"]
         reasons = self._reasons()
-        return {"exporters": [self._exporter(name, each, reasons.get(name, {})) for name, each in states.items()]}
+        rates = self._delivered.of({name: {"delivered": each["delivered_records"]} for name, each in states.items()})
+        return {
+            "exporters": [_exporter(name, each, rates[name], reasons.get(name, {})) for name, each in states.items()]
+        }
 
     def replay(self, exporter: str, ids: Sequence[int]) -> dict[str, Any]:
         """Has the exporter deliver its dead letters again, all or these; as `fleetgauge log dead replay`.
@@ -97,6 +133,29 @@ class Node:
         rows.sort(key=lambda row: -(row["utilisation"] or 0.0))
         return {"quotas": rows, "left_out": status["quotas"]["usage_left_out"]}
 
+    def traffic(self) -> dict[str, Any]:
+        """What passes the gateway, by client and API since its start, the most bytes first; rates over some seconds.
+
+        Raises:
+            NotRunningError: the process does not answer.
+        """
+        status = {} if self._socket is None else self._status()
+        if "gateway" not in status:
+            return {"traffic": [], "why_not": "Only fleetgauge gateway has the clients' traffic in sight."}
+        gateway = status["gateway"]
+        found = gateway["traffic"]
+        clients = found["by_client"]
+        rates = self._passed.of({key: {name: each[name] for name in _WITH_RATES} for key, each in clients.items()})
+        rows = [each | {"per_s": rates[key]} for key, each in clients.items()]
+        rows.sort(key=lambda row: -(row["request_bytes"] + row["response_bytes"]))
+        return {
+            "traffic": rows,
+            "left_out": found["left_out"],
+            "requests_of_others": found["requests_of_others"],
+            "throttled": found["throttled"],
+            "broker": gateway["broker"],
+        }
+
     def subscription_properties(self) -> dict[str, dict[str, str]] | None:
         """Client-metrics resources in force, as Kafka's properties by name; None where the process has none.
 
@@ -137,36 +196,6 @@ class Node:
             raise NotRunningError(_NO_NODE)
         return read_status(self._socket)
 
-    def _exporter(self, name: str, state: Mapping[str, Any], reasons: Mapping[str, int]) -> dict[str, Any]:
-        error = state["last_error"]
-        return {
-            "name": name,
-            "type": state["type"],
-            "state": state["state"],
-            "lag_pushes": state["lag_records"],
-            "lag_s": None if state["lag_ms"] is None else state["lag_ms"] / 1e3,
-            "rate": self._rate(name, state["delivered_records"]),
-            "delivered": state["delivered_records"],
-            "lost": state["lost_records"],
-            "last_error": error
-            and {"message": error, "at": state["last_error_at"], "over_at": state["last_error_over_at"]},
-            "dead_letters": {
-                "count": state["letters"],
-                "oldest_at": state["oldest_letter_at"],
-                "reasons": reasons,
-            },
-        }
-
-    def _rate(self, name: str, delivered: int) -> float | None:
-        """Pushes that were delivered [1/s], over the time since an earlier call; None before that is known."""
-        now_s = time.monotonic()
-        before_s, before, rate = self._delivered.get(name, (now_s, delivered, None))
-        if now_s - before_s >= _RATE_OVER_S:
-            rate = max(0, delivered - before) / (now_s - before_s)
-            before_s, before = now_s, delivered
-        self._delivered[name] = before_s, before, rate
-        return rate
-
     def _reasons(self) -> dict[str, dict[str, int]]:
         """Dead letters by exporter and reason."""
         if not self._data.dead_letters.exists():
@@ -176,6 +205,29 @@ class Node:
     def _with_letters(self, do: Callable[[DeadLetters], _T]) -> _T:
         with closing(existing(DeadLetterSettings(path=self._data.dead_letters), SystemTime())) as letters:
             return do(letters)
+
+
+def _exporter(
+    name: str, state: Mapping[str, Any], rates: Mapping[str, float] | None, reasons: Mapping[str, int]
+) -> dict[str, Any]:
+    error = state["last_error"]
+    return {
+        "name": name,
+        "type": state["type"],
+        "state": state["state"],
+        "lag_pushes": state["lag_records"],
+        "lag_s": None if state["lag_ms"] is None else state["lag_ms"] / 1e3,
+        "rate": None if rates is None else rates["delivered"],
+        "delivered": state["delivered_records"],
+        "lost": state["lost_records"],
+        "last_error": error
+        and {"message": error, "at": state["last_error_at"], "over_at": state["last_error_over_at"]},
+        "dead_letters": {
+            "count": state["letters"],
+            "oldest_at": state["oldest_letter_at"],
+            "reasons": reasons,
+        },
+    }
 
 
 def _some(count: int) -> int:

@@ -11,9 +11,10 @@ import * as fleet from "./views/fleet.js";
 import * as groups from "./views/groups.js";
 import * as quotas from "./views/quotas.js";
 import * as subscriptions from "./views/subscriptions.js";
+import * as traffic from "./views/traffic.js";
 import * as verdicts from "./views/verdicts.js";
 
-const VIEWS = { fleet, client, groups, brokers, verdicts, exporters, subscriptions, quotas };
+const VIEWS = { fleet, client, groups, brokers, verdicts, exporters, subscriptions, quotas, traffic };
 
 const main = document.getElementById("main");
 let current = { name: null, id: null, view: {} };

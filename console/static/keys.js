@@ -10,7 +10,7 @@ const KEYS = [
   ["Enter", "open the client"],
   ["Esc", "leave the filter; close; back to the list"],
   ["p", "pause and go on"],
-  ["1 to 7", "the views, in the order of the head"],
+  ["1 to 8", "the views, in the order of the head"],
   ["?", "this list"],
 ];
 

@@ -94,6 +94,12 @@ export const listen = (listener) => {
   };
 };
 
+// Calls `listener` every few seconds unless the page is paused: for figures that change while the fleet does not.
+export const tick = (listener) => {
+  const timer = setInterval(() => !paused && listener(), AGAIN_MS);
+  return () => clearInterval(timer);
+};
+
 export const pause = (wanted) => {
   paused = wanted;
   if (!wanted) ask();

@@ -127,7 +127,7 @@ const cellOf = (column, row) =>
     column.cell(row),
   );
 
-// Draws what a request answers again whenever the fleet changes, every 5 s at most; a failure is said above it.
+// Draws what a request answers, again whenever `listen` calls (see live.js), every 5 s at most; a failure is said above it.
 export const polled = ({ main, listen, load, draw, error }) => {
   const EVERY_MS = 5_000;
   const box = error || el("p", { class: "warn", role: "alert", hidden: true });

@@ -1,7 +1,7 @@
 // Exporters: how far behind each is, and the pushes that its destination rejected.
 import { get } from "../api.js";
 import { encoded, el, name, say, shown } from "../dom.js";
-import { listen } from "../live.js";
+import { tick } from "../live.js";
 import { change, confirm, mayOperate, whyNot } from "../operate.js";
 import { keyed, polled } from "../table.js";
 import { ago, amount, at, count, integer, span } from "../words.js";
@@ -91,7 +91,7 @@ export const open = (main) => {
   );
   const polling = polled({
     main,
-    listen,
+    listen: tick,
     load: (signal) => get("api/exporters", signal),
     draw: (found) => {
       none.textContent = found.exporters.length ? "" : found.why_not || "This process has no exporters.";

@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { bar } from "../chart.js";
 import { el, name, shown } from "../dom.js";
-import { listen } from "../live.js";
+import { tick } from "../live.js";
 import { Table, polled } from "../table.js";
 import { amount, integer } from "../words.js";
 
@@ -51,7 +51,7 @@ export const open = (main) => {
   main.append(el("h1", { tabindex: "-1" }, "Quotas"), note, table.element, left);
   return polled({
     main,
-    listen,
+    listen: tick,
     load: (signal) => get("api/quotas", signal),
     draw: (found) => {
       if (found.why_not) table.empty = found.why_not;

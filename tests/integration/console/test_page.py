@@ -35,7 +35,17 @@ HOSTILE = (
     "ev\u202eil-\x1b[2J\nline",
     "x" * 2_000,
 )
-VIEWS = ("fleet", "fleet?by=application", "groups", "brokers", "verdicts", "exporters", "subscriptions", "quotas")
+VIEWS = (
+    "fleet",
+    "fleet?by=application",
+    "groups",
+    "brokers",
+    "verdicts",
+    "exporters",
+    "subscriptions",
+    "quotas",
+    "traffic",
+)
 CUT_LABELS = """
 const begin = (element) => element.getBoundingClientRect().left;
 const isCut = (text) => begin(text) < begin(text.closest("svg"));

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from playwright.sync_api import expect
+from support import chromium
 from support.gateway import GatewayBefore, ShareGroup, make_topic, round_trip
 from support.http import get_at
 from support.http import wait_until as found
@@ -145,7 +147,7 @@ def test_librdkafka_gets_its_records_and_pushes(gateway: GatewayBefore, topic: s
     assert status["gateway"]["requests"]["Produce"] > 0
 
 
-def test_a_producer_and_its_use_of_a_limit_are_on_the_gateways_page(
+def test_a_producer_its_traffic_and_its_use_of_a_limit_are_on_the_gateways_page(
     broker: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
     (port,) = free_ports(1)
@@ -174,7 +176,28 @@ def test_a_producer_and_its_use_of_a_limit_are_on_the_gateways_page(
         )
         assert quota["entity"] == {"client-id": "busy"}
         assert quota["limit"] == 100_000
+        (produced,) = found(
+            lambda: [
+                each
+                for each in shown("/api/traffic", "traffic")
+                if (each["client_id"], each["api"]) == ("busy", "Produce") and each["per_s"] and each["records"]
+            ],
+            what="its traffic",
+        )
+        assert produced["principal"] == "ANONYMOUS"
+        assert produced["request_bytes"] > produced["record_bytes"] > 1_000
+        assert 0 < produced["per_s"]["requests"] < produced["per_s"]["request_bytes"]
         assert producer.flush(WITHIN_S) == 0
+        if chromium.MISSING:
+            return
+        with (
+            chromium.chromium() as browser,
+            chromium.visited(browser, f"http://127.0.0.1:{port}", "/#/traffic?q=busy") as visit,
+        ):
+            row = visit.page.locator("tbody tr", has_text="Produce")
+            expect(row).to_contain_text("busy")
+            expect(row).to_contain_text("kB")
+            assert visit.faults == []
 
 
 def test_kafka_python_gets_its_records(gateway: GatewayBefore, topic: str) -> None:

@@ -372,9 +372,41 @@ def test_quotas_are_shown_with_the_one_nearest_to_its_limit_first(
     assert found["left_out"] == 4
 
 
+def test_what_passes_a_gateway_is_shown_with_the_most_bytes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {
+        name: {"client_id": name, "api": "Produce", "requests": 3, "request_bytes": sent, "response_bytes": 10}
+        for name, sent in (("a", 1_000), ("</script>", 9_000))
+    }
+    traffic = {"by_client": counts, "left_out": 4, "requests_of_others": 5, "throttled": {"Produce": 6}}
+    gateway = {"broker": "broker1:9092", "traffic": traffic}
+    monkeypatch.setattr(node_module, "read_status", lambda _: status_of(gateway=gateway))
+    found = ConsoleSite(tmp_path, socket=tmp_path / "node.sock").ask("/api/traffic").json()
+    assert found.pop("traffic") == [{**counts["</script>"], "per_s": None}, {**counts["a"], "per_s": None}]
+    assert found == {"left_out": 4, "requests_of_others": 5, "throttled": {"Produce": 6}, "broker": "broker1:9092"}
+
+
+def test_a_rate_is_of_the_last_seconds_or_unknown() -> None:
+    now_s = 0.0
+    rates = node_module.Rates(lambda: now_s)
+    assert rates.of({"a": {"requests": 10}}) == {"a": None}
+    now_s = 3.0
+    assert rates.of({"a": {"requests": 30}}) == {"a": None}
+    now_s = 5.0
+    assert rates.of({"a": {"requests": 35}, "b": {"requests": 7}}) == {"a": {"requests": 5.0}, "b": None}
+    now_s = 6.0
+    assert rates.of({"a": {"requests": 99}, "b": {"requests": 7}}) == {"a": {"requests": 5.0}, "b": None}
+    now_s = 15.0
+    restarted = {"a": {"requests": 1}}
+    assert rates.of(restarted) == {"a": {"requests": 0.0}}
+    now_s = 76.0
+    assert rates.of(restarted) == {"a": None}, "nobody had looked for a minute"
+
+
 def test_alone_or_beside_an_export_it_says_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = ConsoleSite(tmp_path)
-    for path in ("/api/exporters", "/api/quotas", "/api/subscriptions"):
+    for path in ("/api/exporters", "/api/quotas", "/api/subscriptions", "/api/traffic"):
         assert alone.ask(path).json()["why_not"].endswith(".")
     monkeypatch.setattr(node_module, "read_status", lambda _: status_of())
     export = ConsoleSite(tmp_path, socket=tmp_path / "export-0.sock")
@@ -388,5 +420,5 @@ def test_a_node_that_does_not_answer_is_a_503(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(node_module, "read_status", away)
     site = ConsoleSite(tmp_path, socket=tmp_path / "node.sock")
-    for path in ("/api/exporters", "/api/quotas", "/api/subscriptions"):
+    for path in ("/api/exporters", "/api/quotas", "/api/subscriptions", "/api/traffic"):
         assert (site.ask(path).status, site.ask(path).problem) == (503, "the node did not answer within 5 s")
