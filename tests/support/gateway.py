@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from confluent_kafka import Consumer
 from support.java_clients import java_program
 from support.kafka_broker import KafkaBroker
 from support.node import Node
@@ -74,6 +77,25 @@ def make_topic(broker: KafkaBroker, bootstrap: str, topic: str, partitions: int 
         *("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", bootstrap),
         *("--create", "--topic", topic, "--partitions", str(partitions)),
     )
+
+
+def consumed(topic: str, records: int, within_s: float = 120.0, **settings: Any) -> list[bytes | None]:
+    """Values that a librdkafka consumer in a group of its own reads from the beginning of a topic.
+
+    Args:
+        topic: to read.
+        records: how many values to wait for.
+        within_s: how long to wait [s]; what has arrived by then is returned, with no error.
+        settings: of the consumer, `bootstrap.servers` among them.
+    """
+    consumer = Consumer({"log_level": 0, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest", **settings})
+    consumer.subscribe([topic])
+    got: list[bytes | None] = []
+    deadline = time.monotonic() + within_s
+    while len(got) < records and time.monotonic() < deadline:
+        got += [message.value() for message in consumer.consume(500, 0.5) if message.error() is None]
+    consumer.close()
+    return got
 
 
 class ShareGroup:

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection
+from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 from support import rdkafka_round_trip
 from support.certificates import Authority
-from support.gateway import GatewayBefore, ShareGroup, round_trip
+from support.gateway import GatewayBefore, ShareGroup, consumed, round_trip
 from support.gateway_traffic import request
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import run_cli
@@ -56,25 +56,6 @@ def produced(bootstrap: str, topic: str, records: int, **settings: str) -> list[
     return values
 
 
-def consumed(bootstrap: str, topic: str, records: int, **settings: str) -> list[bytes | None]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "log_level": 0,
-            "group.id": uuid.uuid4().hex,
-            "auto.offset.reset": "earliest",
-            **settings,
-        }
-    )
-    consumer.subscribe([topic])
-    got: list[bytes | None] = []
-    deadline = time.monotonic() + WITHIN_S
-    while len(got) < records and time.monotonic() < deadline:
-        got += [message.value() for message in consumer.consume(500, 0.5) if message.error() is None]
-    consumer.close()
-    return got
-
-
 def test_clients_of_kafka_2_8_push_through_the_gateway(tmp_path: Path) -> None:
     with ZooKeeperKafka(tmp_path / "kafka") as broker, GatewayBefore(tmp_path / "gateway", broker.port) as gateway:
         create_topic(gateway.bootstrap, "old-broker")
@@ -82,7 +63,10 @@ def test_clients_of_kafka_2_8_push_through_the_gateway(tmp_path: Path) -> None:
         assert printed == ["classic all 1500"]
         values = produced(gateway.bootstrap, "old-broker", 1_000)
         assert (
-            consumed(gateway.bootstrap, "old-broker", 3_000, **{"isolation.level": "read_committed"})[-1_000:] == values
+            consumed(
+                "old-broker", 3_000, **{"bootstrap.servers": gateway.bootstrap, "isolation.level": "read_committed"}
+            )[-1_000:]
+            == values
         )
         status = gateway.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 1, what="pushes")
         assert status["telemetry"]["push_answers"].keys() == {"NONE"}
@@ -168,7 +152,7 @@ def test_three_gateways_before_three_brokers_with_rolling_restarts_of_both(
         send(2_000)
         broker.start()
     assert producer.flush(WITHIN_S) == 0
-    assert consumed(bootstrap, "restarts", len(expected)) == expected
+    assert consumed("restarts", len(expected), **{"bootstrap.servers": bootstrap}) == expected
     create_topic(bootstrap, "spread", 3, 3)  # a leader at each broker: else clients may need one gateway alone
     for partition in range(3):
         producer.produce("spread", partition=partition)
@@ -257,7 +241,7 @@ def test_leaders_that_move_are_followed_and_no_brokers_address_passes(
             move_leader(brokers[0], bootstrap, "moves", order)
             expected += produced(bootstrap, "moves", 1_000)
         assert group.wait() == "share 4000"
-    assert consumed(bootstrap, "moves", 4_000) == expected
+    assert consumed("moves", 4_000, **{"bootstrap.servers": bootstrap}) == expected
     for broker, gateway in zip(brokers, gateways, strict=True):
         direct, through = (fetched_of_an_old_leader(port, topic_id) for port in (broker.port, gateway.port))
         assert b"127.0.0.1" in direct
@@ -296,7 +280,7 @@ def test_a_user_of_the_brokers_sasl_is_the_principal_of_telemetry(tmp_path: Path
     ):
         create_topic(gateway.bootstrap, "secured", **SASL)
         values = produced(gateway.bootstrap, "secured", 1_000, **SASL)
-        assert consumed(gateway.bootstrap, "secured", 1_000, **SASL) == values
+        assert consumed("secured", 1_000, **{"bootstrap.servers": gateway.bootstrap, **SASL}) == values
         gateway.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push")
         wrong = Producer({"bootstrap.servers": gateway.bootstrap, "log_level": 0, **SASL, "sasl.password": "wrong"})
         wrong.produce("secured", b"never")

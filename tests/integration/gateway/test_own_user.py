@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaConsumer, KafkaProducer
 from support.certificates import Authority
-from support.gateway import GatewayBefore, round_trip
+from support.gateway import GatewayBefore, consumed, round_trip
 from support.http import wait_until
 from support.kafka_broker import KafkaBroker
 from support.node import credential_lines
@@ -75,24 +75,13 @@ def alice(gateway: GatewayBefore, mechanism: str = "SCRAM-SHA-256", **settings: 
     }
 
 
-def consumed(topic: str, records: int, **settings: Any) -> list[bytes | None]:
-    consumer = Consumer({"group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest", **settings})
-    consumer.subscribe([topic])
-    got: list[bytes | None] = []
-    deadline = time.monotonic() + WITHIN_S
-    while len(got) < records and time.monotonic() < deadline:
-        got += [message.value() for message in consumer.consume(500, 0.5) if message.error() is None]
-    consumer.close()
-    return got
-
-
 def round_trip_of(topic: str, settings: dict[str, Any]) -> None:
     producer = Producer({**settings, "enable.idempotence": True})
     expected = [str(number).encode() for number in range(500)]
     for value in expected:
         producer.produce(topic, value)
     assert producer.flush(WITHIN_S) == 0
-    assert consumed(topic, 500, **settings) == expected
+    assert consumed(topic, 500, within_s=WITHIN_S, **settings) == expected
 
 
 def clients_seen(gateway: GatewayBefore) -> set[str]:
@@ -162,7 +151,7 @@ def test_sessions_of_clients_and_of_the_gateway_are_renewed_while_records_flow(
 
     gateway.wait_for(is_renewed_thrice, within_s=WITHIN_S, what="renewals")
     assert producer.flush(WITHIN_S) == 0
-    assert consumed(topic, len(expected), **alice(gateway)) == expected
+    assert consumed(topic, len(expected), within_s=WITHIN_S, **alice(gateway)) == expected
 
 
 def test_a_wrong_password_is_refused_by_the_gateway_and_does_not_reach_the_broker(gateway: GatewayBefore) -> None:
