@@ -51,7 +51,7 @@ def find_zone(source: str, selection: Selection) -> Zone:
     root = Path(source.removeprefix("file://"))
     if not root.exists():
         raise LandingError(no_landing_zone(source))
-    refuse_data_directory(root)
+    refuse_directory_above(root)
     files = [root] if root.is_file() else [path for path in sorted(root.rglob("*")) if _is_ours(path, root)]
     if not files:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
@@ -63,14 +63,17 @@ def find_zone(source: str, selection: Selection) -> Zone:
     return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
 
 
-def refuse_data_directory(root: Path) -> None:
-    """A node's own files lie beside its landing zone: as files of a zone they would be damaged ones.
+def refuse_directory_above(root: Path) -> None:
+    """A directory with a landing zone in it: other files beside the zone would be taken for damaged or refused pushes.
 
     Raises:
-        LandingError: it is the data directory of a node.
+        LandingError: it is the data directory of a node, or what `fleet simulate` wrote.
     """
+    landing = root / "landing"
     if (root / _NODES_FILE).is_file():
-        raise LandingError(f"{root} is a node's data directory: name the landing zone in it, {root / 'landing'}")
+        raise LandingError(f"{root} is a node's data directory: name the landing zone in it, {landing}")
+    if any(landing.glob(f"{_DATE}*")) and not any(root.glob(f"{_DATE}*")):
+        raise LandingError(f"{root} is no landing zone: name the one in it, {landing}")
 
 
 def _is_ours(path: Path, root: Path) -> bool:

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from fleet.decode.arrow import Table, pa, pc, pq
 from fleet.errors import FleetError, LandingError, no_landing_zone
-from fleet.landing import TRAFFIC_FOLDER, is_of_days, refuse_data_directory
+from fleet.landing import TRAFFIC_FOLDER, is_of_days, refuse_directory_above
 from fleet.report.form import Format
 from fleet.report.output import Rows, check_form, print_table, take_first, write_path, write_stream
 from fleet.report.tables import Key, Row, TableForm, Text, number_text, time_text
@@ -232,7 +232,7 @@ def _read(request: TrafficRequest) -> Table:
     root = Path(source.removeprefix("file://"))
     if "://" in str(root) or not root.exists():
         raise LandingError(no_landing_zone(source))
-    refuse_data_directory(root)
+    refuse_directory_above(root)
     folder = root / TRAFFIC_FOLDER
     files = [path for path in sorted(folder.rglob("*.parquet")) if _is_ours(path.relative_to(folder))]
     if not files:

@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from fleet.engine import MAX_BAD_FILES
 from fleet.errors import LandingError, no_landing_zone
-from fleet.landing import FOLDERS_WITHOUT_PUSHES, refuse_data_directory
+from fleet.landing import FOLDERS_WITHOUT_PUSHES, refuse_directory_above
 from fleet.pipeline.ledger import Ledger, Part, Plan, day_of
 from fleet.tables.paths import local_path, plain_path, qualified
 from fleet.topic.source import Source, TopicSource
@@ -184,7 +184,7 @@ def list_files(start: Callable[[], "SparkSession"], source: str) -> dict[str, in
         return _list_by_spark(start(), qualified(source))
     if not directory.is_dir():
         raise LandingError(no_landing_zone(source))
-    refuse_data_directory(directory)
+    refuse_directory_above(directory)
     try:
         found = fs.LocalFileSystem().get_file_info(fs.FileSelector(str(directory), recursive=True))
     except OSError as error:

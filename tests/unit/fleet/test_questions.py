@@ -183,6 +183,13 @@ def test_a_nodes_data_directory_is_told_from_its_landing_zone(zone: LandingZone)
     assert fleet(zone, "inventory").stderr == f"Error: {sentence}\n"
 
 
+def test_what_the_simulator_wrote_is_told_from_the_landing_zone_in_it(zone: LandingZone) -> None:
+    zone.root.joinpath("landing", "date=2026-01-01").mkdir(parents=True)
+    for command in ("inventory", "traffic"):
+        sentence = f"{zone.root} is no landing zone: name the one in it, {zone.root}/landing"
+        assert fleet(zone, command).stderr == f"Error: {sentence}\n"
+
+
 def test_a_metric_that_no_client_is_known_to_send_is_named_with_the_nearest(zone: LandingZone) -> None:
     zone.write([push(dialect.java_consumer(["a"]))])
     result = fleet(zone, "points", "--metric", "org.apache.kafka.consumer.fetch.manager.records.lagg")
