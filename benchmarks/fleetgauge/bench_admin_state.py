@@ -3,8 +3,8 @@
     python benchmarks/fleetgauge/bench_admin_state.py [--number 2000] [--batch 500]
 
 Starts `fleetgauge serve`, sets `--number` SCRAM users and as many quotas of users in requests of `--batch`, describes
-all of them, and starts the node again. Meanwhile a process sends a request every 2 ms: `longest_wait_ms` and `p99_wait_ms`
-[ms] are its waits for answers, `idle` those without any of this. Prints one JSON object. Linux alone.
+all of them, and starts the node again. Meanwhile a process sends a request every 2 ms: `longest_wait_ms` and
+`p99_wait_ms` [ms] are its waits for answers, `idle` those without any of this. Prints one JSON object. Linux alone.
 """
 
 import argparse
