@@ -137,14 +137,14 @@ class Connections:
         chosen = self._to_close(network_of(address))
         if chosen is None:
             return False
-        chosen.abort()
+        chosen.give_way()
         return True
 
     def _to_close(self, newcomer: str) -> "Connection | None":
         """The connection that gives way to one of the network `newcomer`; None if none has to."""
         held = Counter(each.network for each in self)
         own = held[newcomer]
-        waiting = [each for each in self if held[each.network] >= own and each.gives_way()]
+        waiting = [each for each in self if held[each.network] >= own and each.may_give_way()]
         stalled = [each for each in waiting if each.stalled_s() >= self.settings.stalled_after_s]
         if stalled:
             return max(stalled, key=Connection.stalled_s)
@@ -194,7 +194,7 @@ class Connection(H11Protocol):
         """True while a peer that has had an answer has not sent another whole request."""
         return self.is_idle and self.cycle is not None
 
-    def gives_way(self) -> bool:
+    def may_give_way(self) -> bool:
         """True if another connection may take its place."""
         is_waited_for = self.is_idle or not self._is_known
         return self.stalled_s() >= (0.0 if is_waited_for else self._settings.stalled_after_s)
@@ -220,6 +220,14 @@ class Connection(H11Protocol):
         """
         is_made = self._reply is not None and self._reply.has_turn
         return self.is_stream, is_made, not self._has_no_user, self._busy_since_s
+
+    def give_way(self) -> None:
+        """Ends the connection for another one; what the system has of a whole response can still be read."""
+        if (self.rests or self._lingers) and not self.transport.get_write_buffer_size():
+            self.connections.discard(self)
+            cast("_Lingering", self.transport).close_now()
+        else:
+            self.abort()
 
     def abort(self) -> None:
         """Resets the connection, so that the system keeps nothing for the peer, and ends its request."""
