@@ -37,6 +37,8 @@ log = structlog.get_logger(__name__)
 _READ_BYTES: Final = 16 << 10
 _WRITE_BYTES: Final = 64 << 10
 _LINGER_BYTES: Final = 1 << 20
+_PAUSE_S: Final = 0.5
+"""After such a pause between a response and the next request a peer is no longer one that sends without a pause."""
 _RESET: Final = struct.pack("ii", 1, 0)
 """Of SO_LINGER: closing frees what the peer has not read, and what it does not acknowledge."""
 _ALWAYS: Final = (
@@ -124,23 +126,35 @@ class Connections:
     def make_room(self, address: str) -> bool:
         """True if there is room for one more connection, from this address; made by closing another one.
 
-        First the one that waits for its peer for longest: without a request, or with one whose sender is not known, it
-        gives way at once, while its peer is slow to read after `stalled_after_s`. Where none waits, one of the network
-        with the most connections. A network that holds more never takes a place of one that holds less.
+        First the one that waits for its peer for longest: without a request, with one whose sender is not known, or
+        with an answer that is not read. Those that wait for less than `stalled_after_s` are spared until they are half
+        of all, so that a peer that has just connected can send its request. Until then one with a request under way
+        is closed, of the network with the most connections, or of the newcomer's own: see `Connection.precedence`. A
+        network that holds more never takes a place of one that holds less.
         """
         if len(self.state.connections) < self.settings.max_connections:
             return True
-        held = Counter(each.network for each in self)
-        own = held[network_of(address)]
-        waiting = (each for each in self if held[each.network] >= own and each.gives_way())
-        chosen = max(waiting, key=Connection.stalled_s, default=None)
+        chosen = self._to_close(network_of(address))
         if chosen is None:
-            most, count = held.most_common(1)[0]
-            if count <= own + 1:
-                return False
-            chosen = next(each for each in self if each.network == most)
-        chosen.abort()
+            return False
+        chosen.give_way()
         return True
+
+    def _to_close(self, newcomer: str) -> "Connection | None":
+        """The connection that gives way to one of the network `newcomer`; None if none has to."""
+        held = Counter(each.network for each in self)
+        own = held[newcomer]
+        waiting = [each for each in self if held[each.network] >= own and each.may_give_way()]
+        stalled = [each for each in waiting if each.stalled_s() >= self.settings.stalled_after_s]
+        if stalled:
+            return max(stalled, key=Connection.stalled_s)
+        resting_first = max(waiting, key=lambda each: (each.rests, each.stalled_s()), default=None)
+        if 2 * len(waiting) >= self.settings.max_connections:
+            return resting_first
+        most, count = held.most_common(1)[0]
+        network = most if count > own + 1 else newcomer
+        answered = (each for each in self if each.network == network and not each.is_idle)
+        return min(answered, key=Connection.precedence, default=resting_first)
 
     def occurrences(self, kind: str) -> int:
         """Number of faults of this kind that a line of the log stands for now; 0 for no line."""
@@ -166,13 +180,21 @@ class Connection(H11Protocol):
         self._is_known = False  # it is settled who sent the request, and whether it is answered
         self.network = ""  # of the peer's address
         self.is_stream = False  # its response is a stream of events, which has no end of its own
+        self._reply: _Reply | None = None  # to the latest request
+        self._has_no_user = False  # its request is answered without the login that others need
+        self._busy_since_s = self.loop.time()  # when it began to send requests without a pause
 
     @property
     def is_idle(self) -> bool:
         """True while no whole request has come that is not answered."""
-        return self._task is None
+        return self._task is None and not self._is_answering()
 
-    def gives_way(self) -> bool:
+    @property
+    def rests(self) -> bool:
+        """True while a peer that has had an answer has not sent another whole request."""
+        return self.is_idle and self.cycle is not None
+
+    def may_give_way(self) -> bool:
         """True if another connection may take its place."""
         is_waited_for = self.is_idle or not self._is_known
         return self.stalled_s() >= (0.0 if is_waited_for else self._settings.stalled_after_s)
@@ -187,6 +209,25 @@ class Connection(H11Protocol):
         poll = select.poll()
         poll.register(self.transport.get_extra_info("socket"), 0)  # errors and resets are reported unasked
         return math.inf if poll.poll(0) else -1.0
+
+    def precedence(self) -> tuple[bool, bool, bool, float]:
+        """Order in which connections with a request under way give way to others, the first one first.
+
+        The one that has sent requests for longest without a pause, so that a peer with a single request is answered
+        among peers that send one after the other; requests without a login before those with one. Responses that are
+        being made come later: if they gave way, a server with too many requests would complete none. Streams of events
+        come last; the application bounds them.
+        """
+        is_made = self._reply is not None and self._reply.has_turn
+        return self.is_stream, is_made, not self._has_no_user, self._busy_since_s
+
+    def give_way(self) -> None:
+        """Ends the connection for another one; what the system has of a whole response can still be read."""
+        if (self.rests or self._lingers) and not self.transport.get_write_buffer_size():
+            self.connections.discard(self)
+            cast("_Lingering", self.transport).close_now()
+        else:
+            self.abort()
 
     def abort(self) -> None:
         """Resets the connection, so that the system keeps nothing for the peer, and ends its request."""
@@ -347,13 +388,10 @@ class Connection(H11Protocol):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.cycle.disconnected:  # it gave way, or was reset, before this began
             return
-        self._task = asyncio.current_task()
-        self._is_known = False
-        self._wait(self._settings.answer_within_s)  # a flood of failing log-ins must not hold all places
-        reply = _Reply(self, send, self._server.answering)
+        reply = self._begin(send)
         try:
             denial = self._problem(scope) or await self._log_in(scope)
-            self._is_known = True
+            self._is_known, self._has_no_user = True, USER not in scope
             self._stop_waiting()
             if denial is not None:
                 await error(denial.status, denial.problem, {**denial.headers, **_CLOSE})(scope, receive, reply)
@@ -380,6 +418,15 @@ class Connection(H11Protocol):
             await self._fail(500, problem_500, scope, receive, reply)
         finally:
             reply.end_turn()
+
+    def _begin(self, send: Send) -> "_Reply":
+        self._task = asyncio.current_task()
+        self._is_known = self._has_no_user = False
+        if self._since_s is None or self.loop.time() - self._since_s >= _PAUSE_S:
+            self._busy_since_s = self.loop.time()
+        self._wait(self._settings.answer_within_s)  # a flood of failing log-ins must not hold all places
+        self._reply = _Reply(self, send, self._server.answering)
+        return self._reply
 
     def _problem(self, scope: Scope) -> Denial | None:
         """Why a request is refused whatever it asks for and whoever sends it."""
@@ -464,18 +511,18 @@ class _Reply:
         self._connection = connection
         self._send = send
         self._answering = answering
-        self._has_turn = False
+        self.has_turn = False  # the response is being made
         self.limit: asyncio.Timeout | None = None
         self.has_begun = False
         self.is_whole = False
 
     async def take_turn(self) -> None:
         await self._answering.acquire()
-        self._has_turn = True
+        self.has_turn = True
 
     def end_turn(self) -> None:
-        if self._has_turn:
-            self._has_turn = False
+        if self.has_turn:
+            self.has_turn = False
             self._answering.release()
 
     async def __call__(self, message: Message) -> None:

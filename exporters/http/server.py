@@ -23,6 +23,10 @@ log = structlog.get_logger(__name__)
 
 _STOP_STEP_S: Final = 0.02
 _ACCEPT_PAUSE_S: Final = 1.0
+_BACKLOG: Final = 4_096
+_DEFER_S: Final = 1
+"""A peer that sends its request as soon as it has connected is accepted together with it, however many others connect:
+none of them can take its place in between. One that sends nothing is accepted after so long [s]."""
 
 
 class HttpServer:
@@ -51,7 +55,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_loop_error)
         for each, is_secure in self._sockets:
-            each.listen()
+            _listen_deferring(each)
             each.setblocking(False)
             self._listen(each, is_secure=is_secure)
 
@@ -134,3 +138,9 @@ class HttpServer:
         if count := self._connections.occurrences(message):
             problem = f"{message}: {error}" if error else message
             log.warning("the HTTP server has a problem", problem=problem, occurrences=count)
+
+
+def _listen_deferring(bound: socket.socket) -> None:
+    if hasattr(socket, "TCP_DEFER_ACCEPT"):  # Linux
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _DEFER_S)
+    bound.listen(_BACKLOG)

@@ -5,12 +5,14 @@ Nothing that a login needs waits for the endpoint: a token whose key is not here
 
 import functools
 import json
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 import structlog
@@ -139,11 +141,12 @@ class Jwks:
                 self._wanted.wait(settings.refresh_ms / 1e3)
 
     def _read(self) -> str:
-        """Replaces the keys; or returns what is wrong in one sentence. An endpoint that trickles is left alone."""
+        """Replaces the keys; or returns what is wrong in one sentence."""
         if self._fetching is not None and self._fetching.is_alive():
             return "an earlier request has not ended"
         problems: list[str] = []
-        fetching = threading.Thread(target=self._fetch, args=(problems,), name="jwks-fetch", daemon=True)
+        opened: list[socket.socket] = []
+        fetching = threading.Thread(target=self._fetch, args=(problems, opened), name="jwks-fetch", daemon=True)
         try:
             fetching.start()
         except RuntimeError as error:  # the system gives no further thread now
@@ -151,13 +154,17 @@ class Jwks:
         self._fetching = fetching
         fetching.join(FETCH_WITHIN_S)
         if fetching.is_alive():
+            # An answer that trickles has no end of its own, and would keep all later readings from their turn.
+            for each in opened:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
             return f"there is no whole answer within {FETCH_WITHIN_S:.0f} s"
         return problems[0] if problems else ""
 
-    def _fetch(self, problems: list[str]) -> None:
+    def _fetch(self, problems: list[str], opened: list[socket.socket]) -> None:
         url = self._settings.url
         try:
-            self._keys = parse_keys(_read_file(url) if url.startswith("file:") else _download(url))
+            self._keys = parse_keys(_read_file(url) if url.startswith("file:") else _download(url, opened))
         except JwksError as error:
             problems.append(str(error))
         except Exception as error:  # noqa: BLE001  # whatever an endpoint makes libraries raise
@@ -231,9 +238,11 @@ def _read_file(url: str) -> bytes:
     return data
 
 
-def _download(url: str) -> bytes:
+def _download(url: str, opened: list[socket.socket]) -> bytes:
+    """The answer of an endpoint. `opened` gets the sockets, so that another thread can end the wait for it."""
     timeout = urllib3.Timeout(connect=FETCH_WITHIN_S / 2, read=FETCH_WITHIN_S / 2)
-    with urllib3.PoolManager(num_pools=1, retries=False, timeout=timeout) as pool:
+    with urllib3.connection_from_url(url, maxsize=1, retries=False, timeout=timeout) as pool:
+        cast(Any, pool).ConnectionCls = functools.partial(_noted, pool.ConnectionCls, opened)
         response = pool.request("GET", url, preload_content=False, redirect=False)
         try:
             if response.status != _OK:
@@ -246,3 +255,16 @@ def _download(url: str) -> bytes:
             return bytes(data)
         finally:
             response.close()
+
+
+def _noted(make: Callable[..., Any], opened: list[socket.socket], *args: Any, **settings: Any) -> Any:
+    """A connection of urllib3 that adds its socket to `opened` once it is connected."""
+    connection = make(*args, **settings)
+    connect = connection.connect
+
+    def connect_and_note() -> None:
+        connect()
+        opened.append(connection.sock)
+
+    connection.connect = connect_and_note
+    return connection

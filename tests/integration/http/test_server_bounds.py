@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import json
+import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,6 +19,7 @@ from support.http import get_at, read_to_end, reset, responses_of, wait_until
 from exporters.http.access import Access, AccessSettings
 from exporters.http.connection import HttpSettings
 from exporters.http.server import HttpServer
+from exporters.http.users import token_hash
 
 pytestmark = pytest.mark.integration
 
@@ -157,6 +161,198 @@ def test_an_address_whose_requests_hold_every_place_keeps_out_no_other_address()
             assert newcomer.recv(12) == b"HTTP/1.1 200"
 
 
+def closed_among(connections: list[socket.socket]) -> list[int]:
+    return [number for number, each in enumerate(connections) if is_over(each)]
+
+
+def held(app: App, address: Address, stack: contextlib.ExitStack, *sent: bytes) -> list[socket.socket]:
+    """A connection for each of these, one after the other; those of `/endless` and `/slow` are being answered."""
+    found: list[socket.socket] = []
+    for each in sent:
+        before = app.making
+        found += stack.enter_context(asked(address, each))
+        if each.startswith((b"GET /endless", b"GET /slow")):
+            wait_until(lambda before=before: app.making == before + 1, what="the request")  # type: ignore[misc]
+    return found
+
+
+def read_small(connection: socket.socket) -> None:
+    """Reads the whole answer of `/small`."""
+    received = b""
+    while not received.endswith(b"small\r\n0\r\n\r\n"):
+        piece = connection.recv(65_536)
+        assert piece
+        received += piece
+
+
+NEVER: dict[str, Any] = {"stalled_after_s": 600.0, "idle_s": 600.0, "request_within_s": 600.0}
+"""No connection has waited for long."""
+
+
+@pytest.mark.parametrize(
+    ("sent", "closed"),
+    [
+        (["endless"] * 4, 0),
+        (["endless", "endless", "endless", "GET"], 0),  # and not the one that has just connected
+        (["endless", "GET", "GET", "endless"], 1),
+        (["GET", "GET", "GET", "GET"], 0),
+        (["GET", "small", "GET", "endless"], 1),  # at rest after an answer, before those that have had none
+    ],
+)
+def test_a_newcomer_takes_the_place_of_one_of_its_own_address(sent: list[str], closed: int) -> None:
+    app = App()
+    with serving(app, max_connections=4, max_answers=100, **NEVER) as address, contextlib.ExitStack() as stack:
+        heads = [b"GET" if each == "GET" else request(each) for each in sent]
+        connections = held(app, address, stack, *heads)
+        for connection, each in zip(connections, sent, strict=True):
+            if each == "small":
+                read_small(connection)
+        assert get_at(*address, "/small").body == b"small"
+        wait_until(lambda: closed_among(connections) == [closed], what="the end of one connection")
+
+
+def test_a_peer_that_waits_for_long_gives_way_before_one_that_is_answered() -> None:
+    app = App()
+    with serving(app, max_connections=4, max_answers=100) as address, contextlib.ExitStack() as stack:
+        connections = held(app, address, stack, request("endless"), b"GET", request("endless"), request("endless"))
+        time.sleep(1.5)
+        assert get_at(*address, "/small").body == b"small"
+        wait_until(lambda: closed_among(connections) == [1], what="the end of one connection")
+
+
+def test_a_peer_that_sends_requests_without_a_pause_gives_way_before_one_with_a_single_older_request() -> None:
+    app = App()
+    with serving(app, max_connections=2, max_answers=100, **NEVER) as address, contextlib.ExitStack() as stack:
+        connections = held(app, address, stack, request("slow") + request("endless"), request("endless"))
+        app.go_on.set()
+        assert connections[0].recv(12) == b"HTTP/1.1 200"
+        wait_until(lambda: app.making == 2, what="the second request")
+        assert get_at(*address, "/small").body == b"small"
+        assert not is_over(connections[1])
+
+
+def test_a_peer_that_pauses_between_its_requests_counts_as_one_with_a_single_request() -> None:
+    app = App()
+    with serving(app, max_connections=2, max_answers=100, **NEVER) as address, contextlib.ExitStack() as stack:
+        [scraper] = held(app, address, stack, request("small"))
+        read_small(scraper)
+        [other] = held(app, address, stack, request("endless"))
+        time.sleep(1.0)
+        scraper.sendall(request("endless"))
+        wait_until(lambda: app.making == 2, what="its next request")
+        assert get_at(*address, "/small").body == b"small"
+        wait_until(lambda: closed_among([scraper, other]) == [1], what="the end of one connection")
+
+
+def test_an_answer_that_is_being_made_is_completed_and_a_request_that_waits_for_its_turn_gives_way() -> None:
+    app = App()
+    with serving(app, max_connections=2, max_answers=1, **NEVER) as address, contextlib.ExitStack() as stack:
+        [made] = held(app, address, stack, request("slow"))
+        [waiting] = stack.enter_context(asked(address, request("slow")))
+        ready_for(address, waiting)
+        [newcomer] = stack.enter_context(asked(address, request("small")))
+        wait_until(lambda: is_over(waiting), what="the end of the one that waits")
+        app.go_on.set()
+        assert made.recv(12) == newcomer.recv(12) == b"HTTP/1.1 200"
+
+
+def ready_for(address: Address, connection: socket.socket) -> None:
+    """Waits until the server has taken what was sent on a connection."""
+    port = connection.getsockname()[1]
+
+    def unread() -> int:
+        rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        ends = ((row[1], row[2], row[4]) for row in map(str.split, rows))
+        return sum(
+            int(queues.split(":")[1], 16)
+            for local, remote, queues in ends
+            if int(local[-4:], 16) == address[1] and int(remote[-4:], 16) == port
+        )
+
+    wait_until(lambda: unread() == 0, what="that its request was read")
+
+
+def test_requests_without_a_login_give_way_before_those_with_one(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(f'[agent]\nrole = "read"\ntoken-sha-256 = "{token_hash("x" * 32)}"\n')
+    users.chmod(0o600)
+    access = Access(AccessSettings(users_file=users))
+    bearer = f"Authorization: Bearer {'x' * 32}\r\n\r\n".encode()
+    app, opened = App(), frozenset({"/endless", "/small"})
+    with (
+        serving(app, access, max_connections=2, max_answers=100, open_paths=opened, **NEVER) as address,
+        contextlib.ExitStack() as stack,
+    ):
+        connections = held(app, address, stack, request("endless")[:-2] + bearer, request("endless"))
+        assert get_at(*address, "/small").body == b"small"
+        wait_until(lambda: closed_among(connections) == [1], what="the end of one connection")
+
+
+class Flood:
+    """Peers of one address, in a thread, that connect again whenever they are closed, and send requests without end.
+
+    Args:
+        address: of the server.
+        peers: connections at a time.
+        sent: what each sends on its connection, and again for each answer.
+    """
+
+    def __init__(self, address: Address, peers: int, sent: bytes) -> None:
+        self._address, self._peers, self._sent = address, peers, sent
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.received = 0
+
+    def __enter__(self) -> "Flood":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for _ in range(self._peers):
+                self._connect(selector)
+            while not self._ended.is_set():
+                for key, _ in selector.select(0.1):
+                    self._read(selector, cast(socket.socket, key.fileobj))
+            for key in list(selector.get_map().values()):
+                cast(socket.socket, key.fileobj).close()
+
+    def _connect(self, selector: selectors.BaseSelector) -> None:
+        peer = socket.create_connection(self._address, timeout=60)
+        selector.register(peer, selectors.EVENT_READ)
+        with contextlib.suppress(ConnectionError):
+            peer.sendall(self._sent)
+
+    def _read(self, selector: selectors.BaseSelector, peer: socket.socket) -> None:
+        try:
+            received = peer.recv(65_536)
+            self.received += len(received)
+            if received:
+                peer.sendall(self._sent if received.count(b"HTTP/1.1 ") else b"")
+                return
+        except ConnectionError:
+            pass
+        selector.unregister(peer)
+        peer.close()
+        self._connect(selector)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /sm", request("small"), request("small") * 20], ids=["none", "half", "one", "many"]
+)
+def test_a_scraper_is_answered_at_once_while_peers_of_its_address_hold_every_place(sent: bytes) -> None:
+    with serving(App()) as address, Flood(address, 80, sent) as flood:
+        if request("small") in sent:
+            wait_until(lambda: flood.received, what="answers")
+        for _ in range(10):
+            assert get_at(*address, "/small").body == b"small"
+
+
 def test_log_ins_that_fail_hold_no_place_while_they_wait_for_their_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exporters.http.access._FAILURE_DELAY_S", 60.0)
     forged = request("small")[:-2] + b"Authorization: Bearer forged\r\n\r\n"
@@ -241,7 +437,7 @@ def test_streams_hold_up_no_stop() -> None:
 
 def test_a_large_response_has_a_deadline_for_each_piece_and_for_the_whole() -> None:
     for settings in ({"read_within_s": 600, "send_within_s": 0.5}, {"read_within_s": 0.5, "send_within_s": 600}):
-        with serving(App(), **settings) as address, asked(address, request("large")) as [connection]:
+        with serving(App(), None, **settings) as address, asked(address, request("large")) as [connection]:
             wait_until(lambda each=connection: is_over(each), what="the end")  # type: ignore[misc]
             assert len(read_to_end(connection)) < 32 << 20
 

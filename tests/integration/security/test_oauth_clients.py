@@ -1,11 +1,13 @@
 """SASL OAUTHBEARER with real clients, bad tokens by hand, and endpoints of keys that hang and lie."""
 
 import contextlib
+import gzip
 import json
 import struct
 import subprocess
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -70,6 +72,13 @@ def trickle(handler: Endpoint) -> None:
     with contextlib.suppress(OSError):
         while not Endpoint.ended.wait(0.2):
             handler.wfile.write(b" ")
+
+
+def trickle_head(handler: Endpoint) -> None:
+    with contextlib.suppress(OSError):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Head: ")
+        while not Endpoint.ended.wait(0.1):
+            handler.wfile.write(b"x")
 
 
 def pour(handler: Endpoint) -> None:
@@ -299,6 +308,9 @@ def test_a_session_ends_with_its_token(node: Node) -> None:
         hang,
         trickle,
         pour,
+        lambda each: each.reply(gzip.compress(bytes(64 << 20)), Content_Encoding="gzip"),
+        lambda each: each.reply(json.dumps({"keys": json.loads(jwks(GOOD))["keys"] * 10_000}).encode()),
+        lambda each: each.reply(json.dumps({"keys": [{}] * 10_000}).encode()),
         lambda each: each.reply(b"<html>sign in</html>"),
         lambda each: each.reply(b"", 302, Location="http://127.0.0.1:1/"),
         lambda each: each.reply(jwks(NEXT), 500),
@@ -318,6 +330,34 @@ def test_an_endpoint_that_hangs_or_lies_gives_no_keys_until_it_gives_them(
             keys.find("good", "RS256")
     Endpoint.act = None
     Endpoint.ended.set()
+    assert wait_until(lambda: _found(keys))
+
+
+@pytest.mark.parametrize("act", [hang, trickle, trickle_head])
+def test_an_answer_that_has_no_end_keeps_no_later_reading_from_its_turn(
+    endpoint: str, act: Callable[[Endpoint], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
+    Endpoint.act = act
+    keys = Jwks(JwksSettings(url=endpoint, retry_backoff_max_ms=200))
+    wait_until(lambda: Endpoint.asked)
+    Endpoint.act = None  # the first answer goes on
+    assert wait_until(lambda: _found(keys))
+
+
+def test_an_answer_that_expands_without_bound_is_not_decompressed_as_a_whole(
+    endpoint: str,
+) -> None:
+    bomb = gzip.compress(bytes(256 << 20))
+    Endpoint.act = lambda each: each.reply(bomb, Content_Encoding="gzip")
+    tracemalloc.start()
+    try:
+        keys = Jwks(JwksSettings(url=endpoint))
+        wait_until(lambda: Endpoint.asked >= 2)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    Endpoint.act = None
     assert wait_until(lambda: _found(keys))
 
 
