@@ -1,22 +1,20 @@
 """Gateways before clusters of their own: brokers that lack KIP-714, three brokers, brokers with SASL, restarts."""
 
-import contextlib
 import json
 import os
 import struct
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer, TopicCollection
+from confluent_kafka.admin import AdminClient
 from support import rdkafka_round_trip
 from support.certificates import Authority
 from support.gateway import GatewayBefore, ShareGroup, consumed, round_trip
+from support.gateway_cluster import ClusterBroker, create_topic
 from support.gateway_traffic import request
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import run_cli
@@ -32,17 +30,6 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=MISSING or "-"),
 ]
 WITHIN_S = 120.0
-
-
-def create_topic(bootstrap: str, name: str, partitions: int = 1, replicas: int = 1, **settings: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
-    deadline = time.monotonic() + WITHIN_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(KafkaException):  # the brokers do not know each other yet
-            admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(30)
-            return
-        time.sleep(0.5)
-    raise AssertionError(f"{name} could not be made")
 
 
 def produced(bootstrap: str, topic: str, records: int, **settings: str) -> list[bytes]:
@@ -73,56 +60,8 @@ def test_clients_of_kafka_2_8_push_through_the_gateway(tmp_path: Path) -> None:
         assert set(status["connections"][0]["closed"]) <= {"client_closed", "connection_reset"}
 
 
-class _Node(KafkaBroker):
-    """One of three brokers; the first is the controller, too."""
-
-    def __init__(self, directory: Path, node: int, controller_port: int | None) -> None:
-        self._node, self._controller = node, controller_port
-        super().__init__(directory, "4.3.1", heap="256m")
-
-    def _defaults(self) -> dict[str, str]:
-        found = super()._defaults()
-        if self._controller is not None:
-            found["process.roles"] = "broker"
-            found["listeners"] = found["listeners"].partition(",")[0]
-        return {
-            **found,
-            "node.id": str(self._node),
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller or self.controller_port}",
-            "offsets.topic.replication.factor": "3",
-            "transaction.state.log.replication.factor": "3",
-            "transaction.state.log.min.isr": "2",
-        }
-
-
-@pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[list[_Node]]:
-    first = _Node(tmp_path / "kafka-1", 1, None)
-    nodes = [first, *(_Node(tmp_path / f"kafka-{node}", node, first.controller_port) for node in (2, 3))]
-    with contextlib.ExitStack() as stack:
-        for node in nodes:
-            stack.callback(node.kill)
-            node.launch()
-        for node in nodes:
-            node.wait_until_started()
-        yield nodes
-
-
-@pytest.fixture
-def cluster(brokers: list[_Node], tmp_path: Path) -> Iterator[tuple[list[_Node], list[GatewayBefore]]]:
-    """Three brokers, each behind its gateway; brokers are mapped one by one."""
-    ports = free_ports(3)
-    nodes = ",".join([*(f"{node}=127.0.0.1:{port}" for node, port in enumerate(ports, 1)), "*=127.0.0.1:1"])
-    with contextlib.ExitStack() as stack:
-        gateways = []
-        for broker, port in zip(brokers, ports, strict=True):
-            gateway = GatewayBefore(tmp_path / f"gateway-{port}", broker.port, nodes=nodes, port=port)
-            gateways.append(stack.enter_context(gateway))
-        yield brokers, gateways
-
-
 def test_three_gateways_before_three_brokers_with_rolling_restarts_of_both(
-    cluster: tuple[list[_Node], list[GatewayBefore]],
+    cluster: tuple[list[ClusterBroker], list[GatewayBefore]],
 ) -> None:
     brokers, gateways = cluster
     bootstrap = ",".join(gateway.bootstrap for gateway in gateways)
@@ -161,7 +100,7 @@ def test_three_gateways_before_three_brokers_with_rolling_restarts_of_both(
 
 
 def test_one_gateway_before_three_brokers_that_clients_tell_apart_by_server_name(
-    brokers: list[_Node], tmp_path: Path
+    brokers: list[ClusterBroker], tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path / "ca")
     server = authority.issue("server", "/CN=gateway", names="DNS:*.kafka.test")
@@ -226,7 +165,7 @@ def fetched_of_an_old_leader(port: int, topic_id: bytes) -> bytes:
 
 
 def test_leaders_that_move_are_followed_and_no_brokers_address_passes(
-    cluster: tuple[list[_Node], list[GatewayBefore]],
+    cluster: tuple[list[ClusterBroker], list[GatewayBefore]],
 ) -> None:
     brokers, gateways = cluster
     bootstrap = ",".join(gateway.bootstrap for gateway in gateways)
