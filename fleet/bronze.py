@@ -1,26 +1,19 @@
-"""Bronze: the landing zone as it lies, push records in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC).
-
-Files and directories whose names begin with `_` or `.` are no part of it: writers keep unfinished files there.
-"""
-
-from typing import Any
+"""Bronze: the landing zone as it lies, push records in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC)."""
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 from pyspark.sql import types as T  # noqa: N812
 
-from fleet.errors import LandingError, no_landing_zone
-from fleet.landing import FOLDERS_WITHOUT_PUSHES
+from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleet.selection import Selection
 from fleet.spark_errors import what_failed
 from fleet.spark_schema import spark_schema
+from fleet.tables.paths import qualified
+from fleet.zone_files import has_pushes, is_of_days, list_files
 from telemetry.push_record import SCHEMA_VERSION
-
-_PATH_NOT_FOUND = "PATH_NOT_FOUND"
-_NOTHING_TO_INFER = "UNABLE_TO_INFER_SCHEMA"
 
 
 def read_landing(spark: SparkSession, source: str, selection: Selection | None = None) -> DataFrame:
@@ -29,35 +22,14 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
     Raises:
         LandingError: the path is missing, holds no Parquet file, or what it holds are no push records.
     """
-    found = _PushFiles(spark, source)
-    _check_form(source, found)
+    root = qualified(source)
+    names = [path for path in list_files(source, lambda: spark) if has_pushes(path)]
+    files = [f"{root}/{name}" if name else root for name in names]
+    _check_form(spark, source, files)
     selection = selection or Selection()
-    raw = _of_days(found.reader.schema(spark_schema(PUSH_RECORD)).parquet(*found.paths), selection)
+    chosen = [file for file, name in zip(files, names, strict=True) if is_of_days(name, selection)]
+    raw = spark.read.schema(spark_schema(PUSH_RECORD)).parquet(*chosen or files[:1])
     return select_pushes(with_origin(raw), selection)
-
-
-class _PushFiles:
-    """What to read a zone's pushes by: beside folders of other rows, its other folders and files one by one."""
-
-    def __init__(self, spark: SparkSession, source: str) -> None:
-        self._spark = spark
-        self._source: str | None = None
-        self.paths = [source]
-        try:
-            path: Any = spark._jvm.org.apache.hadoop.fs.Path(source)  # type: ignore[union-attr]
-            files: Any = path.getFileSystem(spark._jsc.hadoopConfiguration())
-            below = [each.getPath() for each in files.listStatus(path)]
-        except Py4JJavaError:
-            return  # which the reader says better
-        if any(each.getName() in FOLDERS_WITHOUT_PUSHES for each in below):
-            names = [each for each in below if each.getName() not in FOLDERS_WITHOUT_PUSHES]
-            self.paths = [each.toString() for each in names if each.getName()[0] not in "._"]
-            self._source = source
-
-    @property
-    def reader(self) -> DataFrameReader:
-        """A reader that finds the columns of the folders' names."""
-        return self._spark.read if self._source is None else self._spark.read.option("basePath", self._source)
 
 
 def with_origin(raw: DataFrame) -> DataFrame:
@@ -78,17 +50,6 @@ def select_pushes(frame: DataFrame, selection: Selection, time: str = "received_
     return frame
 
 
-def _of_days(raw: DataFrame, selection: Selection) -> DataFrame:
-    """Without the folders of other days than the selected ones, which need not even be listed."""
-    if "date" not in raw.columns:
-        return raw
-    if selection.since is not None:
-        raw = raw.where(F.col("date") >= F.lit(f"{selection.since:%Y-%m-%d}"))
-    if selection.until is not None:
-        raw = raw.where(F.col("date") <= F.lit(f"{selection.until:%Y-%m-%d}"))
-    return raw
-
-
 def _conditions(selection: Selection, time: Column) -> list[Column]:
     conditions = []
     if selection.since is not None:
@@ -102,21 +63,17 @@ def _conditions(selection: Selection, time: Column) -> list[Column]:
     return conditions
 
 
-def _check_form(source: str, files: _PushFiles) -> None:
+def _check_form(spark: SparkSession, source: str, files: list[str]) -> None:
     """Looks at one file: an explicit schema alone would turn any Parquet file into rows of nulls."""
+    if not files:
+        raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
     try:
-        if not files.paths:
-            raise LandingError(f"the landing zone at {source} holds no push yet")
-        found = files.reader.parquet(*files.paths).schema
-    except LandingError:
-        raise
-    except AnalysisException as error:
-        raise LandingError(_explain(error, source)) from error
-    except Exception as error:  # a file that is no Parquet, a file system that Spark does not know
+        found = spark.read.parquet(files[0]).schema
+    except (PySparkException, Py4JJavaError) as error:
         raise LandingError(f"cannot read {source} as a landing zone: {what_failed(error)}") from error
     fault = _fault_of(found)
     if fault:
-        _refuse_newer(files, source, found)
+        _refuse_newer(spark, files, source, found)
         raise LandingError(f"{source} holds no push records: its files have {fault}")
 
 
@@ -129,11 +86,11 @@ def _fault_of(found: T.StructType) -> str | None:
     return ", ".join(f"{field.name} as {found[field.name].dataType.simpleString()}" for field in wrong) or None
 
 
-def _refuse_newer(files: _PushFiles, source: str, found: T.StructType) -> None:
+def _refuse_newer(spark: SparkSession, files: list[str], source: str, found: T.StructType) -> None:
     """Push records of a later form are push records: what is wrong is the reader. Looked at in no other case."""
     if "schema_version" not in found.names:
         return
-    newest = files.reader.parquet(*files.paths).agg(F.max(F.col("schema_version").try_cast("int"))).first()
+    newest = spark.read.parquet(*files).agg(F.max(F.col("schema_version").try_cast("int"))).first()
     if newest and newest[0] is not None and newest[0] > SCHEMA_VERSION:
         raise LandingError(
             f"{source} holds push records of schema version {newest[0]}, and this fleetgauge reads those up to "
@@ -144,12 +101,3 @@ def _refuse_newer(files: _PushFiles, source: str, found: T.StructType) -> None:
 def _reads_as(found: T.DataType, wanted: T.DataType) -> bool:
     narrower = isinstance(found, T.ByteType | T.ShortType) and isinstance(wanted, T.IntegerType)
     return found == wanted or narrower
-
-
-def _explain(error: AnalysisException, source: str) -> str:
-    condition = error.getCondition() or ""
-    if condition.startswith(_PATH_NOT_FOUND):
-        return no_landing_zone(source)
-    if condition.startswith(_NOTHING_TO_INFER):
-        return f"the landing zone at {source} holds no push yet, or is another directory"
-    return f"cannot read {source} as a landing zone: {what_failed(error)}"

@@ -1,30 +1,22 @@
 """A landing zone on this machine, read by pyarrow: its files, and their rows as BRONZE in Arrow.
 
-The same files and rows as `fleet.bronze` has them by Spark: names that begin with `_` or `.` are no part of it.
+The same files and rows as `fleet.bronze` has them by Spark.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
-from fleet.errors import LandingError, no_landing_zone
+from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD
 from fleet.selection import Selection
+from fleet.zone_files import has_pushes, is_of_days, list_here
 from telemetry.push_record import SCHEMA_VERSION
 
 _ROWS_AT_ONCE: Final = 1024
-_DATE: Final = "date="
-_NODES_FILE: Final = "meta.properties"
-
-GROUP_OFFSETS_FOLDER: Final = "group_offsets"
-"""Of a zone: samples of consumer groups, which are no pushes."""
-TRAFFIC_FOLDER: Final = "traffic"
-"""Of a zone: rows of a gateway's traffic."""
-FOLDERS_WITHOUT_PUSHES: Final = frozenset({GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,55 +41,16 @@ def find_zone(source: str, selection: Selection) -> Zone:
         LandingError: the directory is missing, holds no Parquet file, or what it holds are no push records.
     """
     root = Path(source.removeprefix("file://"))
-    if not root.exists():
-        raise LandingError(no_landing_zone(source))
-    refuse_directory_above(root)
-    files = [root] if root.is_file() else [path for path in sorted(root.rglob("*")) if _is_ours(path, root)]
-    if not files:
+    names = [path for path in list_here(root) if has_pushes(path)]
+    if not names:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
+    files = [root / name for name in names]
     found = _schema(files[0])
     if fault := _fault_of(found):
         _refuse_newer(source, files, found)
         raise LandingError(f"{source} holds no push records: its files have {fault}")
-    chosen = [path for path in files if is_of_days(path, selection)]
+    chosen = [root / name for name in names if is_of_days(name, selection)]
     return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
-
-
-def refuse_directory_above(root: Path) -> None:
-    """A directory with a landing zone in it: other files beside the zone would be taken for damaged or refused pushes.
-
-    Raises:
-        LandingError: it is the data directory of a node, or what `fleet simulate` wrote.
-    """
-    landing = root / "landing"
-    if (root / _NODES_FILE).is_file():
-        raise LandingError(f"{root} is a node's data directory: name the landing zone in it, {landing}")
-    if any(landing.glob(f"{_DATE}*")) and not any(root.glob(f"{_DATE}*")):
-        raise LandingError(f"{root} is no landing zone: name the one in it, {landing}")
-
-
-def _is_ours(path: Path, root: Path) -> bool:
-    parts = path.relative_to(root).parts
-    return (
-        path.is_file()
-        and parts[0] not in FOLDERS_WITHOUT_PUSHES
-        and not any(part.startswith(("_", ".")) for part in parts)
-    )
-
-
-def is_of_days(path: Path, selection: Selection) -> bool:
-    """False for a file below a `date=` folder outside of the selected time."""
-    for part in path.parts:
-        try:
-            day = date.fromisoformat(part.removeprefix(_DATE)) if part.startswith(_DATE) else None
-        except ValueError:
-            continue
-        if day is not None and (
-            (selection.since is not None and day < selection.since.date())
-            or (selection.until is not None and day > selection.until.date())
-        ):
-            return False
-    return True
 
 
 def _schema(path: Path) -> Schema:

@@ -14,11 +14,11 @@ from kio.schema.errors import ErrorCode
 
 from fleet.decode.arrow import Table, pa, pc, pq
 from fleet.errors import FleetError, LandingError, no_landing_zone
-from fleet.landing import TRAFFIC_FOLDER, is_of_days, refuse_directory_above
 from fleet.report.form import Format
 from fleet.report.output import Rows, check_form, print_table, take_first, write_path, write_stream
 from fleet.report.tables import Key, Row, TableForm, Text, number_text, time_text
 from fleet.selection import Selection
+from fleet.zone_files import TRAFFIC_FOLDER, is_of_days, list_here
 from verdicts.rules import Rules
 from verdicts.traffic import covered_us
 
@@ -230,19 +230,13 @@ def _pairs(column: Any, code: Any, count: int) -> list[dict[Any, int]]:
 def _read(request: TrafficRequest) -> Table:
     source, selection = request.source, request.selection
     root = Path(source.removeprefix("file://"))
-    if "://" in str(root) or not root.exists():
+    if "://" in str(root):
         raise LandingError(no_landing_zone(source))
-    refuse_directory_above(root)
-    folder = root / TRAFFIC_FOLDER
-    files = [path for path in sorted(folder.rglob("*.parquet")) if _is_ours(path.relative_to(folder))]
+    files = [path for path in list_here(root) if path.startswith(f"{TRAFFIC_FOLDER}/")]
     if not files:
         raise LandingError(f"{source} has no rows of traffic: fleetgauge gateway writes them, once a minute")
-    tables = [_rows(path, selection, request.group_id) for path in files if is_of_days(path, selection)]
-    return pa.concat_tables(tables) if tables else _rows(files[0], selection, request.group_id).slice(0, 0)
-
-
-def _is_ours(path: Path) -> bool:
-    return not any(part.startswith(("_", ".")) for part in path.parts)
+    tables = [_rows(root / path, selection, request.group_id) for path in files if is_of_days(path, selection)]
+    return pa.concat_tables(tables) if tables else _rows(root / files[0], selection, request.group_id).slice(0, 0)
 
 
 def _rows(path: Path, selection: Selection, group_id: str | None) -> Table:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleet import schemas
 from fleet.decode.arrow import Table, pa, pc, pq
-from fleet.landing import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER
 from fleet.pipeline.ledger import OF_OFFSETS, OF_TRAFFIC, Ledger, Part, Plan, day_of
 from fleet.pipeline.source import LandingSource, source_name
 from fleet.pipeline.spans import from_micros
@@ -22,6 +21,7 @@ from fleet.tables import catalog
 from fleet.tables.log import Transaction
 from fleet.tables.paths import local_path
 from fleet.tables.store import Store
+from fleet.zone_files import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,16 +5,13 @@ from dataclasses import dataclass, field
 from datetime import date
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
-
-from pyarrow import fs
 
 from fleet.engine import MAX_BAD_FILES
 from fleet.errors import LandingError, no_landing_zone
-from fleet.landing import FOLDERS_WITHOUT_PUSHES, refuse_directory_above
 from fleet.pipeline.ledger import Ledger, Part, Plan, day_of
 from fleet.tables.paths import local_path, plain_path, qualified
 from fleet.topic.source import Source, TopicSource
+from fleet.zone_files import FOLDERS_WITHOUT_PUSHES, has_pushes, list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,14 +96,14 @@ class LandingSource:
     def __init__(self, start: Callable[[], "SparkSession"], source: str, ledger: Ledger) -> None:
         self.root = plain_path(qualified(source))
         self.is_local = local_path(source) is not None
-        sizes = list_files(start, source)
+        sizes = list_files(source, start)
+        if "" in sizes:
+            raise LandingError(no_landing_zone(source))
         self.beside = {
             folder: {path: size for path, size in sizes.items() if path.startswith(f"{folder}/")}
             for folder in FOLDERS_WITHOUT_PUSHES
         }
-        self._sizes = {
-            path: size for path, size in sizes.items() if path.partition("/")[0] not in FOLDERS_WITHOUT_PUSHES
-        }
+        self._sizes = {path: size for path, size in sizes.items() if has_pushes(path)}
         self._ledger = ledger
 
     def news(self) -> News:
@@ -171,49 +168,6 @@ class LandingSource:
         if size != part.end:
             return f"the file has changed before it was read: it had {part.end} B, and has {size} B"
         return None
-
-
-def list_files(start: Callable[[], "SparkSession"], source: str) -> dict[str, int]:
-    """Path below the landing zone and size [B] of its files; names that begin with `_` or `.` are writers' own.
-
-    Raises:
-        LandingError: there is no such directory, or it cannot be listed.
-    """
-    directory = local_path(source)
-    if directory is None:
-        return _list_by_spark(start(), qualified(source))
-    if not directory.is_dir():
-        raise LandingError(no_landing_zone(source))
-    refuse_directory_above(directory)
-    try:
-        found = fs.LocalFileSystem().get_file_info(fs.FileSelector(str(directory), recursive=True))
-    except OSError as error:
-        raise LandingError(f"cannot list the landing zone {directory}: {error}") from error
-    sizes = {info.path[len(str(directory)) + 1 :]: info.size for info in found if info.is_file}
-    return {path: size for path, size in sizes.items() if not any(map(_is_hidden, path.split("/")))}
-
-
-def _is_hidden(name: str) -> bool:
-    """As Spark has it: `_date=1` would be a column's directory."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def _list_by_spark(spark: "SparkSession", uri: str) -> dict[str, int]:
-    """With the session's own credentials, whichever file system it is."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    from fleet.spark_errors import is_missing_path, what_failed
-
-    files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    try:
-        found = files.load(uri).select("path", "length").collect()
-    except (PySparkException, Py4JJavaError) as error:
-        if is_missing_path(error):
-            raise LandingError(no_landing_zone(uri)) from error
-        raise LandingError(f"cannot list the landing zone {uri}: {what_failed(error)}") from error
-    prefix = len(uri) + 1
-    return {unquote(row.path)[prefix:]: row.length for row in found}
 
 
 def source_name(source: Source) -> str:

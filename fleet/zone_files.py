@@ -1,0 +1,117 @@
+"""The files of a landing zone, on this machine or on any file system that Spark knows.
+
+Names that begin with `_` or `.` are no part of it: writers keep unfinished files there.
+"""
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from pyarrow import fs
+
+from fleet.errors import LandingError, no_landing_zone
+from fleet.selection import Selection
+from fleet.tables.paths import local_path, qualified
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP_OFFSETS_FOLDER: Final = "group_offsets"
+"""Of a zone: samples of consumer groups, which are no pushes."""
+TRAFFIC_FOLDER: Final = "traffic"
+"""Of a zone: rows of a gateway's traffic."""
+FOLDERS_WITHOUT_PUSHES: Final = frozenset({GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER})
+
+_DATE: Final = "date="
+_NODES_FILE: Final = "meta.properties"
+
+
+def list_files(source: str, start: Callable[[], "SparkSession"]) -> dict[str, int]:
+    """Path below the landing zone and size [B] of its files, in the order of the paths; the path is empty where the
+    source is itself a file.
+
+    Args:
+        source: path or URI of the zone.
+        start: gives the session, which a zone on another file system is listed by.
+
+    Raises:
+        LandingError: there is no such directory, it is another one, or it cannot be listed.
+    """
+    directory = local_path(source)
+    return _list_by_spark(start(), qualified(source)) if directory is None else list_here(directory)
+
+
+def list_here(directory: Path) -> dict[str, int]:
+    """The same of a zone on this machine."""
+    if not directory.exists():
+        raise LandingError(no_landing_zone(str(directory)))
+    if directory.is_file():
+        return {"": directory.stat().st_size}
+    _refuse_directory_above(directory)
+    try:
+        found = fs.LocalFileSystem().get_file_info(fs.FileSelector(str(directory), recursive=True))
+    except OSError as error:
+        raise LandingError(f"cannot list the landing zone {directory}: {error}") from error
+    return _visible({info.path[len(str(directory)) + 1 :]: info.size for info in found if info.is_file})
+
+
+def has_pushes(path: str) -> bool:
+    """False for a file, by its path below the zone, whose rows are no pushes."""
+    return path.partition("/")[0] not in FOLDERS_WITHOUT_PUSHES
+
+
+def is_of_days(path: str, selection: Selection) -> bool:
+    """False for a file below a `date=` folder outside of the selected time."""
+    for part in path.split("/"):
+        try:
+            day = date.fromisoformat(part.removeprefix(_DATE)) if part.startswith(_DATE) else None
+        except ValueError:
+            continue
+        if day is not None and (
+            (selection.since is not None and day < selection.since.date())
+            or (selection.until is not None and day > selection.until.date())
+        ):
+            return False
+    return True
+
+
+def _refuse_directory_above(root: Path) -> None:
+    """A directory with a landing zone in it: other files beside the zone would be taken for damaged or refused pushes.
+
+    Raises:
+        LandingError: it is the data directory of a node, or what `fleet simulate` wrote.
+    """
+    landing = root / "landing"
+    if (root / _NODES_FILE).is_file():
+        raise LandingError(f"{root} is a node's data directory: name the landing zone in it, {landing}")
+    if any(landing.glob(f"{_DATE}*")) and not any(root.glob(f"{_DATE}*")):
+        raise LandingError(f"{root} is no landing zone: name the one in it, {landing}")
+
+
+def _list_by_spark(spark: "SparkSession", uri: str) -> dict[str, int]:
+    """With the session's own credentials, whichever file system it is."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from fleet.spark_errors import is_missing_path, what_failed
+
+    files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    try:
+        found = files.load(uri).select("path", "length").collect()
+    except (PySparkException, Py4JJavaError) as error:
+        if is_missing_path(error):
+            raise LandingError(no_landing_zone(uri)) from error
+        raise LandingError(f"cannot list the landing zone {uri}: {what_failed(error)}") from error
+    prefix = len(uri) + 1
+    return _visible({unquote(row.path)[prefix:]: row.length for row in found})
+
+
+def _visible(sizes: dict[str, int]) -> dict[str, int]:
+    return {path: sizes[path] for path in sorted(sizes) if not any(map(_is_hidden, path.split("/")))}
+
+
+def _is_hidden(name: str) -> bool:
+    """As Spark has it: `_date=1` would be a column's directory."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
