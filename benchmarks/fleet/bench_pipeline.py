@@ -14,10 +14,10 @@ Landing zones come from `generate_landing`, into DIR, which may be removed after
   a hundredth of other clients into the last ones; bytes on disk a point.
 - `little`: `fleet run` over the points, then with nothing new, then with two late pushes of four points: seconds on the
   clock, of CPU of all its processes, jobs' stages and executions of SQL (from Spark's event log).
-- `masters`: the same zone as a run chooses by itself, by `local[1]`, `local[2]`, and a cluster of two workers
-  of one core each.
-- `memory`: the same number of pushes from 1,000 instances, and from one instance each, on that cluster, where the
-  driver is alone in its JVM: the most that its heap held after a collection [MiB].
+- `masters`: the same zone as a run chooses by itself, by `local[1]`, `local[2]`, and clusters of one worker of
+  two cores and of two workers of one.
+- `memory`: the same number of pushes from 1,000 instances, and from one instance each, on a cluster of two workers,
+  where the driver is alone in its JVM: the most that its heap held after a collection [MiB].
 
 Every `fleet run` is a process of its own; one that starts a JVM says so in its time.
 """
@@ -315,8 +315,10 @@ def masters_part(work: Path, count: int, _: int) -> Rows:
     zone, tables = of_points(work, count), work / "tables-masters"
     masters = (None, "local[1]", "local[2]")
     found = [{"master": master} | fleet_run(zone, emptied(tables), master) for master in masters]
-    with cluster(emptied(work / "cluster")) as master:
-        found.append({"master": "cluster"} | fleet_run(zone, emptied(tables), master, *on_cluster(work)))
+    for workers in (1, 2):
+        with cluster(emptied(work / "cluster"), workers) as master:
+            run = fleet_run(zone, emptied(tables), master, *on_cluster(work))
+            found.append({"master": f"cluster of {workers}"} | run)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Spark's standalone cluster on this machine: a master and two workers of one core each, every one a JVM of its own."""
+"""Spark's standalone cluster on this machine: a master and workers that share two cores, every one a JVM of its own."""
 
 import json
 import os
@@ -28,9 +28,10 @@ ON_LOOPBACK = (
 
 
 @contextmanager
-def cluster(directory: Path) -> Iterator[str]:
-    """The master's address, once both workers are there; logs and work under `directory`."""
-    port, web, *of_workers = free_ports(6)
+def cluster(directory: Path, workers: int = 2) -> Iterator[str]:
+    """The master's address, once one or two workers are there; logs and work under `directory`."""
+    port, web, *of_workers = free_ports(2 + 2 * workers)
+    size = ("--cores", str(2 // workers), "--memory", f"{2 // workers}g")
     address = f"spark://127.0.0.1:{port}"
     loopback = ("--host", "127.0.0.1", "--port")
     with ExitStack() as stack:
@@ -45,11 +46,11 @@ def cluster(directory: Path) -> Iterator[str]:
                 str(web),
             )
         )
-        for number in range(2):
+        for number in range(workers):
             own, own_web = of_workers[2 * number : 2 * number + 2]
             worker = ("org.apache.spark.deploy.worker.Worker", *loopback, str(own), "--webui-port", str(own_web))
-            stack.enter_context(jvm(directory, f"worker-{number}", *worker, "--cores", "1", "--memory", "1g", address))
-        wait_for_workers(web, 2)
+            stack.enter_context(jvm(directory, f"worker-{number}", *worker, *size, address))
+        wait_for_workers(web, workers)
         yield address
 
 
