@@ -268,7 +268,7 @@ def franz_go(version: str, program: str = "client") -> Path:
 
     Args:
         version: of franz-go.
-        program: `client`, or `worker`, which has a folder of its own.
+        program: `client`, or `worker` or `roundtrip`, which have folders of their own.
     """
     modules = SOURCES / "franz-go"
     source = modules / ("main.go" if program == "client" else f"{program}/main.go")

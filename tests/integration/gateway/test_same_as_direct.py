@@ -20,6 +20,7 @@ from support.gateway import GatewayBefore, ShareGroup, consumed, round_trip
 from support.gateway_cluster import ClusterBroker, create_topic
 from support.java_clients import streams_command
 from support.kafka_broker import MISSING
+from support.telemetry_clients import franz_go
 
 pytestmark = [
     pytest.mark.integration,
@@ -90,6 +91,14 @@ def librdkafka(way: Way, topic: str) -> object:
     return sorted(consumed(topic, 1_000 * PARTITIONS, **{"bootstrap.servers": way.bootstrap}), key=str)
 
 
+def franz_go_client(way: Way, topic: str) -> object:
+    """Idempotent and transactional producers, and two members of a group one after the other."""
+    command = [str(franz_go("1.22.2", "roundtrip")), way.bootstrap, topic, str(PARTITIONS), "500"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout.splitlines()
+
+
 def kafka_python(way: Way, topic: str) -> object:
     producer = KafkaProducer(bootstrap_servers=way.bootstrap, acks="all")
     for number in range(300):
@@ -148,6 +157,7 @@ WORK: dict[str, tuple[Callable[[Way, str], object], int]] = {
     "Kafka Streams 4.4.0, exactly once": (streams, 3),
     "share group, Java 4.4.0": (share_group, 3),
     "librdkafka": (librdkafka, 3),
+    "franz-go: idempotent, transactional, with the generations of its group": (franz_go_client, 3),
     "kafka-python, with the generations of its group": (kafka_python, 3),
     "kafka-producer-perf-test": (perf_test, 1),  # it chooses partitions by the time that batches take
     "kafka-topics, kafka-get-offsets, kafka-console-consumer, kafka-consumer-groups": (tools, 3),

@@ -1,4 +1,4 @@
-"""The image, built from the Dockerfile on a base of Debian's packages, and run as a cluster would run it.
+"""The images, built from the Dockerfile on a base of Debian's packages, and run as a cluster would run them.
 
 Its public base cannot be pulled everywhere, so `BASE` is made of the packages of this machine's Debian. Needs root,
 and from Debian: buildah, mmdebstrap.
@@ -66,8 +66,8 @@ def sources() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The root file system of the image."""
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    """With the base."""
     directory = tmp_path_factory.mktemp("image")
     release = dict(line.partition("=")[::2] for line in Path("/etc/os-release").read_text().splitlines())
     context = directory / "base"
@@ -84,10 +84,24 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (directory / "Containerfile").write_text(_BASE)
     builder = Builder(directory)
     builder.build("localhost/base", "--file", str(directory / "Containerfile"), str(context))
-    arguments = ("--build-arg", "BASE=localhost/base", "--build-arg", "BUILD_PACKAGES=gcc libc6-dev python3-dev")
-    builder.build("localhost/fleetgauge", "--target", "fleetgauge", *arguments, str(ROOT))
-    yield builder.root_of("localhost/fleetgauge")
+    yield builder
     builder.end()
+
+
+def built(builder: Builder, target: str) -> Path:
+    """The root file system of an image."""
+    arguments = ("--build-arg", "BASE=localhost/base", "--build-arg", "BUILD_PACKAGES=gcc libc6-dev python3-dev")
+    builder.build(f"localhost/{target}", "--target", target, *arguments, str(ROOT))
+    print(builder("images", "--format", "{{.Name}}: {{.Size}}", f"localhost/{target}"), file=sys.stderr)
+    root = builder.root_of(f"localhost/{target}")
+    (root / "etc" / "hosts").touch()  # a runtime mounts its own there
+    return root
+
+
+@pytest.fixture(scope="module")
+def root(builder: Builder) -> Path:
+    """Of the image without Java."""
+    return built(builder, "fleetgauge")
 
 
 _ISOLATED = """
@@ -95,12 +109,13 @@ root=$1 data=$2; shift 2
 mount --bind "$root" "$root"
 mount -o remount,bind,ro "$root"
 mount --bind "$data" "$root/var/lib/fleetgauge"
+mount --bind /etc/hosts "$root/etc/hosts"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 exec chroot "$root" /usr/bin/setpriv --reuid 10001 --regid 10001 --clear-groups --no-new-privs --bounding-set=-all \
   --inh-caps=-all /usr/bin/env -i -C /var/lib/fleetgauge PATH=/opt/fleetgauge/bin:/usr/bin:/bin \
-  FLEETGAUGE_CONFIG=/etc/fleetgauge/fleetgauge.toml "$@"
+  FLEETGAUGE_CONFIG=/etc/fleetgauge/fleetgauge.toml SPARK_LOCAL_DIRS=/tmp "$@"
 """
 """Mounts, user and variables as a runtime makes them: read-only root, one volume, no capability, no new privileges."""
 
@@ -208,6 +223,28 @@ def test_other_commands_of_the_image_start_without_their_brokers(
     finally:
         container.kill()
     assert code == 0, container.log.read_text()
+
+
+def test_the_image_with_java_judges_a_zone_on_spark(tmp_path: Path, builder: Builder) -> None:
+    root, volume = built(builder, "fleetgauge-fleet"), tmp_path / "volume"
+    volume.mkdir()
+    os.chown(volume, USER, USER)
+
+    def fleet(*words: str) -> str:
+        command = isolated(root, volume, "/usr/bin/tini", "--", "fleetgauge", "fleet", *words)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    fleet("simulate", "simulated", "--clients", "30", "--hours", "2", "--seed", "1")
+    zone = ("--source", "simulated/landing")
+    ran = json.loads(fleet("run", *zone, "--tables", "tables", "--master", "local[2]", "--format", "json"))
+    assert ran["pushes"] > 1_000
+    assert not ran["rejects"]
+    here = json.loads(fleet("run", *zone, "--tables", "tables-of-no-java", "--format", "json"))
+    assert (here["pushes"], here["points"]) == (ran["pushes"], ran["points"])
+    listed = [fleet("verdicts", "--tables", tables, "--format", "csv") for tables in ("tables", "tables-of-no-java")]
+    assert listed[0] == listed[1]
 
 
 def answers(path: str, port: int) -> bool:
