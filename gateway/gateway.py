@@ -106,6 +106,13 @@ class Gateway:
         """Makes the protocol of a client's connection: a `wire.new_channel.MakeChannel`."""
         return ClientChannel(self._shared, accepted)
 
+    def replace_login(self, login: Login) -> None:
+        """Has logins of the gateway's user that begin from now on use another password. A broker ends a session that is
+        renewed as another user, or by another mechanism (KIP-368).
+        """
+        assert self._shared.own_user is not None
+        self._shared.own_user.login = login
+
     def status(self) -> dict[str, Any]:
         """The figures, as plain values."""
         shared, settings = self._shared, self._settings
