@@ -42,7 +42,7 @@ from fleetgauge.node_identity import BoundEndpoint, NodeIdentity
 from fleetgauge.node_state import NodeState, Store
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.node_process import NodeProcess
-from fleetgauge.reconfiguration import Changes, examiner, log_reread
+from fleetgauge.reconfiguration import Changes, changeable_fields, examiner, log_reread
 from fleetgauge.scram_users import NodeUsers
 from fleetgauge.state_store import StateStore
 from fleetgauge.state_topic import StateTopic, of_copy
@@ -121,7 +121,7 @@ class FleetgaugeNode(NodeProcess):
             ConfigError: certificates or keys cannot be used, or a quota callback refuses; nothing was changed.
         """
         self.apply(await self._examiner.run(lambda: self.examine(config)))
-        log_reread(self._config, config)
+        log_reread(self._config, config, changeable_fields(self._config, config))
 
     def examine(self, config: ServiceConfig) -> Changes:
         """Reads and checks what `apply` needs of `config`; changes nothing. May block: not for the loop.

@@ -1,8 +1,8 @@
 """The quotas of users, client ids and addresses: the configuration's, tools' changes, and the limits in force.
 
-Knows nothing of listeners: `install` gets every change of the limits in force. A value that a tool set overrides the
-declared one, key by key; deleting it puts the declared value in force again. What the configuration declares cannot be
-deleted by a tool. Checks and their texts are those of Kafka 4.3 (`ClientQuotaControlManager`).
+Knows nothing of listeners: `install` gets every change of the limits in force, entity by entity. A value that a tool
+set overrides the declared one, key by key; deleting it puts the declared value in force again. What the configuration
+declares cannot be deleted by a tool. Checks and their texts are those of Kafka 4.3 (`ClientQuotaControlManager`).
 """
 
 import math
@@ -21,7 +21,7 @@ from quotas import TELEMETRY_QUOTA_KEYS, checked_quota_value
 log = structlog.get_logger(__name__)
 
 MAX_ENTITIES: Final = 2_000
-"""Putting them in force takes the loop some 50 ms."""
+"""Putting all of them in force, at a start, takes the loop some 50 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,15 @@ class QuotaLimits:
         """The limits in force of one entity."""
         return {**self.declared.get(entity, {}), **self.changed.get(entity, {})}
 
-    def overridden(self) -> dict[str, list[str]]:
-        """The declared keys by the entity's path for which a tool set another value."""
-        found = {
-            entity_path(entity): [
-                key for key, value in limits.items() if self.changed.get(entity, {}).get(key, value) != value
-            ]
-            for entity, limits in self.declared.items()
-        }
-        return {path: keys for path, keys in found.items() if keys}
+    def overridden(self, entities: Iterable[Entity]) -> dict[str, list[str]]:
+        """The declared keys of some entities, by the entity's path, for which a tool set another value."""
+        found: dict[str, list[str]] = {}
+        for entity in entities:
+            declared, changed = self.declared.get(entity, {}), self.changed.get(entity, {})
+            keys = [key for key, value in declared.items() if changed.get(key, value) != value]
+            if keys:
+                found[entity_path(entity)] = keys
+        return found
 
     def altered(self, entity: Entity, operations: Sequence[QuotaOperation], *, added: int = 0) -> dict[str, float]:
         """Returns what tools have set of one entity after operations on it, as AlterClientQuotas does them.
@@ -129,8 +129,8 @@ class ClientQuotas:
 
     Args:
         declared: limits of the configuration, which are in force already.
-        install: puts limits in force in place of all earlier ones; raises `FleetgaugeError` where it cannot, and
-            nothing has changed then.
+        install: puts all limits of some entities in force in place of their earlier ones; raises `FleetgaugeError`
+            where it cannot, and nothing has changed then.
         workers: processes of the node.
     """
 
@@ -140,6 +140,7 @@ class ClientQuotas:
         self._install = install
         self._limits = QuotaLimits(declared=declared, workers=workers)
         self._records = ParsedRecords(self._limits.read_record)
+        self._applied: Records = {}
 
     def configure(self, declared: Limits) -> None:
         """Takes over the limits of a configuration that was read again; tools' changes stay over them.
@@ -147,10 +148,7 @@ class ClientQuotas:
         Raises:
             FleetgaugeError: they cannot be put in force; nothing was changed.
         """
-        limits = replace(self._limits, declared=declared)
-        self._install(limits.effective())
-        self._limits = limits
-        self._warn_of_overrides()
+        self._put_in_force(replace(self._limits, declared=declared), {**self._limits.declared, **declared})
 
     def limits(self, transaction: Transaction) -> QuotaLimits:
         """Returns the limits as of now, with the changes of all workers.
@@ -182,20 +180,25 @@ class ClientQuotas:
 
     def apply(self, records: Records) -> None:
         """See `StateKind`."""
-        limits = self._with(self._records.values(records))
+        former = self._applied
+        # By records, whose names cost less to look up than entities: the loop compares all of them at each change.
+        names = [name for name in {**former, **records} if former.get(name) != records.get(name)]
         try:
-            self._install(limits.effective())
+            self._put_in_force(self._with(self._records.values(records)), map(read_entity, names))
         except FleetgaugeError as error:
             log.error("quotas.not_in_force", message="limits that tools set are not in force", error=str(error))
         else:
-            self._limits = limits
-            self._warn_of_overrides()
+            self._applied = records
 
     def _with(self, changed: Limits) -> QuotaLimits:
         return replace(self._limits, changed=changed)
 
-    def _warn_of_overrides(self) -> None:
-        for path, keys in self._limits.overridden().items():
+    def _put_in_force(self, limits: QuotaLimits, entities: Iterable[Entity]) -> None:
+        """Puts those of `limits` in force that differ from the earlier ones: of `entities` at most."""
+        changes = {entity: limits.in_force(entity) for entity in entities}
+        self._install({entity: each for entity, each in changes.items() if each != self._limits.in_force(entity)})
+        self._limits = limits
+        for path, keys in limits.overridden(changes).items():
             log.warning(
                 "quotas.overridden",
                 message="a tool set other limits than the configuration file, and they stay in force: "

@@ -15,6 +15,7 @@ from fleetgauge.config.offsets import landing_path
 from fleetgauge.errors import ConfigError
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.traffic_writer import TrafficWriter, traffic_writer_name
+from fleetgauge.reconfiguration import OWN_USER_FIELD, Changes, changeable_fields
 from gateway.addresses import parse_nodes
 from gateway.gateway import Gateway, GatewaySettings
 from gateway.traffic.rules import TrafficRules
@@ -35,6 +36,15 @@ class GatewayNode(FleetgaugeNode):
         if self._writer is not None:
             traffic["landing"] = self._writer.status()
         return {**super().status(), "gateway": {**self._gateway.status(), "traffic": traffic}}
+
+    def apply(self, changes: Changes) -> None:
+        """See `FleetgaugeNode.apply`; also takes over a new password of the gateway's own user."""
+        login = None
+        if OWN_USER_FIELD in changeable_fields(self._config, changes.config):
+            login = changes.config.gateway_login()
+        super().apply(changes)
+        if login is not None:
+            self._gateway.replace_login(login)
 
     def _new_channel(self, listener_name: str) -> MakeChannel:
         if listener_name in self._config.passing_listener_names():

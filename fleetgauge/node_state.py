@@ -94,6 +94,8 @@ class StateKind(Protocol):
 class ParsedRecords(Generic[K, V]):
     """Parses the records of one kind: in the thread that reads them, so that the loop need not when it applies them.
 
+    Those that have not changed since the last time are not parsed again.
+
     Args:
         parse: makes a key and its value of a record's name and values; raises `FleetgaugeError` or `ValueError` for one
             that this release does not accept.
@@ -101,19 +103,23 @@ class ParsedRecords(Generic[K, V]):
 
     def __init__(self, parse: Callable[[str, Mapping[str, str]], tuple[K, V]]) -> None:
         self._parse = parse
+        self._parsed: dict[str, tuple[Mapping[str, str], K, V]] = {}
         self._latest: tuple[Records, dict[K, V]] = ({}, {})
 
     def usable(self, records: Records) -> Records:
         """Returns the records that this release accepts."""
-        usable: dict[str, Mapping[str, str]] = {}
-        values: dict[K, V] = {}
+        parsed: dict[str, tuple[Mapping[str, str], K, V]] = {}
         for name, each in records.items():
-            try:
-                key, value = self._parse(name, each)
-            except (FleetgaugeError, ValueError):
-                continue
-            usable[name], values[key] = each, value
-        self._latest = (usable, values)
+            known = self._parsed.get(name)
+            if known is None or known[0] != each:
+                try:
+                    known = (each, *self._parse(name, each))
+                except (FleetgaugeError, ValueError):
+                    continue
+            parsed[name] = known
+        usable = {name: each for name, (each, _, _) in parsed.items()}
+        self._parsed = parsed
+        self._latest = (usable, {key: value for _, key, value in parsed.values()})
         return usable
 
     def values(self, usable: Records) -> Mapping[K, V]:

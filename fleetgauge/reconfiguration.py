@@ -16,7 +16,9 @@ from wire.listener_security import ListenerSecurity
 log = structlog.get_logger(__name__)
 
 _EXAMINE_WITHIN_S: Final = 4.0
-CHANGEABLE: Final = {
+OWN_USER_FIELD: Final = "gateway_sasl_password"
+"""The password of the gateway's own user at the broker."""
+_CHANGEABLE: Final = {
     *(
         "admin_listeners",
         *("authorizer_class_name", "super_users", "allow_everyone_if_no_acl_found", "telemetry_acl_required"),
@@ -30,8 +32,21 @@ CHANGEABLE: Final = {
     ),
     *("max_connections_per_ip", "max_connections_per_ip_overrides", "quotas", "referenced_secrets"),
     *ListenerKeys.model_fields,
+    OWN_USER_FIELD,
 }
-"""Fields that need no restart. A listener's certificates, rules and limits hold for connections to come."""
+
+
+def changeable_fields(old: ServiceConfig, new: ServiceConfig) -> frozenset[str]:
+    """Fields of `new` that need no restart. A listener's certificates, rules and limits hold for connections to come.
+
+    A password of the gateway's own user is one of them, but not that of another user: a session at the broker can be
+    renewed by the same user and mechanism alone (KIP-368).
+    """
+    is_same_user = (old.gateway_sasl_username, old.gateway_sasl_mechanism) == (
+        new.gateway_sasl_username,
+        new.gateway_sasl_mechanism,
+    )
+    return frozenset(_CHANGEABLE if is_same_user else _CHANGEABLE - {OWN_USER_FIELD})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +82,7 @@ def examiner() -> OffLoop:
     return OffLoop("examining the configuration", _EXAMINE_WITHIN_S)
 
 
-def log_reread(old: ServiceConfig, new: ServiceConfig, changeable: Collection[str] = CHANGEABLE) -> None:
+def log_reread(old: ServiceConfig, new: ServiceConfig, changeable: Collection[str]) -> None:
     """Logs that a configuration was reread, and the keys that differ and need a restart.
 
     Args:

@@ -5,19 +5,16 @@ either direction. The end of one connection ends the other, and no third one.
 """
 
 import asyncio
-from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from base.principal import ANONYMOUS, KafkaPrincipal
 from gateway.apis import PASSED, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from gateway.broker_login import BrokerLogin, own_request
-from gateway.brokers import CONNECT_WITHIN_S, Brokers
+from gateway.brokers import CONNECT_WITHIN_S
 from gateway.in_flight import InFlight
-from gateway.policy import Policy
+from gateway.own_login import LOGIN_WITHIN_MS, OwnLogin
 from gateway.request_stream import RequestStream
 from gateway.response_stream import ResponseStream
-from gateway.server_names import ServerNames
+from gateway.shared import Shared
 from wire.api_table import ApiTable
 from wire.close_reason import CloseReason
 from wire.codec import parse_request
@@ -25,7 +22,7 @@ from wire.errors import LocalProtocolError, ProtocolError
 from wire.handshakes import Handshake, HandshakeStage
 from wire.listener_security import ListenerSecurity
 from wire.new_channel import Accepted
-from wire.sasl.login import Login, LoginError
+from wire.sasl.login import LoginError
 from wire.sasl_session import SaslSession
 from wire.secure_channel import certificate_principal
 from wire.server_name import NamedServer, expect_server_name
@@ -33,40 +30,7 @@ from wire.software import UNKNOWN_SOFTWARE
 
 _BUFFER_BYTES: Final = 256 * 1024
 """Unwritten bytes for one peer from which on the other one is not read [B]."""
-_LOGIN_WITHIN_MS: Final = 10_000
-"""How long the broker may take to answer a request of the gateway's own authentication [ms]."""
 _TABLE: Final = ApiTable()
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Shared:
-    """What the connections of a gateway share.
-
-    Attributes:
-        policy: of the streams.
-        brokers: behind the gateway.
-        login: the gateway's user at the brokers; None if the SASL of clients passes, or there is none.
-        server_names: see `gateway.gateway.GatewaySettings`.
-        response_timeout_ms: see `gateway.gateway.GatewaySettings`.
-        requests: number of requests by api key.
-        broker_connections: open connections to the broker.
-        broker_connect_failures: clients that were closed because the connection to the broker failed, or the
-            gateway's authentication there.
-        broker_logins: authentications of the gateway at a broker, first ones and renewals.
-        bytes_to_broker, bytes_from_broker: passed [B].
-    """
-
-    policy: Policy
-    brokers: Brokers
-    login: Login | None = None
-    server_names: ServerNames | None
-    response_timeout_ms: int
-    requests: defaultdict[int, int]
-    broker_connections: int = 0
-    broker_connect_failures: int = 0
-    broker_logins: int = 0
-    bytes_to_broker: int = 0
-    bytes_from_broker: int = 0
 
 
 class ClientChannel(asyncio.Protocol):
@@ -94,12 +58,11 @@ class ClientChannel(asyncio.Protocol):
         "_handshake",
         "_in_flight",
         "_local",
-        "_login",
         "_loop_ns",
         "_named",
         "_next_slot",
+        "_own_login",
         "_place",
-        "_renews_at_ns",
         "_requests",
         "_responses",
         "_security",
@@ -140,8 +103,6 @@ class ClientChannel(asyncio.Protocol):
         if security.sasl is not None:
             handshake = cast(Handshake, accepted.handshake)  # which every listener with SASL has
             self._session = SaslSession(self, context, accepted.shared, security.sasl, handshake)
-        self._login: BrokerLogin | None = None  # that is under way
-        self._renews_at_ns = 0
         self._requests = RequestStream(
             shared.policy,
             self,
@@ -149,9 +110,12 @@ class ClientChannel(asyncio.Protocol):
             self._serve,
             shared.requests,
             self._may_go_on,
-            ends_sasl=self._session is not None or shared.login is not None,
+            ends_sasl=self._session is not None or shared.own_user is not None,
             gate=self._session,
         )
+        self._own_login: OwnLogin | None = None
+        if shared.own_user is not None:
+            self._own_login = OwnLogin(shared.own_user, self._requests, self._in_flight)
         self._responses = ResponseStream(shared.policy, self, self._in_flight, self._requests, self._take_login_answer)
         self._local: dict[int, InFlight] | None = None  # requests that the gateway is answering, by slot
         self._clock = context.time.nanoseconds
@@ -285,50 +249,29 @@ class ClientChannel(asyncio.Protocol):
         if self._transport is None or self._close_reason is not None:
             transport.close()
             return
-        if self._shared.login is None:
+        if self._own_login is None:
             self._serve_client()
             self.unmute()
         else:
-            self._login = BrokerLogin(self._shared.login)
-            self._send_own(self._login.begin(), self._clock())
+            transport.write(self._own_login.begin(self._clock()))
 
     def _serve_client(self) -> None:
         if self._handshake is not None:
             self._handshake.wait_for_client()
 
-    def _send_own(self, frame: bytes, now_ns: int) -> None:
-        """Sends a request of the gateway's authentication."""
-        assert self._broker is not None
-        self._in_flight.append(own_request(frame, now_ns))
-        self._broker.write(frame)
-
     def _take_login_answer(self, body: bytes) -> None:
-        """Takes an answer to `_send_own`. At the end of an exchange the client's requests are no longer held."""
-        login, shared = self._login, self._shared
-        assert login is not None
+        own_login = self._own_login
+        assert own_login is not None
         try:
-            request = login.receive(body)
+            request = own_login.receive(body, self._clock())
         except LoginError as error:
-            shared.broker_connect_failures += 1
+            self._shared.broker_connect_failures += 1
             raise ProtocolError("broker_refuses_login", f"the broker does not take the gateway: {error}") from error
-        now_ns = self._clock()
         if request:
-            self._send_own(request, now_ns)
-            return
-        shared.broker_logins += 1
-        self._login = None
-        self._renews_at_ns = now_ns + login.renews_after_ms * 1_000_000 if login.renews_after_ms else 0
-        self._serve_client()
-        self._requests.mutes -= 1
-
-    def _renew_login(self) -> None:
-        """Has the next requests wait until the gateway has authenticated again (KIP-368): as Kafka's clients do, when
-        the connection is used, since an unused one may well end.
-        """
-        assert self._shared.login is not None
-        self._renews_at_ns = 0
-        self._login = BrokerLogin(self._shared.login)
-        self._requests.mutes += 1
+            assert self._broker is not None
+            self._broker.write(request)
+        else:
+            self._serve_client()
 
     def broker_sent(self, data: bytes) -> None:
         """The broker sent bytes."""
@@ -387,8 +330,9 @@ class ClientChannel(asyncio.Protocol):
     def _pass_requests(self, data: bytes, now_ns: int) -> bool:
         """Passes requests to the broker; False if that ended the connection."""
         requests = self._requests
-        if self._renews_at_ns and now_ns >= self._renews_at_ns:
-            self._renew_login()
+        own_login = self._own_login
+        if own_login is not None:
+            own_login.hold_if_due(now_ns)
         waits, at_hand = requests.turn_is_over, requests.kept_bytes + len(data)
         self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
         try:
@@ -403,9 +347,8 @@ class ClientChannel(asyncio.Protocol):
         if self.buffered_bytes and requests.kept_bytes < at_hand:  # what is kept belongs to a later request
             self._context.requests.restart(self, now_ns // 1_000_000)
         self._write_requests()
-        login = self._login
-        if login is not None and not login.has_begun and not requests.is_within and self._broker is not None:
-            self._send_own(login.begin(), now_ns)
+        if own_login is not None and self._broker is not None and (renewal := own_login.renew(now_ns)):
+            self._broker.write(renewal)
         if requests.turn_is_over and not waits:
             self._context.turns.wait_for(self)
         if requests.mute_ms:
@@ -602,7 +545,7 @@ class ClientChannel(asyncio.Protocol):
             self.abort(CloseReason.RESPONSES_UNREAD)
         elif self._in_flight:
             oldest = self._in_flight[0]
-            timeout_ms = _LOGIN_WITHIN_MS if oldest.is_own else self._shared.response_timeout_ms
+            timeout_ms = LOGIN_WITHIN_MS if oldest.is_own else self._shared.response_timeout_ms
             if now_ms - oldest.arrived_ns // 1_000_000 >= timeout_ms and now_ms - self.last_active_ms >= timeout_ms:
                 name = PASSED[oldest.api_key].name
                 within = f"{timeout_ms} ms" if oldest.is_own else f"gateway.response.timeout.ms ({timeout_ms})"

@@ -9,10 +9,12 @@ from typing import Any, Final
 from gateway.addresses import NodeAddresses
 from gateway.apis import API_VERSIONS, DELEGATION_TOKENS, GET_TELEMETRY_SUBSCRIPTIONS, PASSED, PUSH_TELEMETRY
 from gateway.brokers import Brokers
-from gateway.client_channel import ClientChannel, Shared
+from gateway.client_channel import ClientChannel
+from gateway.own_login import OwnUser
 from gateway.policy import Policy
 from gateway.rules import NoRules, Rules
 from gateway.server_names import ServerNames
+from gateway.shared import Shared
 from gateway.splices import address_splicers, api_versions_splicer
 from wire.new_channel import Accepted
 from wire.sasl.login import Login
@@ -94,7 +96,7 @@ class Gateway:
                 server_hostname=settings.server_hostname,
                 sends_proxy_header=settings.sends_proxy_header,
             ),
-            login=settings.login,
+            own_user=None if settings.login is None else OwnUser(settings.login),
             server_names=settings.server_names,
             response_timeout_ms=settings.response_timeout_ms,
             requests=defaultdict(int),
@@ -103,6 +105,13 @@ class Gateway:
     def channel(self, accepted: Accepted) -> asyncio.Protocol:
         """Makes the protocol of a client's connection: a `wire.new_channel.MakeChannel`."""
         return ClientChannel(self._shared, accepted)
+
+    def replace_login(self, login: Login) -> None:
+        """Has logins of the gateway's user that begin from now on use another password. A broker ends a session that is
+        renewed as another user, or by another mechanism (KIP-368).
+        """
+        assert self._shared.own_user is not None
+        self._shared.own_user.login = login
 
     def status(self) -> dict[str, Any]:
         """The figures, as plain values."""
@@ -115,7 +124,7 @@ class Gateway:
             "rewrites_addresses": settings.addresses is not None,
             "broker_connections": shared.broker_connections,
             "broker_connect_failures": shared.broker_connect_failures,
-            "broker_logins": shared.broker_logins,
+            "broker_logins": 0 if shared.own_user is None else shared.own_user.logins,
             "bytes_to_broker": shared.bytes_to_broker,
             "bytes_from_broker": shared.bytes_from_broker,
             "requests": {PASSED[key].name: count for key, count in sorted(shared.requests.items())},

@@ -3,7 +3,7 @@
 import logging
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import NoneType
 from typing import Final
@@ -47,8 +47,6 @@ _METRIC_NAMES: Final = {
     QuotaType.TELEMETRY_PUSH: "push-rate",
 }
 """Metric under the quota, by type; `byte-rate` for all others."""
-
-_SINGLE_LEVELS: Final = frozenset({0, 1, 2, 4})
 
 _logger = logging.getLogger(__name__)
 
@@ -255,39 +253,38 @@ class ClientQuotaManager:
             TypeError: the limit is not a `Quota`, or a user or client id is not an entity, for example a string.
             ValueError: neither a user nor a client id is given.
         """
-        entity = KafkaQuotaEntity(user_entity, client_entity)
-        if quota is not None:
-            checked_client_quota(self.quota_type, quota)
+        self.update_quotas({KafkaQuotaEntity(user_entity, client_entity): quota})
+
+    def update_quotas(self, quotas: Mapping[KafkaQuotaEntity, Quota | None]) -> None:
+        """`update_quota` for several entities at once, which looks at the existing metrics once.
+
+        Raises:
+            InvalidConfigError, TypeError: as `update_quota`; no quota has changed.
+        """
+        check_types(quotas=(quotas, Mapping))
+        for quota in quotas.values():
+            if quota is not None:
+                checked_client_quota(self.quota_type, quota)
         with self._lock:
-            if quota is None:
-                _logger.info("removing the %s quota of %s", self.quota_type, entity)
-                self._callback.remove_quota(self.client_quota_type, entity)
-            else:
-                _logger.info("changing the %s quota of %s to %s", self.quota_type, entity, quota.bound)
-                self._callback.update_quota(self.client_quota_type, entity, quota.bound)
+            for entity, quota in quotas.items():
+                if quota is None:
+                    _logger.info("removing the %s quota of %s", self.quota_type, entity)
+                    self._callback.remove_quota(self.client_quota_type, entity)
+                else:
+                    _logger.info("changing the %s quota of %s to %s", self.quota_type, entity, quota.bound)
+                    self._callback.update_quota(self.client_quota_type, entity, quota.bound)
             self._remembered = {}  # a client may match another level now
-            self.update_quota_metric_configs(None if entity.has_default else entity)
+            self._update_configs(None if any(entity.has_default for entity in quotas) else quotas)
 
     def update_quota_metric_configs(self, updated_entity: KafkaQuotaEntity | None = None) -> None:
         """Updates the limits of the existing metrics; measured usage is kept.
 
-        While quotas are set at one level only, one `updated_entity` concerns one metric; else all are looked at.
+        An `updated_entity` without a default concerns one metric, that with its tags; a callback of one's own may have
+        other tags, and then all metrics are looked at.
         """
         check_types(updated_entity=(updated_entity, (KafkaQuotaEntity, NoneType)))
         with self._lock:
-            if updated_entity is not None and self.quota_types_enabled in _SINGLE_LEVELS:
-                tags = {USER_TAG: updated_entity.sanitized_user, CLIENT_ID_TAG: updated_entity.client_id}
-                names = [self.client_quota_metric_name(tags)]
-            else:
-                mine = self.client_quota_metric_name({})
-                names = [name for name in self._metrics.metrics() if (name.name, name.group) == (mine.name, mine.group)]
-            for name in names:
-                metric = self._metrics.metric(name)
-                if metric is None or metric.config.quota is None:
-                    continue
-                limit = self._limit(name.tags)
-                if metric.config.quota.bound != limit:
-                    metric.config = self._metric_config(limit)
+            self._update_configs(None if updated_entity is None else [updated_entity])
 
     def get_or_create_quota_sensors(self, session: Session, client_id: str) -> ClientSensors:
         """Returns the sensors for a client's quota; created at the first request that shares it."""
@@ -387,6 +384,22 @@ class ClientQuotaManager:
         return self._metrics.sensor(
             name, inactive_sensor_expiration_time_seconds=INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
         )
+
+    def _update_configs(self, entities: Iterable[KafkaQuotaEntity] | None) -> None:
+        """Under the lock: `update_quota_metric_configs` for several entities; None for all."""
+        if entities is None or self._default is None:
+            mine = self.client_quota_metric_name({})
+            names = [name for name in self._metrics.metrics() if (name.name, name.group) == (mine.name, mine.group)]
+        else:
+            tags = [{USER_TAG: entity.sanitized_user, CLIENT_ID_TAG: entity.client_id} for entity in entities]
+            names = [self.client_quota_metric_name(each) for each in tags]
+        for name in names:
+            metric = self._metrics.metric(name)
+            if metric is None or metric.config.quota is None:
+                continue
+            limit = self._limit(name.tags)
+            if metric.config.quota.bound != limit:
+                metric.config = self._metric_config(limit)
 
     def _limit(self, metric_tags: Mapping[str, str]) -> float:
         limit = self._callback.quota_limit(self.client_quota_type, metric_tags)

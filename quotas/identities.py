@@ -1,6 +1,6 @@
 """Quota identities of requests: principal and client id, bounded in number, since clients choose their client ids."""
 
-from collections.abc import Iterable
+from collections import Counter
 from typing import Final, NamedTuple
 
 from base.principal import KafkaPrincipal
@@ -39,14 +39,16 @@ class Identities:
     def __init__(self, max_identities: int = MAX_IDENTITIES) -> None:
         self.shared = 0
         self._max = max_identities
-        self._named: frozenset[str] = frozenset()
+        self._named: Counter[str] = Counter()
         self._began_ms: int | None = None
         self._current: dict[tuple[KafkaPrincipal, str], Identity] = {}
         self._previous: dict[tuple[KafkaPrincipal, str], Identity] = {}
 
-    def name(self, client_ids: Iterable[str]) -> None:
-        """Sets the client ids with quotas of their own, which never become `<others>`."""
-        self._named = frozenset(client_ids)
+    def name(self, client_id: str, change: int) -> None:
+        """Counts the entities with quotas that name a client id, which never becomes `<others>` while there is one."""
+        self._named[client_id] += change
+        if not self._named[client_id]:
+            del self._named[client_id]
 
     def of(self, principal: KafkaPrincipal, client_id: str, now_ms: int) -> Identity:
         """Returns the identity of a request at `now_ms` [ms, monotonic]."""

@@ -3,8 +3,9 @@
     python benchmarks/fleetgauge/bench_admin_state.py [--number 2000] [--batch 500]
 
 Starts `fleetgauge serve`, sets `--number` SCRAM users and as many quotas of users in requests of `--batch`, describes
-all of them, and starts the node again. Meanwhile a process sends a request every 2 ms: `longest_wait_ms` and
-`p99_wait_ms` [ms] are its waits for answers, `idle` those without any of this. Prints one JSON object. Linux alone.
+all of them, changes 20 quotas in a request for each, and starts the node again. Meanwhile a process sends a request
+every 2 ms: `longest_wait_ms` and `p99_wait_ms` [ms] are its waits for answers, `idle` those without any of this. Prints
+one JSON object. Linux alone.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from support.raw_client import RawClient
 
 _EVERY_S: Final = 0.002
 _SCRAM_SHA_512: Final = 2
+_CHANGED: Final = 20
 
 
 def main() -> None:
@@ -60,12 +62,17 @@ def _steps(client: AdminClient, number: int, batch: int) -> dict[str, Callable[[
             entities: list[list[tuple[str, str | None]]] = [[("user", name)] for name in part]
             client.alter_quotas(*((entity, limits) for entity in entities))
 
+    def change_quotas() -> None:
+        for name in names[:_CHANGED]:
+            client.alter_quotas(([("user", name)], {"request_percentage": 40.0}))
+
     return {
         "idle": lambda: time.sleep(2.0),
         "set_users": set_users,
         "describe_users": client.scram,
         "set_quotas": set_quotas,
         "describe_quotas": client.quotas,
+        "change_quotas": change_quotas,
     }
 
 

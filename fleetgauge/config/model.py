@@ -276,7 +276,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     gateway_sasl_username: str = ""
     """The gateway's own user at the broker; SASL of clients then ends at the gateway's listeners. Empty: it passes."""
     gateway_sasl_password: str = ""
-    """Its password."""
+    """Its password; reread on SIGHUP."""
     gateway_tls_ca_file: OptionalPath = None
     """PEM file with the CA certificates of the broker's certificate; by default the system's."""
     gateway_tls_cert_file: OptionalPath = None

@@ -1,6 +1,7 @@
 """The quotas of a node: quota managers, configured limits, and their status."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from wire.api_table import ApiTable
 
 log = structlog.get_logger(__name__)
 
-_Limits = Mapping[tuple[Entity, str], float]
+_Changes = defaultdict[str, dict[KafkaQuotaEntity, Quota | None]]
 _NOT_SERVED: Final = ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
 """Quotas on requests that the listener does not serve; a gateway passes them."""
 
@@ -94,7 +95,7 @@ class NodeQuotas:
         self.identities = Identities()
         self.request = RequestQuota(self._managers.request, self.identities, table, time)
         self.pace = TelemetryPace(pushes, payloads, self.identities)
-        self._limits: _Limits = {}
+        self._limits: dict[Entity, Mapping[str, float]] = {}
         self._workers = config.workers
         self._callback_class = config.client_quota_callback_class
         self._managers.start_reapers(AsyncioReaper)
@@ -106,19 +107,19 @@ class NodeQuotas:
         return self._managers
 
     def install(self, limits: Limits) -> None:
-        """Puts limits in force in place of all earlier ones; recorded usage is kept and counts under the new limits.
+        """Puts all limits of some entities in force in place of their earlier ones; recorded usage is kept and counts
+        under the new limits.
 
         Args:
-            limits: of the whole node; each of several workers enforces its share.
+            limits: of the whole node; each of several workers enforces its share. Those of other entities stay.
 
         Raises:
             ConfigError: the callback refuses a limit; the previous limits are restored.
         """
-        former = self._limits
+        former = {entity: self._limits.get(entity, {}) for entity in limits}
         wanted = {
-            (entity, key): share(entity, key, limit, self._workers)
+            entity: {key: share(entity, key, limit, self._workers) for key, limit in values.items()}
             for entity, values in limits.items()
-            for key, limit in values.items()
         }
         try:
             self._install(wanted)
@@ -126,30 +127,37 @@ class NodeQuotas:
             self._install(former)
             raise ConfigError("quotas", f"{self._callback_class} refuses them: {error}") from error
 
-    def _install(self, wanted: _Limits) -> None:
-        former, self._limits = self._limits, wanted
-        for place in former.keys() - wanted.keys():
-            self._set(*place, None)
-        for place, limit in wanted.items():
-            if former.get(place) != limit:
-                self._set(*place, limit)
-        self.identities.name(
-            part.name
-            for entity, _ in wanted
-            if isinstance(entity, KafkaQuotaEntity)
-            for part in entity.config_entities
-            if isinstance(part, ClientIdEntity)
-        )
+    def _install(self, wanted: Mapping[Entity, Mapping[str, float]]) -> None:
+        former = {entity: self._limits.get(entity, {}) for entity in wanted}
+        # Noted before any is set: what fails half-way is put back by the same comparison.
+        self._limits.update(wanted)
+        for entity, values in wanted.items():
+            self._name(entity, bool(values) - bool(former[entity]))
+        changes: _Changes = defaultdict(dict)
+        for entity, values in wanted.items():
+            for key in {**former[entity], **values}:
+                if former[entity].get(key) != values.get(key):
+                    self._set(changes, entity, key, values.get(key))
+        for key, quotas in changes.items():
+            self._by_key[key].update_quotas(quotas)
+        for entity, values in wanted.items():
+            if not values:
+                del self._limits[entity]
         self.request.quotas_changed()
         self.pace.quotas_changed()
 
-    def _set(self, entity: Entity, key: str, value: float | None) -> None:
+    def _name(self, entity: Entity, change: int) -> None:
+        """Counts an entity with limits, or one that has them no longer, in `identities`."""
+        if change and isinstance(entity, KafkaQuotaEntity) and isinstance(entity.client_id_entity, ClientIdEntity):
+            self.identities.name(entity.client_id_entity.client_id, change)
+
+    def _set(self, changes: _Changes, entity: Entity, key: str, value: float | None) -> None:
+        """Adds a limit to those that the managers are to set; that of an address is in force at once."""
         if not isinstance(entity, KafkaQuotaEntity):
             address = entity.name if isinstance(entity, IpEntity) else None
             self._connections.update_ip_connection_rate_quota(address, None if value is None else int(value))
             return
-        quota = None if value is None else Quota.upper_bound(value)
-        self._by_key[key].update_quota(entity.user_entity, entity.client_id_entity, quota)
+        changes[key][entity] = None if value is None else Quota.upper_bound(value)
         if key in _NOT_SERVED and value is not None and not self._passes_records:
             log.warning(
                 "quotas.key_without_effect", message="the listener serves no such requests", key=key, entity=str(entity)

@@ -26,6 +26,9 @@ from wire.sasl.oauthbearer import KeysUnavailableError, TokenError
 log = structlog.get_logger(__name__)
 
 FETCH_WITHIN_S: Final = 10.0
+"""Time for one reading of the keys, from the look-up of the name to the end of the answer [s]."""
+STEP_WITHIN_S: Final = 5.0
+"""Time to connect to one address, for the TLS handshake, and between two parts of the answer [s]."""
 EXPEDITE_AFTER_S: Final = 10.0
 """Least time between the end of an attempt and one that an unknown key id asks for [s]."""
 MAX_BYTES: Final = 1 << 20
@@ -145,30 +148,60 @@ class Jwks:
         if self._fetching is not None and self._fetching.is_alive():
             return "an earlier request has not ended"
         problems: list[str] = []
-        opened: list[socket.socket] = []
-        fetching = threading.Thread(target=self._fetch, args=(problems, opened), name="jwks-fetch", daemon=True)
+        reading = Reading()
+        fetching = threading.Thread(target=self._fetch, args=(problems, reading), name="jwks-fetch", daemon=True)
         try:
             fetching.start()
         except RuntimeError as error:  # the system gives no further thread now
             return str(error)
         self._fetching = fetching
         fetching.join(FETCH_WITHIN_S)
+        reading.end()
         if fetching.is_alive():
-            # An answer that trickles has no end of its own, and would keep all later readings from their turn.
-            for each in opened:
-                with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
             return f"there is no whole answer within {FETCH_WITHIN_S:.0f} s"
         return problems[0] if problems else ""
 
-    def _fetch(self, problems: list[str], opened: list[socket.socket]) -> None:
+    def _fetch(self, problems: list[str], reading: "Reading") -> None:
         url = self._settings.url
         try:
-            self._keys = parse_keys(_read_file(url) if url.startswith("file:") else _download(url, opened))
+            self._keys = parse_keys(_read_file(url) if url.startswith("file:") else _download(url, reading))
         except JwksError as error:
             problems.append(str(error))
         except Exception as error:  # noqa: BLE001  # whatever an endpoint makes libraries raise
             problems.append(f"{type(error).__name__}: {error}"[:300])
+
+
+class Reading:
+    """One reading of the keys, which another thread can end: an answer or a TLS handshake that trickles has no end of
+    its own, and would keep all later readings from their turn.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] | None = []  # None: ended
+
+    def take(self, connected: socket.socket) -> socket.socket:
+        """Returns a socket that was connected for this reading.
+
+        Raises:
+            JwksError: the reading has ended; the socket is closed.
+        """
+        with self._lock:
+            if self._sockets is None:
+                connected.close()
+                raise JwksError("connected too late")
+            # A duplicate: TLS takes the descriptor out of the socket that it is given.
+            self._sockets.append(connected.dup())
+        return connected
+
+    def end(self) -> None:
+        """Ends the connections of this reading, as the other side would, and those that it is yet to make."""
+        with self._lock:
+            sockets, self._sockets = self._sockets, None
+        for each in sockets or ():
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
 
 @functools.cache
@@ -238,11 +271,11 @@ def _read_file(url: str) -> bytes:
     return data
 
 
-def _download(url: str, opened: list[socket.socket]) -> bytes:
-    """The answer of an endpoint. `opened` gets the sockets, so that another thread can end the wait for it."""
-    timeout = urllib3.Timeout(connect=FETCH_WITHIN_S / 2, read=FETCH_WITHIN_S / 2)
+def _download(url: str, reading: Reading) -> bytes:
+    """The answer of an endpoint."""
+    timeout = urllib3.Timeout(connect=STEP_WITHIN_S, read=STEP_WITHIN_S)
     with urllib3.connection_from_url(url, maxsize=1, retries=False, timeout=timeout) as pool:
-        cast(Any, pool).ConnectionCls = functools.partial(_noted, pool.ConnectionCls, opened)
+        cast(Any, pool).ConnectionCls = functools.partial(_of_reading, pool.ConnectionCls, reading)
         response = pool.request("GET", url, preload_content=False, redirect=False)
         try:
             if response.status != _OK:
@@ -257,14 +290,12 @@ def _download(url: str, opened: list[socket.socket]) -> bytes:
             response.close()
 
 
-def _noted(make: Callable[..., Any], opened: list[socket.socket], *args: Any, **settings: Any) -> Any:
-    """A connection of urllib3 that adds its socket to `opened` once it is connected."""
+def _of_reading(make: Callable[..., Any], reading: Reading, *args: Any, **settings: Any) -> Any:
+    """A connection of urllib3 that belongs to a reading from before its TLS handshake on.
+
+    urllib3 has no public place there; its own `contrib.socks` replaces the same method.
+    """
     connection = make(*args, **settings)
-    connect = connection.connect
-
-    def connect_and_note() -> None:
-        connect()
-        opened.append(connection.sock)
-
-    connection.connect = connect_and_note
+    connect = connection._new_conn
+    connection._new_conn = lambda: reading.take(connect())
     return connection

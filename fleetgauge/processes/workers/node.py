@@ -21,7 +21,7 @@ from fleetgauge.processes.workers.merge import merged_parts
 from fleetgauge.processes.workers.questions import WorkersSocket
 from fleetgauge.processes.workers.shares import worker_config
 from fleetgauge.processes.workers.supervisor import WorkerSupervisor
-from fleetgauge.reconfiguration import CHANGEABLE, Changes, examiner, log_reread
+from fleetgauge.reconfiguration import Changes, changeable_fields, examiner, log_reread
 from wire.shared_port import reserve_port
 
 _QUERY_EVERY_S: Final = 1.0
@@ -64,7 +64,7 @@ class WorkersNode(NodeProcess):
                 raise FleetgaugeError(f"no worker has taken it over: {found[0]}")
             for worker, each in shares.items():
                 worker.take(self._offers, each)
-            log_reread(self._config, config)
+            log_reread(self._config, config, changeable_fields(self._config, config))
 
     async def status(self) -> Status:
         """The answer to `fleetgauge status`: as `FleetgaugeNode.status`, and of each worker."""
@@ -134,7 +134,8 @@ class WorkersNode(NodeProcess):
 
     def _share(self, config: ServiceConfig, number: int) -> ServiceConfig:
         """A worker's part of `config`: addresses, directory and limits stay those of the start."""
-        in_force = self._config.model_copy(update={name: getattr(config, name) for name in CHANGEABLE})
+        changeable = changeable_fields(self._config, config)
+        in_force = self._config.model_copy(update={name: getattr(config, name) for name in changeable})
         ports = {bound.endpoint.listener_name: bound.port for bound in self.identity.bound}
         return worker_config(in_force, number, cluster_id=self.identity.cluster_id, ports=ports)
 

@@ -1,5 +1,6 @@
 """SASL that ends at the gateway: its users' clients, and its own user at a real broker."""
 
+import signal
 import time
 import uuid
 from collections.abc import Iterator
@@ -194,16 +195,22 @@ def test_the_doctor_tells_why_the_broker_does_not_take_the_gateway(broker: Kafka
 @pytest.fixture
 def scram_at_the_broker(broker: KafkaBroker) -> Iterator[None]:
     """The gateway's user by SCRAM; removed after the test, since others compare all users of the shared broker."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-
-    def change(to: UserScramCredentialUpsertion | UserScramCredentialDeletion, shown: list[str]) -> None:
-        admin.alter_user_scram_credentials([to])["gateway"].result(60)
-        wait_until(lambda: list(admin.describe_user_scram_credentials().result(60)) == shown, what="the broker's users")
-
-    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
-    change(UserScramCredentialUpsertion("gateway", credential, b"scram-secret"), ["gateway"])
+    set_scram_password(broker, "scram-secret")
     yield
-    change(UserScramCredentialDeletion("gateway", ScramMechanism.SCRAM_SHA_512), [])
+    change_scram(broker, UserScramCredentialDeletion("gateway", ScramMechanism.SCRAM_SHA_512), [])
+
+
+def set_scram_password(broker: KafkaBroker, password: str) -> None:
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+    change_scram(broker, UserScramCredentialUpsertion("gateway", credential, password.encode()), ["gateway"])
+
+
+def change_scram(
+    broker: KafkaBroker, to: UserScramCredentialUpsertion | UserScramCredentialDeletion, shown: list[str]
+) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.alter_user_scram_credentials([to])["gateway"].result(60)
+    wait_until(lambda: list(admin.describe_user_scram_credentials().result(60)) == shown, what="the broker's users")
 
 
 @pytest.mark.usefixtures("scram_at_the_broker")
@@ -231,3 +238,40 @@ def test_tls_at_the_gateway_and_scram_at_the_broker(
         settings |= {"security.protocol": protocol, "ssl.ca.location": str(authority.certificate), "log_level": 0}
         round_trip_of(topic, settings)
         assert clients_seen(gateway) - {"ANONYMOUS"} == {principal}
+
+
+@pytest.mark.usefixtures("scram_at_the_broker")
+def test_a_new_password_of_the_gateway_is_taken_over_while_clients_stay_connected(
+    broker: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    password = tmp_path / "password"
+    password.write_text("scram-secret")
+    keys = (
+        f"listeners=SASL_PLAINTEXT://127.0.0.1:{port}",
+        "sasl.enabled.mechanisms=SCRAM-SHA-256",
+        "gateway.security.protocol=SASL_PLAINTEXT",
+        "gateway.sasl.username=gateway",
+        f"gateway.sasl.password=${{file:{password}}}",
+    )
+    users = credential_lines("alice", PASSWORD)
+    with GatewayBefore(tmp_path / "gateway", broker.ports["LOGIN"], *keys, port=port, config=users) as gateway:
+        assert gateway.process is not None
+        connected = Producer(alice(gateway))
+        connected.list_topics(topic, 60)
+        set_scram_password(broker, "another-secret")
+
+        def is_refused(status: dict[str, Any]) -> bool:
+            Producer(alice(gateway)).poll(0.1)
+            return bool(status["connections"][0]["closed"].get("broker_refuses_login"))
+
+        gateway.wait_for(is_refused, what="a refusal: the broker has another password")
+        password.unlink()
+        gateway.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "config.refused" in gateway.log.read_text(), what="a file that is refused")
+        password.write_text("another-secret")
+        gateway.reread(gateway.config_file.read_text())
+        assert "config.restart_needed" not in gateway.log.read_text()
+        round_trip_of(topic, alice(gateway))
+        connected.list_topics(topic, 60)
+        assert "-secret" not in gateway.log.read_text()

@@ -3,6 +3,8 @@
 import contextlib
 import gzip
 import json
+import select
+import socket
 import struct
 import subprocess
 import threading
@@ -24,7 +26,7 @@ from support.raw_client import RawClient
 from support.raw_sasl import authenticate, handshake, is_served
 from support.tokens import AUDIENCE, ISSUER, Issuer, initial_response, jwks, jwks_file, unsigned
 
-from wire.oauth.jwks import Jwks, JwksSettings
+from wire.oauth.jwks import Jwks, JwksError, JwksSettings, Reading
 from wire.sasl.oauthbearer import KeysUnavailableError
 
 pytestmark = pytest.mark.integration
@@ -343,6 +345,47 @@ def test_an_answer_that_has_no_end_keeps_no_later_reading_from_its_turn(
     wait_until(lambda: Endpoint.asked)
     Endpoint.act = None  # the first answer goes on
     assert wait_until(lambda: _found(keys))
+
+
+@pytest.mark.parametrize("is_trickled", [False, True])
+def test_a_tls_handshake_that_has_no_end_keeps_no_later_reading_from_its_turn(
+    monkeypatch: pytest.MonkeyPatch, is_trickled: bool
+) -> None:
+    monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
+    monkeypatch.setattr("wire.oauth.jwks.STEP_WITHIN_S", 3_600.0)  # no other bound ends it
+    ended = threading.Event()
+
+    def stall(peer: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            assert peer.recv(65_536).startswith(b"\x16\x03"), "a ClientHello"
+            if is_trickled:
+                peer.sendall(b"\x16\x03\x03\x40\x00\x02\x00\xff\xfc")  # begins a ServerHello of 64 KiB
+                while not select.select([peer], [], [], 0.1)[0]:
+                    peer.sendall(b"\0")
+            peer.recv(1)
+        ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        Jwks(JwksSettings(url=f"https://127.0.0.1:{server.getsockname()[1]}/keys", retry_backoff_max_ms=200))
+        first, _ = server.accept()
+        with first:
+            threading.Thread(target=stall, args=(first,), daemon=True).start()
+            second, _ = server.accept()
+            second.close()
+            assert ended.wait(60)
+
+
+def test_a_connection_that_is_made_after_the_end_of_its_reading_is_closed() -> None:
+    reading = Reading()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        early, late = (socket.create_connection(server.getsockname()) for _ in range(2))
+        with reading.take(early), server.accept()[0] as peer:
+            reading.end()
+            assert peer.recv(1) == b""
+            with pytest.raises(JwksError, match="too late"):
+                reading.take(late)
+        assert late.fileno() == -1
 
 
 def test_an_answer_that_expands_without_bound_is_not_decompressed_as_a_whole(

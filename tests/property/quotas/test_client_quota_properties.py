@@ -10,6 +10,13 @@ from base.clock import MockTime
 from quotas import Avg, MeasurableStat, Rate, SimpleRate, TokenBucket, WindowedCount, WindowedSum
 from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from quotas.controller_mutation import ControllerMutationQuotaManager
+from quotas.entity import (
+    DEFAULT_CLIENT_ID_ENTITY,
+    DEFAULT_USER_ENTITY,
+    ClientIdEntity,
+    KafkaQuotaEntity,
+    UserEntity,
+)
 from quotas.metric_config import MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota
@@ -122,6 +129,36 @@ def test_changing_limits_keeps_the_usage_of_everyone(
             set_quota(manager, *limits[number])
             assert rates() == before
         assert manager.quota("alice", "app").bound == _bound_of_the_metric_in_use(manager, metrics)
+
+
+ENTITIES = (
+    st.tuples(
+        st.sampled_from([None, DEFAULT_USER_ENTITY, UserEntity("alice"), UserEntity("CN=bob, O=me")]),
+        st.sampled_from([None, DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity("app"), ClientIdEntity("web")]),
+    )
+    .filter(lambda parts: parts != (None, None))
+    .map(lambda parts: KafkaQuotaEntity(*parts))
+)
+LIMITS = st.none() | st.integers(1, 9).map(Quota.upper_bound)
+SENDERS = st.tuples(st.sampled_from(["alice", "CN=bob, O=me", "carol"]), st.sampled_from(["app", "web", ""]))
+
+
+@settings(max_examples=300)
+@given(st.lists(st.one_of(SENDERS, st.dictionaries(ENTITIES, LIMITS, min_size=1, max_size=4)), max_size=20))
+def test_every_metric_has_the_limit_of_its_level_after_any_changes(
+    steps: list[tuple[str, str] | dict[KafkaQuotaEntity, Quota | None]],
+) -> None:
+    """A change without a default looks at one metric; so a look at all of them afterwards changes nothing."""
+    manager, metrics, _ = produce_manager(ClientQuotaManagerConfig())
+    for step in steps:
+        if isinstance(step, dict):
+            manager.update_quotas(step)
+        else:
+            manager.record_and_get_throttle_time_ms(session(step[0]), step[1], 1.0)
+        of_rates = [metric for name, metric in metrics.metrics().items() if name.name == "byte-rate"]
+        found = [metric.config.quota for metric in of_rates]
+        manager.update_quota_metric_configs()
+        assert [metric.config.quota for metric in of_rates] == found
 
 
 def _bound_of_the_metric_in_use(manager: ClientQuotaManager, metrics: Metrics) -> float:

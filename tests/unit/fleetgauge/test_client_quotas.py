@@ -53,7 +53,7 @@ def test_a_tools_value_stands_over_the_files_key_by_key_until_it_is_deleted() ->
     limits = after(QuotaLimits(declared=FILE), ALICE, setting("request_percentage", 10.0))
     limits = after(limits, ALICE, setting("producer_byte_rate", 1024.0))
     assert limits.effective() == {ALICE: {"request_percentage": 10.0, "producer_byte_rate": 1024.0}}
-    assert limits.overridden() == {"users/alice": ["request_percentage"]}
+    assert limits.overridden([ALICE]) == {"users/alice": ["request_percentage"]}
     limits = after(limits, ALICE, setting("request_percentage", None))
     assert limits.effective()[ALICE]["request_percentage"] == 50
     with pytest.raises(PolicyViolationError, match=r'\[quotas\."users/alice"\]'):
@@ -99,7 +99,8 @@ class Node:
     """The limits of one worker over the node's state; refuses limits above `refused_above`."""
 
     def __init__(self, path: Path, refused_above: float = math.inf) -> None:
-        self.installed: Limits = {}
+        self.installed: Limits = FILE
+        self.changes: list[Limits] = []
         self.refused_above = refused_above
         self.state = NodeState(StateStore(path / "state.db"), MockTime())
         self.quotas = ClientQuotas(FILE, self.install)
@@ -108,7 +109,8 @@ class Node:
     def install(self, limits: Limits) -> None:
         if any(value > self.refused_above for values in limits.values() for value in values.values()):
             raise ConfigError("quotas", "too much")
-        self.installed = limits
+        self.changes.append(limits)
+        self.installed = {entity: values for entity, values in {**self.installed, **limits}.items() if values}
 
     def set(self, key: str, value: float | None) -> Callable[[Transaction], None]:
         return lambda transaction: self.quotas.change(
@@ -133,6 +135,28 @@ def test_changes_are_in_force_at_once_at_other_workers_later_and_after_a_restart
     asyncio.run(run())
 
 
+def test_a_change_puts_the_limits_of_its_entity_in_force_and_touches_no_other(tmp_path: Path) -> None:
+    others = {f"users/user-{number}": {"request_percentage": "5.0"} for number in range(3)}
+
+    async def run() -> None:
+        node = Node(tmp_path)
+        node.quotas.apply(node.quotas.usable(others))
+        assert len(node.installed) == 4
+        node.changes.clear()
+        more = {**others, "users/user-1": {"request_percentage": "6.0"}}
+        node.quotas.apply(node.quotas.usable(more))
+        node.quotas.apply(node.quotas.usable(dict(more)))
+        node.quotas.apply(node.quotas.usable({"users/alice": {"request_percentage": "50.0"}, **others}))
+        node.quotas.apply(node.quotas.usable({}))
+        one = read_entity("users/user-1")
+        assert node.changes[:3] == [{one: {"request_percentage": 6.0}}, {}, {one: {"request_percentage": 5.0}}]
+        assert node.installed == FILE
+        node.quotas.configure({**FILE, one: {"request_percentage": 7.0}})
+        assert node.changes[-1] == {one: {"request_percentage": 7.0}}
+
+    asyncio.run(run())
+
+
 def test_a_refused_change_is_neither_stored_nor_in_force(tmp_path: Path) -> None:
     async def run() -> None:
         node = Node(tmp_path)
@@ -152,7 +176,7 @@ def test_limits_that_a_callback_refuses_are_logged_and_the_node_starts_without_t
         assert node.installed == FILE
         assert "quotas.not_in_force" in capsys.readouterr().out
         again = Node(tmp_path, refused_above=60)
-        assert again.installed == {}  # those of the file are installed before
+        assert again.installed == FILE
         await again.state.run(again.set("request_percentage", 55.0))
         assert again.installed == {ALICE: {"request_percentage": 55.0}}
 

@@ -17,7 +17,7 @@ from fleetgauge.cli import app
 from fleetgauge.config import ConfigError, load_config
 from fleetgauge.logs import configure_logging
 from fleetgauge.processes.exporter_job import Job
-from fleetgauge.reconfiguration import log_reread
+from fleetgauge.reconfiguration import changeable_fields, log_reread
 
 SECRET = "Zq7-not-to-be-shown"  # what the tests look for
 
@@ -313,7 +313,7 @@ def test_a_reference_to_a_secret_that_changed_is_told_of_by_its_key_alone(write:
     file = write('[exporters.otel]\ntype = "otlp"\nheaders.authorization = "Custom ${env:T}"\n')
     old, new = (load_config(file, environment={"T": text}) for text in ("first-token", "second-token"))
     with structlog.testing.capture_logs() as lines:
-        log_reread(old, new)
+        log_reread(old, new, changeable_fields(old, new))
     assert lines[0]["keys"] == ["exporters.otel.headers.authorization"]
     assert "-token" not in str(old.model_dump(exclude={*NOT_FOR_PLUGINS})), "nor is it handed to plugins"
 

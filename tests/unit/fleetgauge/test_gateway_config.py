@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from support.certificates import Authority
 
 from fleetgauge.app import FleetgaugeNode
@@ -10,6 +11,7 @@ from fleetgauge.config.load import load_config
 from fleetgauge.errors import ConfigError
 from fleetgauge.gateway_node import GatewayNode, gateway_settings
 from fleetgauge.node_class import node_class
+from fleetgauge.reconfiguration import changeable_fields, log_reread
 from wire.errors import ProtocolError
 from wire.sasl.login import Login
 
@@ -48,6 +50,22 @@ def test_sasl_of_clients_ends_at_the_gateway_if_it_has_a_user_of_its_own() -> No
     settings = gateway_settings(load_config(overrides=[BROKER, *SASL_LISTENER, JWKS, *LOGIN]))
     assert settings.login == Login(mechanism="SCRAM-SHA-512", username="g", password="secret")
     assert not settings.requires_sasl
+
+
+@pytest.mark.parametrize(
+    ("key", "needs_restart"),
+    [
+        ("gateway.sasl.password=another", []),
+        ("gateway.sasl.username=h", ["gateway.sasl.username", "gateway.sasl.password"]),
+        ("gateway.sasl.mechanism=PLAIN", ["gateway.sasl.mechanism", "gateway.sasl.password"]),
+    ],
+)
+def test_a_password_of_the_same_user_alone_is_taken_over_without_a_restart(key: str, needs_restart: list[str]) -> None:
+    keys = [BROKER, *SASL_LISTENER, JWKS, *LOGIN]
+    old, new = load_config(overrides=keys), load_config(overrides=[*keys, "gateway.sasl.password=another", key])
+    with capture_logs() as logs:
+        log_reread(old, new, changeable_fields(old, new))
+    assert sorted(needs_restart) == sorted(key for line in logs for key in line.get("keys", ()))
 
 
 def test_sasl_of_clients_may_end_before_a_broker_without_it() -> None:

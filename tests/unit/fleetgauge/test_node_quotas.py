@@ -12,6 +12,7 @@ from rich.console import Console
 from base.clock import MockTime
 from base.principal import KafkaPrincipal
 from fleetgauge.cli.status import _quotas
+from fleetgauge.client_quotas import ClientQuotas
 from fleetgauge.config import ConfigError, load_config
 from fleetgauge.config.quotas import by_entity, read_entity, read_limits
 from fleetgauge.listener.node_quotas import NodeQuotas, share
@@ -49,9 +50,10 @@ class Bench:
         self.connections.add_listener("PLAINTEXT")
         config = load_config(overrides=overrides)
         self.quotas = NodeQuotas(config, callback_configs, self.metrics, self.connections, ApiTable(), self.time)
+        self.limits_of_all = ClientQuotas(by_entity(read_limits(config.quotas)), self.quotas.install)
 
     def limit(self, *overrides: str) -> None:
-        self.quotas.install(by_entity(read_limits(load_config(overrides=overrides).quotas)))
+        self.limits_of_all.configure(by_entity(read_limits(load_config(overrides=overrides).quotas)))
 
     def limits(self) -> dict[str, float]:
         """The limits in force of whoever alice is, by kind of quota."""
@@ -125,6 +127,19 @@ def test_a_callback_is_configured_and_one_that_refuses_leaves_the_old_limits(
         made.limit(name, "quotas.users/bob.request_percentage=9", "quotas.users/alice.request_percentage=500")
     assert made.limits()["Request user=alice"] == 5
     assert made.quotas._managers.request.quota("bob", "").bound == float(UNBOUNDED)
+    made.limit(name, "quotas.users/alice.request_percentage=7")
+    assert made.limits()["Request user=alice"] == 7
+
+
+def test_a_client_id_is_known_by_name_while_an_entity_with_limits_has_it(bench: Callable[..., Bench]) -> None:
+    by_user, by_client = (f"quotas.{each}.request_percentage=5" for each in ("users/alice/clients/app", "clients/app"))
+    made = bench(by_user, by_client, "quotas.clients/<default>.request_percentage=1")
+    assert list(made.quotas.identities._named) == ["app"]
+    made.limit(by_client)
+    assert list(made.quotas.identities._named) == ["app"]
+    made.limit(by_client.replace("=5", "=6"))
+    made.limit()
+    assert list(made.quotas.identities._named) == []
 
 
 def test_a_callback_that_is_not_there_is_a_clear_error(bench: Callable[..., Bench]) -> None:

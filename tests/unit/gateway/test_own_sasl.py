@@ -1,8 +1,9 @@
 """SASL that ends at the gateway: the gateway's own authentication at the broker, and that of its clients."""
 
+import dataclasses
 import gc
 import struct
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -157,6 +158,28 @@ def test_a_renewal_waits_for_the_end_of_the_request_under_way_and_for_the_answer
     pair.time.sleep(1_000_000)
     pair.channel.data_received(FETCH)
     assert pair.broker.written.endswith(FETCH + FETCH), "the last session has no end"
+
+
+def test_another_password_of_the_gateway_is_used_by_new_connections_and_renewals_alone() -> None:
+    pair, waiting = logged_in(lifetime_ms=10_000), Pair(login=GATEWAY, is_connected=False)
+    renewed = dataclasses.replace(GATEWAY, password="another-secret")
+    token = own(36, struct.pack(">i", 23) + b"\0gateway\0another-secret")
+    for each in (pair, waiting):
+        each.gateway.replace_login(renewed)
+    assert pair.broker.written == b"", "a session goes on until it is renewed"
+    pair.time.sleep(8_500)
+    pair.channel.data_received(FETCH)
+    waiting.channel.broker_connected(cast(Any, waiting.broker))
+    for each in (pair, waiting):
+        each.channel.broker_sent(ENABLED)
+        assert each.broker.written == PLAIN_HANDSHAKE + token
+
+
+def test_a_login_under_way_is_not_changed_by_another_password() -> None:
+    pair = Pair(login=GATEWAY)
+    pair.gateway.replace_login(dataclasses.replace(GATEWAY, password="another-secret"))
+    pair.channel.broker_sent(ENABLED)
+    assert pair.broker.written == PLAIN_HANDSHAKE + PLAIN_TOKEN
 
 
 def test_an_unused_connection_is_not_renewed_and_ends() -> None:

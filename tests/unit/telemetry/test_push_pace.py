@@ -321,7 +321,7 @@ def test_nothing_is_left_of_clients_that_are_gone(paced, team) -> None:  # type:
 
 def test_made_up_client_ids_share_one_quota_when_there_are_too_many() -> None:
     identities = Identities(max_identities=2)
-    identities.name(["known"])
+    identities.name("known", 1)
     names = [identities.of(ANONYMOUS, name, 0).client_id for name in ("a", "b", "c", "known", "d", "a")]
     assert names == ["a", "b", "<others>", "known", "<others>", "a"]
     assert identities.shared == 2

@@ -1,5 +1,7 @@
 """What admin tools change over the configuration's subscriptions: Kafka's checks, codes and texts, and our rule."""
 
+import dataclasses
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -206,6 +208,46 @@ def test_long_names_and_values_are_refused_and_strange_ones_are_kept() -> None:
         with_values(EMPTY, "S", metrics="a" * (MAX_VALUE_CHARACTERS + 1))
     strange = "</script>\n\x1b[31m\x1f\u202e\0"
     assert strange in with_values(EMPTY, strange, metrics="a").effective()
+
+
+def test_patterns_that_would_delay_every_new_client_are_refused_with_the_limit_and_what_was_given() -> None:
+    dear = ",".join(["client_id=.*a.{400}"] * 4)
+    resources = dataclasses.replace(EMPTY, max_resources=200)
+    with pytest.raises(
+        KafkaError, match=r"would have \d+ instructions .*, \d+ of them those of S, .* at most 32768"
+    ) as raised:
+        with_values(resources, "S", match=",".join([dear] * 3))
+    assert raised.value.error_code is ErrorCode.POLICY_VIOLATION
+    full = with_values(with_values(resources, "S1", match=dear), "S2", match=dear)
+    with pytest.raises(KafkaError, match="those of S3"):
+        with_values(full, "S3", match=dear)
+    assert "S3" in with_values(full, "S3", metrics="a", match="client_id=orders-.*").effective()
+    with pytest.raises(KafkaError, match="those of S1"):
+        with_values(full, "S1", match=",".join([dear] * 2))
+    again = with_values(altered(full, "S2", *EVERY_KEY), "S3", match=dear)
+    assert sorted(again.effective()) == ["S1", "S3"]
+
+
+def test_nothing_else_is_refused_where_an_earlier_release_kept_more_patterns() -> None:
+    kept = {"S1": {"match": ",".join(["client_id=.*a.{400}"] * 12)}, "S2": {"match": "client_id=("}}
+    resources = dataclasses.replace(EMPTY, changes=ToolChanges(values=kept))
+    assert with_values(resources, "S1", metrics="a").effective()["S1"] == {**kept["S1"], "metrics": "a"}
+    assert altered(resources, "S1", *EVERY_KEY).effective() == {"S2": kept["S2"]}
+
+
+def test_no_list_of_names_that_an_operator_would_write_reaches_the_bound_of_patterns() -> None:
+    """As many names of clients as a value has room for, and the most resources with all six selectors."""
+    names = "|".join(f"{hashlib.sha256(bytes([each])).hexdigest()[:12]}-orders-{each}" for each in range(256))
+    one = with_values(EMPTY, "S", match=f"client_id={names}")
+    assert one.effective()["S"]["match"] == f"client_id={names}"
+    resources = dataclasses.replace(EMPTY, max_resources=200)
+    for number in range(200):
+        match = (
+            f"client_id=team-{number}-.*,client_software_name=apache-kafka-java,client_software_version=4\\..*,"
+            f"client_source_address=10\\.{number}\\..*,client_source_port=[0-9]+,client_instance_id=.*"
+        )
+        resources = with_values(resources, f"S{number}", match=match)
+    assert len(resources.effective()) == 200
 
 
 def test_a_quoted_pattern_keeps_its_commas() -> None:
