@@ -20,9 +20,12 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[3]
 CONFIG = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 100\n'
+IN_ANY_ORDER = "tests/property/fleet/test_any_order_of_pushes.py::test_any_order_split_and_repetition_of_pushes"
 ON_THE_WHEEL = [
     *(f"tests/{kind}/{room}" for kind in ("unit", "property") for room in ("quotas", "telemetry", "wire", "push_log")),
-    *("tests/golden", "tests/property/test_ways_of_a_push.py", "tests/property/fleet"),
+    *("tests/golden", "tests/property/test_ways_of_a_push.py"),
+    *(f"{IN_ANY_ORDER}_gives_the_same_tables[{seed}]" for seed in range(3)),
+    *(f"tests/property/fleet/test_{each}.py" for each in ("columns_of_mutations", "measures", "readers_agree")),
     *("tests/unit/fleet/test_decode_payloads.py", "tests/unit/fleet/test_decode_distributions.py"),
 ]
 """The tests that run on the wheel as well."""

@@ -26,7 +26,7 @@ def test_any_order_split_and_repetition_of_pushes_gives_the_same_tables(
         tmp_path / "found",
         seed,
         monkeypatch,
-        batches=(2, 5, 20)[seed % 3],
+        batches=20 if seed == 2 else (2, 4, 8)[seed % 3],
         rows_at_once=25 if seed % 5 == 0 else 1024,
     )
     same(found, read_in_order(tmp_path / "expected", seed))
