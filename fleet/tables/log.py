@@ -15,11 +15,12 @@ from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake import Transaction as AppTransaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import fs
 
 from fleet.decode.arrow import RecordBatch, Table, pa, pq
 from fleet.decode.arrow import Schema as ArrowSchema
 from fleet.errors import TableError
-from fleet.tables.paths import plain_path
+from fleet.tables.paths import local_path, plain_path
 from fleet.tables.written_file import DATE, WrittenFile
 
 _CLUSTER: Final = "cluster_id"
@@ -315,7 +316,11 @@ class Snapshot:
     def _open(self) -> Any:
         if self._dataset is None:
             table = DeltaTable(self._path, version=self._version, storage_options=self._options)
-            self._dataset = table.to_pyarrow_dataset()
+            root = local_path(self._path)
+            # By delta-rs, a thread of Arrow that reads a file calls Python, and one that does so as the process ends
+            # aborts it (apache/arrow#34314). Files of this machine Arrow reads by itself.
+            files = None if root is None else fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
+            self._dataset = table.to_pyarrow_dataset(filesystem=files)
         return self._dataset
 
 
