@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -23,7 +24,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * <ul>
  *   <li>"producer NAME TOPIC key=value ..." and "consumer NAME TOPIC key=value ..." start a client with these settings;
  *   <li>"send NAME COUNT BYTES" has a producer send so many records of this size per second from now on;
- *   <li>"work NAME MS" has a consumer's application take so long for what a poll returned, before it polls again.
+ *   <li>"work NAME MS" has a consumer's application take so long for what a poll returned, before it polls again;
+ *   <li>"pause NAME" has a consumer pause the partitions that it is assigned from now on.
  * </ul>
  */
 public final class WorkingClients {
@@ -31,6 +33,7 @@ public final class WorkingClients {
 
     private static final Map<String, Pace> PACES = new ConcurrentHashMap<>();
     private static final Map<String, Integer> WORK_MS = new ConcurrentHashMap<>();
+    private static final Set<String> PAUSED = ConcurrentHashMap.newKeySet();
     private static volatile boolean isRunning = true;
 
     private WorkingClients() {}
@@ -43,6 +46,7 @@ public final class WorkingClients {
             switch (words[0]) {
                 case "send" -> PACES.put(words[1], new Pace(Integer.parseInt(words[2]), Integer.parseInt(words[3])));
                 case "work" -> WORK_MS.put(words[1], Integer.parseInt(words[2]));
+                case "pause" -> PAUSED.add(words[1]);
                 default -> threads.add(started(words));
             }
         }
@@ -91,6 +95,9 @@ public final class WorkingClients {
                 new KafkaConsumer<>(settings, new StringDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(List.of(topic));
             while (isRunning) {
+                if (PAUSED.contains(name)) {
+                    consumer.pause(consumer.assignment());
+                }
                 ConsumerRecords<String, byte[]> records = consumer.poll(Duration.ofMillis(100));
                 if (!records.isEmpty()) {
                     pause(WORK_MS.getOrDefault(name, 0));

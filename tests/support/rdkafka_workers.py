@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer
 
 PACES: dict[str, tuple[int, int]] = {}
 WORK_MS: dict[str, int] = {}
+PAUSED: set[str] = set()
 ENDED = threading.Event()
 
 
@@ -20,6 +21,8 @@ def main() -> None:
             PACES[name] = int(words[0]), int(words[1])
         elif kind == "work":
             WORK_MS[name] = int(words[0])
+        elif kind == "pause":
+            PAUSED.add(name)
         else:
             settings = dict(word.split("=", 1) for word in words[1:])
             run = produce if kind == "producer" else consume
@@ -51,6 +54,8 @@ def consume(name: str, topic: str, settings: dict[str, Any]) -> None:
     consumer = Consumer(settings)
     consumer.subscribe([topic])
     while not ENDED.is_set():
+        if name in PAUSED:
+            consumer.pause(consumer.assignment())
         message = consumer.poll(0.1)
         if message is not None and message.error() is None:
             time.sleep(WORK_MS.get(name, 0) / 1000)

@@ -71,6 +71,10 @@ class WorkingClients:
         """Has a consumer's application take so long for what each poll returned."""
         return self._tell("work", client_id, str(work_ms))
 
+    def pause(self, client_id: str) -> Self:
+        """Has a consumer pause the partitions that it is assigned from now on."""
+        return self._tell("pause", client_id)
+
     def signal(self, number: signal.Signals) -> None:
         """Sends the process a signal."""
         self.process.send_signal(number)

@@ -1,0 +1,153 @@
+"""Facts about what real clients push that rules of docs/verdicts.md rest on, and that a reader would not expect.
+
+If one of these fails with a new version of a client, the rules that it is named for need another look.
+"""
+
+import statistics
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from support.gateway import GatewayBefore, make_topic
+from support.kafka_broker import KafkaBroker
+from support.working_clients import JAVA_4, LIBRDKAFKA, WorkingClients
+
+from fleetgauge.data_dir import DataDirectory
+from push_log.embedded.inspect import records_after
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+PREFIX = "org.apache.kafka.consumer."
+WITHIN_S = 240.0
+
+PER_S = 100
+BURST_MS = 400
+WORK_S = 0.0025
+RECORDS = 1_200
+
+Push = dict[str, float]
+"""Sums of the points of each metric of a consumer, by its name."""
+
+
+@pytest.fixture
+def gateway(broker: KafkaBroker, tmp_path: Path) -> Iterator[GatewayBefore]:
+    with GatewayBefore(tmp_path / "gateway", broker.port) as started:
+        yield started
+
+
+@pytest.fixture
+def start(gateway: GatewayBefore, tmp_path: Path) -> Iterator[Callable[[str], WorkingClients]]:
+    """Starts a process of a library's clients, which is killed at the end."""
+    made: list[WorkingClients] = []
+
+    def started(library: str) -> WorkingClients:
+        made.append(WorkingClients(library, gateway.bootstrap, tmp_path / f"clients-{len(made)}.log"))
+        return made[-1]
+
+    yield started
+    for each in made:
+        each.kill()
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker, gateway: GatewayBefore) -> str:
+    name = f"facts-{uuid.uuid4().hex[:8]}"
+    make_topic(broker, gateway.bootstrap, name)
+    return name
+
+
+def pushes(gateway: GatewayBefore, client_id: str, since_s: float = 0.0) -> list[Push]:
+    """What a client pushed from then on (wall time) [s], in order."""
+    found = []
+    for _, record in records_after(DataDirectory(gateway.data).push_log):
+        if record.client_id == client_id and record.received_at >= since_s * 1e6:
+            sums: defaultdict[str, float] = defaultdict(float)
+            for resource in MetricsData.FromString(record.metrics).resource_metrics:
+                for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+                    points = metric.sum.data_points or metric.gauge.data_points
+                    sums[metric.name.removeprefix(PREFIX)] += sum(point.as_double or point.as_int for point in points)
+            found.append(dict(sums))
+    return found
+
+
+def test_librdkafkas_poll_idle_ratio_is_low_of_an_idle_application_that_polls_message_by_message(
+    gateway: GatewayBefore, topic: str, start: Callable[[str], WorkingClients]
+) -> None:
+    """slow-processing: the ratio is a mean over polls, not over time, and a poll that finds a record does not wait.
+
+    40 records arrive at once, every 400 ms, and take their application 2.5 ms each. It waits for 300 ms, and is at work
+    for 100: a quarter to a third of the time. One poll of 40 was idle, so that the mean is below 0.1.
+    """
+    start(LIBRDKAFKA).producer("bursts", topic, PER_S, **{"linger.ms": str(BURST_MS)})
+    settings = {"bootstrap.servers": gateway.bootstrap, "client.id": topic, "group.id": topic, "log_level": 0}
+    consumer = Consumer({**settings, "auto.offset.reset": "latest"})
+    consumer.subscribe([topic])
+    begin_s, working_s, handled = time.monotonic(), 0.0, 0
+    since_s, deadline_s = 0.0, begin_s + WITHIN_S
+    while handled < RECORDS and time.monotonic() < deadline_s:
+        message = consumer.poll(0.1)
+        if message is None or message.error() is not None:
+            continue
+        work_from_s = time.monotonic()
+        if handled == 0:
+            begin_s, since_s = work_from_s, time.time()
+        time.sleep(WORK_S)
+        working_s += time.monotonic() - work_from_s
+        handled += 1
+    at_work = working_s / (time.monotonic() - begin_s)
+    consumer.close()
+
+    ratios = [push["poll.idle.ratio.avg"] for push in pushes(gateway, topic, since_s)[1:-1]]
+    assert handled == RECORDS
+    assert len(ratios) > 3
+    assert at_work < 0.5
+    assert statistics.median(ratios) < 0.2, (ratios, at_work)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_java_consumer_whose_partitions_are_paused_commits_and_shows_the_lag_that_it_had(
+    gateway: GatewayBefore, topic: str, start: Callable[[str], WorkingClients], protocol: str
+) -> None:
+    """stalled: neither commits nor a growing lag tell a paused consumer from one at work; what it reads, does.
+
+    It still polls, and commits by itself what it has read. Lag is what the last fetch said, and no fetch comes: of a
+    topic that is written to, it stands still.
+    """
+    clients = start(JAVA_4).producer("writer", topic, PER_S)
+    settings = {"group.protocol": protocol, "auto.commit.interval.ms": "500", "fetch.max.wait.ms": "100"}
+    clients.consumer(topic, topic, work_ms=50, **settings)
+    reads = _wait(gateway, topic, lambda found: _reads(found[-3:]))
+    clients.pause(topic)
+    paused_s = time.time()
+    still = _wait(gateway, topic, lambda found: len(found) > len(reads) + 4 and all(map(_is_still, found[-4:])))[-4:]
+    assert sum(push["coordinator.commit.total"] for push in still) >= 2, still
+    assert len({push["fetch.manager.records.lag"] for push in still}) == 1, still
+    assert (
+        sum(push["org.apache.kafka.producer.record.send.total"] for push in pushes(gateway, "writer", paused_s)) > 100
+    )
+
+
+def _reads(found: list[Push]) -> bool:
+    return len(found) == 3 and all(map(_reads_one, found))
+
+
+def _reads_one(push: Push) -> bool:
+    return push.get("fetch.manager.records.consumed.total", 0.0) > 0
+
+
+def _is_still(push: Push) -> bool:
+    return not _reads_one(push) and push["fetch.manager.fetch.rate"] == 0.0
+
+
+def _wait(gateway: GatewayBefore, client_id: str, condition: Callable[[list[Push]], bool]) -> list[Push]:
+    """All pushes of a client, once a condition is true of them."""
+    deadline_s = time.monotonic() + WITHIN_S
+    while not condition(found := pushes(gateway, client_id) if gateway.data.exists() else []):
+        assert time.monotonic() < deadline_s, found[-3:]
+        time.sleep(0.2)
+    return found
