@@ -281,7 +281,8 @@ OF_NODES: Final = (
         find=_slow_node,
         action="Look at broker {subject}: disk, CPU, network and request queue; move leaders away while it is slow.",
         needs=_EVERY,
-        explains=("deploy-regression", "slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
+        # Not slow-client, slow-path or deploy-regression: these are judged by what is left without the node's part.
+        explains=("buffer-full", "record-errors", "lagging"),
     ),
 )
 

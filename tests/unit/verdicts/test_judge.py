@@ -61,6 +61,29 @@ def test_a_cause_that_was_over_before_explains_nothing() -> None:
     assert causes == {"slow-processing": None, "lagging": None}
 
 
+def test_a_cause_that_was_over_five_minutes_before_explains_nothing() -> None:
+    """It cleared at 12:40, and the lag began to grow at 12:45."""
+
+    def rows(number: int) -> list[Row]:
+        slow = {"poll_idle_ratio_avg": 0.03 if 3 <= number < 8 else 0.8}
+        lag = {"lag_records": 5000.0 * max(number - 8, 0), "records_consumed": 3000.0, "group_id": "billing"}
+        return [client("bill", **slow, **lag)]
+
+    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(15, rows).rows}
+    assert causes == {"slow-processing": None, "lagging": None}
+
+
+def test_a_slow_broker_does_not_explain_a_client_that_all_brokers_answer_late() -> None:
+    """What the broker adds is taken off before a client is judged: 40 ms beside 10 ms at every broker is its own."""
+
+    def rows(number: int) -> list[Row]:
+        slow = of_node(3, 5.0) | {("app-2", 1): 5.0, ("app-2", 2): 5.0, ("app-2", 3): 25.0}
+        return fleet(number, slow if number >= 6 else {})
+
+    causes = {(row["verdict"], row["subject"]): row["caused_by"] for row in Judged().windows(11, rows).rows}
+    assert causes == {("slow-node", "3"): None, ("slow-client", "app-2"): None}
+
+
 @pytest.mark.slow
 def test_a_cause_that_came_long_after_explains_nothing() -> None:
     def rows(number: int) -> list[Row]:
