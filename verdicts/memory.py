@@ -20,7 +20,7 @@ has become the expected value after some 14 hours."""
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
-FORM: Final = 2
+FORM: Final = 3
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -122,7 +122,7 @@ INSTANCE_FIELDS: Final = {
         ),
         np.int64,
     ),
-    **dict.fromkeys(("interval_s", "windows", "latency", "failed", "throughput"), np.float64),
+    **dict.fromkeys(("interval_s", "windows", "latency", "waited", "failed", "throughput"), np.float64),
 }
 
 
@@ -141,7 +141,7 @@ class Instances:
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
         may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
         interval_s: of its pushes [s].
-        windows, latency, failed, throughput: see `verdicts.families.deploys`.
+        windows, latency, waited, failed, throughput: see `verdicts.families.deploys`.
     """
 
     def __init__(self, table: Table | None = None) -> None:

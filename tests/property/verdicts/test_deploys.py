@@ -9,6 +9,8 @@ from verdicts.rules import parse_rules
 
 DEPLOY = 8
 """The window in which the instances of `orders` are replaced."""
+SLOW = 6
+"""The window from which on a broker is slow."""
 
 
 def generation(number: int, **columns: Any) -> list[Row]:
@@ -85,6 +87,38 @@ def test_what_the_peers_have_too_is_none() -> None:
         return [*mine, *peers(2.0, 15_000.0)] if worse else generation(number)
 
     assert not [each for each in Judged().windows(DEPLOY + 8, rows).found if each[0] == "deploy-regression"]
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_a_slow_broker_that_does_not_reach_a_client_makes_it_no_better_before_its_deploy(role: str) -> None:
+    """Ten others wait 30 ms more for two hours; `orders`, with `acks=1` or fetches that wait for data, does not."""
+
+    def rows(number: int) -> list[Row]:
+        is_new = number >= SLOW + 24
+        found = []
+        for at in range(10):
+            late = 30.0 if SLOW <= number < SLOW + 24 else 0.0
+            found += with_links(client(f"peer-{at}"), dict.fromkeys((1, 2, 3), 8.0 + at + late))
+        for at in (1, 2):
+            usual = 10.0 if role == "producer" else 480.0
+            name = f"orders-{at}{'-new' if is_new else ''}"
+            found += with_links(client("orders", name), dict.fromkeys((1, 2, 3), usual), role)
+        return found
+
+    found = Judged().windows(SLOW + 32, rows).found
+    assert not [each for each in found if each[:2] == ("deploy-regression", "orders")]
+
+
+def test_a_consumer_s_regression_says_what_was_measured() -> None:
+    """Fetches that wait for data up to 500 ms are alike; 900 ms are not, beside 240 ms that were measured before."""
+
+    def rows(number: int) -> list[Row]:
+        is_new = number >= DEPLOY
+        row = client("orders", f"orders-{is_new}")
+        return [*with_links(row, dict.fromkeys((1, 2, 3), 900.0 if is_new else 240.0), "consumer"), *peers()]
+
+    row = next(row for row in Judged().windows(DEPLOY + 6, rows).rows if row["verdict"] == "deploy-regression")
+    assert row["why"].startswith("orders waits 900 ms for its brokers since it was deployed at 12:44, 240 ms before")
 
 
 def test_a_rolling_deploy_is_judged_once_the_last_of_the_old_instances_has_ended() -> None:
