@@ -1,5 +1,6 @@
 """Consumer groups: rebalances, lag, and how work is divided among members."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +14,9 @@ from verdicts.rules import Figures
 from verdicts.window import Subjects, Window, medians
 
 _HOUR_US: Final = 3_600_000_000
+
+_POLLS_WITHIN_S: Final = 30
+"""Of a consumer that does not poll, no fetches say nothing [s]."""
 
 
 def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -95,13 +99,13 @@ def _is_sampled(window: Window) -> Numbers:
     return found
 
 
-def _by_either(window: Window, telemetry: Test, offsets: Test) -> Finding:
+def _by_either(window: Window, telemetry: Sequence[Test], offsets: Test) -> Finding:
     """A finding about groups: by samples where there are some, else by telemetry."""
-    agrees = telemetry.is_known & telemetry.is_bad
+    agrees = np.logical_or.reduce([test.is_known & test.is_bad for test in telemetry])
     is_sampled = offsets.is_known
-    left = replace(telemetry, observed=np.where(is_sampled, np.nan, telemetry.observed))
+    left = [replace(test, observed=np.where(is_sampled, np.nan, test.observed)) for test in telemetry]
     sources = np.where(is_sampled, BY_OFFSETS + BY_TELEMETRY * agrees, BY_TELEMETRY)
-    return of_subjects(window.groups, [left, offsets], sources=sources)
+    return of_subjects(window.groups, [*left, offsets], sources=sources)
 
 
 def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
@@ -153,7 +157,7 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
             "lasts": _durations(_of_samples(window, whole.seconds)),
         },
     )  # fmt: skip
-    return _by_either(window, telemetry, offsets)
+    return _by_either(window, [telemetry], offsets)
 
 
 def _durations(seconds: Numbers) -> Numbers:
@@ -172,9 +176,22 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
         says="group {subject} reads and commits nothing of its {assigned:.0f} partitions, {observed} wait",
         more={"assigned": assigned},
     )  # fmt: skip
+    # Java commits the position of paused partitions again and again, and their lag stays as it was, often 0. But a
+    # consumer with partitions that polls sends fetches, also where nothing is written; one that does not poll may work
+    # on what it has.
+    polls = rows.number("last_poll_seconds_ago") < _POLLS_WITHIN_S
+    fetches = groups.sum(np.where(polls, rows.number("fetch_rate_per_s"), np.nan))
+    is_idle = (consumed == 0) & (groups.sum(np.where(polls, rows.number("assigned_partitions"), np.nan)) > 0)
+    fetching = Test(
+        metric="fetch_rate_per_s", unit="per s", observed=np.where(is_idle, fetches, np.inf + fetches),
+        bound=figures["fetches_per_s"], is_upper=False,
+        says="group {subject} polls, but neither fetches nor reads anything of its {assigned:.0f} partitions: they are "
+        "paused, or have no leader",
+        more={"assigned": assigned},
+    )  # fmt: skip
     if window.offsets is None:
-        return of_subjects(groups, [telemetry])
-    return _by_either(window, telemetry, _stalled_by_samples(window, window.offsets, figures))
+        return of_subjects(groups, [telemetry, fetching])
+    return _by_either(window, [telemetry, fetching], _stalled_by_samples(window, window.offsets, figures))
 
 
 def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures) -> Test:
