@@ -20,7 +20,7 @@ has become the expected value after some 14 hours."""
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
-FORM: Final = 3
+FORM: Final = 4
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -303,7 +303,7 @@ class Memory:
 
     def _rename(self, new: Mapping[str, Numbers]) -> None:
         """Gives histories, facts and cases the new numbers of their subjects."""
-        for name, kind in (("lag", "instance"), ("queue", "client")):
+        for name, kind in (("lag", "instance"), ("queue", "client"), ("idle", "client")):
             history = self.history(name)
             history.rename(new[kind][history.keys])
         latency = self.history("latency")

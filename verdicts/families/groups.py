@@ -146,10 +146,9 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
         return of_subjects(groups, [telemetry])
     whole = window.offsets.whole
     committed = _of_samples(window, whole.committed)
-    growing = _of_samples(window, np.where(whole.trend == GROWING, whole.grown, 0.0))
     offsets = Test(
         metric="group_offsets.lag_records", unit="records",
-        observed=np.where(_is_sampled(window), growing, np.nan), bound=figures["share"] * committed,
+        observed=_growing(window), bound=figures["share"] * committed,
         says="the lag of group {subject} grows, by {observed} in {lasts} to {lag:,.0f} records, while it "
         "commits {committed:,.0f}",
         more={
@@ -158,6 +157,30 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
         },
     )  # fmt: skip
     return _by_either(window, [telemetry], offsets)
+
+
+def _growing(window: Window) -> Numbers:
+    """By how much the lag of sampled groups grew over their samples; NaN of the others."""
+    if window.offsets is None:
+        return np.full(len(window.groups), np.nan)
+    whole = window.offsets.whole
+    grown = _of_samples(window, np.where(whole.trend == GROWING, whole.grown, 0.0))
+    found: Numbers = np.where(_is_sampled(window), grown, np.nan)
+    return found
+
+
+def is_growing(window: Window, figures: Figures) -> Numbers:
+    """True for groups whose lag grows, as brokers know it, by as much as `lagging` asks for.
+
+    Args:
+        window: what is judged.
+        figures: of lagging.
+    """
+    if window.offsets is None:
+        return np.zeros(len(window.groups), np.bool_)
+    bound = figures["share"] * _of_samples(window, window.offsets.whole.committed)
+    found: Numbers = _growing(window) > bound
+    return found
 
 
 def _durations(seconds: Numbers) -> Numbers:
