@@ -250,9 +250,11 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
     sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
-    rest = parts.own - parts.node_part - np.fmax(parts.client_part, 0)
+    # Beside what this path would take with what its node and its client have in common: `least_ms` is of that, not of
+    # what is left when it is divided by it.
+    common = parts.node_part + np.fmax(parts.client_part, 0)
     test = _test(
-        parts.expected, rest, figures["factor"], figures["least_ms"],
+        parts.expected + common, parts.own - common, figures["factor"], figures["least_ms"],
         "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
         "brokers answer as before",
         others=sizes - 1,
