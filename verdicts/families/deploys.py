@@ -131,18 +131,22 @@ def _failed(window: Window) -> tuple[Numbers, Numbers]:
 
 
 def _throughput(window: Window, memory: Memory) -> Numbers:
-    """Of each row the log of 1 and the records per second that it sends, less what those of its cluster have in common.
+    """Of each row the log of 1 and the records per second that it sends, by the load that those of its cluster share.
 
-    What is in common is the median change against what each instance remembers: load by the time of day. Consumers are
+    What they share is the median factor against what each instance remembers: load by the time of day. The rate itself
+    is divided by it: in a log of 1 and the rate, a factor is less the fewer records an instance sends. Consumers are
     not judged by it: how much they read is up to those that write.
     """
     known = memory.instances
-    rate = np.log1p(window.rows.number("records_sent") / window.seconds)
-    change = np.where(known["windows"][window.instance] > 0, rate - known["throughput"][window.instance], np.nan)
+    rate = window.rows.number("records_sent") / window.seconds
+    usual = np.where(known["windows"][window.instance] > 0, np.expm1(known["throughput"][window.instance]), np.nan)
+    least = 1 / window.length_s  # one record a window
+    change = np.log(np.maximum(rate, least)) - np.log(np.maximum(usual, least))
+    change[np.maximum(rate, usual) <= least] = np.nan  # of those that send nothing
     count = int(window.cluster.max(initial=-1)) + 1
     common = medians(window.cluster, change, count)
     common[np.bincount(window.cluster[~np.isnan(change)], minlength=count) < _LEAST_PEERS] = 0.0
-    found: Numbers = rate - np.nan_to_num(common)[window.cluster]
+    found: Numbers = np.log1p(rate / np.exp(np.nan_to_num(common))[window.cluster])
     return found
 
 

@@ -121,6 +121,19 @@ def test_a_consumer_s_regression_says_what_was_measured() -> None:
     assert row["why"].startswith("orders waits 900 ms for its brokers since it was deployed at 12:44, 240 ms before")
 
 
+def test_more_instances_that_send_less_each_are_none_while_the_load_rises() -> None:
+    """Load rises threefold; two instances of 6 records a second make room for twelve of 3: 36 records, not 12."""
+
+    def rows(number: int) -> list[Row]:
+        is_new = number >= DEPLOY
+        load = 1.0 + 0.25 * min(number, DEPLOY)
+        count, per_s = (12, load) if is_new else (2, 6.0 * load)
+        mine = [client("orders", f"orders-{at}-{is_new}", records_sent=300.0 * per_s) for at in range(count)]
+        return mine + peers(sent=30_000.0 * load)
+
+    assert not [each for each in Judged().windows(DEPLOY + 8, rows).found if each[0] == "deploy-regression"]
+
+
 def test_a_rolling_deploy_is_judged_once_the_last_of_the_old_instances_has_ended() -> None:
     def rows(number: int) -> list[Row]:
         found = []
