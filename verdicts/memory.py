@@ -20,7 +20,7 @@ has become the expected value after some 14 hours."""
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
-FORM: Final = 4
+FORM: Final = 5
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -312,8 +312,14 @@ class Memory:
         key = (client * KINDS + series % KINDS) * PATHS + node
         latency.rename(np.where((client >= 0) & (node >= 0), key, -1))
         past = self.facts.get("rebalance-storm", {})
+        instances = new["instance"]
         self.facts["rebalance-storm"] = {
-            str(new["group"][int(code)]): events for code, events in past.items() if new["group"][int(code)] >= 0
+            str(new["group"][int(code)]): [
+                (*rest, {str(instances[int(each)]): more for each, more in others.items() if instances[int(each)] >= 0})
+                for *rest, others in events
+            ]
+            for code, events in past.items()
+            if new["group"][int(code)] >= 0
         }
         for verdict, cases in self.cases.items():
             for case in cases.values():

@@ -19,6 +19,22 @@ _POLLS_WITHIN_S: Final = 30
 """Of a consumer that does not poll, no fetches say nothing [s]."""
 
 
+_Event = tuple[int, float, float, dict[str, float]]
+"""Of a window when it began [us], the rebalances that the larger half of a group's members count, how long it spent at
+it [s], and by how many more or fewer other members count, by the number of their instance."""
+
+
+def _of_most(events: list[_Event], instances: Numbers) -> float:
+    """Rebalances that at least half of the members count in all windows together.
+
+    A rebalance at the end of a window is in the next one to members that push before it: added up window by window, it
+    would count twice.
+    """
+    most = sum(each[1] for each in events)
+    of_members = sorted(sum(each[3].get(str(code), 0.0) for each in events) for code in instances.tolist())
+    return most + of_members[len(of_members) // 2] if of_members else most
+
+
 def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:
     """Rebalances of the last hour, without two for each member that came in the same window or the one before.
 
@@ -30,23 +46,26 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
     # librdkafka counts none, but sends their time and its mean
     counted = np.where(total_ms == 0, 0.0, np.rint(total_ms / np.maximum(mean_ms, 1.0)))
-    # Of members that count two rebalances in this window and those that count one now and one in the next the larger
-    # half: the largest of each window would add up to more rebalances than there were.
     members = np.fmax(rows.number("rebalances"), counted)
+    members = np.maximum(members - np.append(allowed, 0)[groups.of_row], 0)
     rebalances = -medians(groups.of_row, -members, len(groups), low=True)
     busy = groups.max(total_ms / 1000 / window.seconds)
     known = ~(np.isnan(rebalances) & np.isnan(busy))
-    counted = np.maximum(np.nan_to_num(rebalances) - allowed, 0)
+    counted = np.nan_to_num(rebalances)
     busy = np.where(allowed > 0, 0.0, np.nan_to_num(busy)) * window.length_s
     by_traffic = np.full(len(groups), np.nan) if window.traffic is None else window.traffic.of_groups(groups.codes)
     is_seen = ~known & ~np.isnan(by_traffic)
     counted = np.where(is_seen, np.nan_to_num(by_traffic), counted)
     known |= is_seen
-    past: dict[str, list[list[float]]] = memory.facts.setdefault("rebalance-storm", {})
-    for place in np.flatnonzero((counted > 0) | (busy > 0)).tolist():
-        past.setdefault(str(groups.codes[place]), []).append(
-            [window.begin_us, float(counted[place]), float(busy[place])]
-        )
+    past: dict[str, list[_Event]] = memory.facts.setdefault("rebalance-storm", {})
+    differs = (groups.of_row >= 0) & (members != np.append(counted, 0)[groups.of_row]) & ~np.isnan(members)
+    order = np.argsort(groups.of_row, kind="stable")
+    begins = np.searchsorted(groups.of_row[order], np.arange(len(groups) + 1))
+    for place in np.flatnonzero((counted > 0) | (busy > 0) | (groups.count(differs) > 0)).tolist():
+        own = order[begins[place] : begins[place + 1]]
+        others = {str(window.instance[row]): float(members[row] - counted[place]) for row in own[differs[own]].tolist()}
+        event = (window.begin_us, float(counted[place]), float(busy[place]), others)
+        past.setdefault(str(groups.codes[place]), []).append(event)
     per_hour, share = (np.where(known, 0.0, np.nan) for _ in range(2))
     for code, events in list(past.items()):
         past[code] = events = [each for each in events if each[0] > window.begin_us - _HOUR_US]
@@ -54,11 +73,13 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
             del past[code]
             continue
         place = int(np.searchsorted(groups.codes, int(code)))
-        is_there = place < len(groups) and groups.codes[place] == int(code)
-        is_lasting = len(events) >= figures["least_windows"]
-        goes_on = events[-1][0] >= window.begin_us - figures["quiet_s"] * 1_000_000
-        if is_there and is_lasting and goes_on:
-            per_hour[place] = sum(each[1] for each in events)
+        if place == len(groups) or groups.codes[place] != int(code):
+            continue
+        of_most = [each[0] for each in events if each[1] > 0 or each[2] > 0]
+        is_lasting = len(of_most) >= figures["least_windows"]
+        if is_lasting and of_most[-1] >= window.begin_us - figures["quiet_s"] * 1_000_000:
+            own = order[begins[place] : begins[place + 1]]
+            per_hour[place] = _of_most(events, window.instance[own[~np.isnan(members[own])]])
             share[place] = sum(each[2] for each in events) / 3600
     tests = [
         Test(

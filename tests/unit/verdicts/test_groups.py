@@ -43,6 +43,15 @@ def test_a_rebalance_between_two_windows_is_not_counted_in_both() -> None:
     assert Judged().windows(3, quiet).windows(30, seen).found == []
 
 
+def test_a_rebalance_that_half_of_the_members_report_in_the_next_window_counts_once() -> None:
+    """Two each 20 minutes, six an hour: two members report them in one window, two in the next."""
+
+    def seen(number: int) -> list[Row]:
+        return [member(at, rebalances=2.0 * (number % 4 == at // 2)) for at in range(4)]
+
+    assert Judged().windows(3, quiet).windows(24, seen).found == []
+
+
 def test_a_rolling_restart_of_the_members_is_none() -> None:
     def restart(number: int) -> list[Row]:
         return [member(at + number, rebalances=2.0) for at in range(4)]
