@@ -20,7 +20,7 @@ has become the expected value after some 14 hours."""
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
-FORM: Final = 5
+FORM: Final = 6
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -119,6 +119,7 @@ INSTANCE_FIELDS: Final = {
             "dialect",
             "says_when_it_ends",
             "may_say_nothing",
+            "has_latency",
         ),
         np.int64,
     ),
@@ -140,6 +141,7 @@ class Instances:
             its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
         may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
+        has_latency: 1 once it sent a latency by broker.
         interval_s: of its pushes [s].
         windows, latency, waited, failed, throughput: see `verdicts.families.deploys`.
     """

@@ -249,6 +249,25 @@ def test_coverage_does_not_take_the_latencies_of_producers_for_those_of_consumer
     assert is_judged() == {"producer": True, "consumer": True}
 
 
+def test_coverage_does_not_take_the_latencies_of_one_version_for_those_of_another() -> None:
+    """Consumers of Java 3.9 beside others of 4.4, which alone have a latency by broker."""
+
+    def rows(number: int) -> list[Row]:
+        return [client("old", group_id="a"), *fleet(number, {}, "consumer"), client("new-producer", records_sent=5.0)]
+
+    judged = Judged().windows(8, rows)
+    names = [("old", "old-1"), *((f"app-{at}", f"app-{at}-1") for at in range(6)), ("later", "later-1")]
+    own = {"cluster_id": "c", "principal": "User:a", "dialect": "java", "role": "consumer"}
+    clients = pa.Table.from_pylist(
+        [own | {"client_id": name, "client_instance_id": instance} for name, instance in names], schema=CLIENTS
+    )
+    for verdict in ("slow-node", "slow-client", "slow-path", "deploy-regression"):
+        found = [row for row in coverage(clients, judged.memory).to_pylist() if row["verdict"] == verdict]
+        assert sorted((row["judged"], row["instances"]) for row in found) == [(False, 1), (True, 7)], verdict
+        (why_not,) = (row["why_not"] for row in found if not row["judged"])
+        assert why_not.startswith("request_latency_avg_ms did not come from all java consumers")
+
+
 def test_a_rule_file_changes_what_it_names_and_is_printed_whole(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text("[slow-node]\nfactor = 3\n[slow-processing.max_poll_interval_ms_of]\n'a.b' = 600000\n")
