@@ -143,9 +143,8 @@ def _why_not(
         columns = tuple(column for column in columns if column not in _OF_PRODUCERS) or columns
     sent = [column for column in columns if _is_sent(column, dialect, role, memory)]
     if sent == [_LATENCY] and not has_latency:
-        return (
-            f"{_LATENCY} did not come from all {dialect} {role}s: versions differ (Java before 4.0), or they are idle"
-        )
+        versions = ": versions before 4.0 send none, nor do idle ones" if dialect == "java" else ": they were idle"
+        return f"{_LATENCY} did not come from some {dialect} {role}s{versions if role == 'consumer' else ''}"
     if not columns or sent:
         return None
     missing = " or ".join(columns)
