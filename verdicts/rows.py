@@ -63,6 +63,8 @@ _BEHIND: Final = 0.9
 
 _SLACK_US: Final = 600_000_000
 """A consequence may be seen so long before its cause, which has to last before it is bad [us]."""
+_SLACK_OF_DEPLOYS_US: Final = 1_200_000_000
+"""The same of a deploy, which is judged once its instances are not young and those before have ended [us]."""
 
 
 def ranked(memory: Memory, rules: Rules) -> Table:
@@ -135,7 +137,8 @@ def _concerned(case: Case) -> Iterator[tuple[str, str]]:
 def _explains(cause: Case, case: Case) -> bool:
     """True if it is declared to, both lasted at one time, and it began first or not much later."""
     is_declared = case.verdict in BY_ID[cause.verdict].explains
-    begins_first = cause.first_bad_us <= case.first_bad_us + _SLACK_US
+    slack_us = _SLACK_OF_DEPLOYS_US if cause.verdict == "deploy-regression" else _SLACK_US
+    begins_first = cause.first_bad_us <= case.first_bad_us + slack_us
     overlaps = case.first_bad_us < _end_us(cause) and cause.first_bad_us < _end_us(case)
     return is_declared and begins_first and overlaps
 

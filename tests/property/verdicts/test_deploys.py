@@ -177,6 +177,25 @@ def test_a_regression_explains_the_slow_client_and_a_quota_explains_the_regressi
     assert causes == {"throttled": None, "deploy-regression": "throttled:client:orders"}
 
 
+def test_a_regression_explains_the_slow_client_that_was_seen_while_the_deploy_went_on() -> None:
+    """Three of four instances are replaced, and the last a quarter of an hour later: then there is a regression."""
+
+    def rows(number: int) -> list[Row]:
+        found = []
+        for at in range(4):
+            is_new = number >= DEPLOY + 3 * (at == 3)
+            row = client("orders", f"orders-{at}{'-new' if is_new else ''}")
+            found += with_links(row, dict.fromkeys((1, 2, 3), 40.0 if is_new else 10.0))
+        return found + peers()
+
+    found = {row["verdict"]: row for row in Judged().windows(DEPLOY + 10, rows).rows}
+    assert {name: row["caused_by"] for name, row in found.items()} == {
+        "deploy-regression": None,
+        "slow-client": "deploy-regression:client:orders",
+    }
+    assert (found["deploy-regression"]["opened_at"] - found["slow-client"]["opened_at"]).seconds == 900
+
+
 def test_a_rule_says_how_much_worse_it_has_to_be() -> None:
     rules = parse_rules("[deploy-regression]\nfactor = 1.9")
     found = Judged(rules).windows(DEPLOY + 6, lambda number: generation(number, latency=1.7)).found
