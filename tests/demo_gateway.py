@@ -34,6 +34,7 @@ RULES = """\
 [slow-processing]
 for_s = 5        # 600 in a fleet that runs for longer than a demo
 young_s = 0      # as is this
+polls_alike = true  # each call of poll() is as long
 
 [throttled]
 for_s = 5

@@ -143,14 +143,18 @@ class Verdict:
 
 
 def of_clients(
-    window: Window, tests: Sequence[Test], judged: Numbers | None = None, certainty: float = PHYSICAL
+    window: Window,
+    tests: Sequence[Test],
+    judged: Numbers | None = None,
+    certainty: Numbers | float = PHYSICAL,
+    sources: Numbers | None = None,
 ) -> Finding:
     """A finding about client ids, whose units are the rows of their instances."""
     subjects = window.clients
-    rows = np.arange(len(window))
     return Finding(
-        subjects=subjects, tests=tests, unit_of=subjects.of_row, judged=judged, rows=rows, certainty=certainty
-    )
+        subjects=subjects, tests=tests, unit_of=subjects.of_row, judged=judged, rows=np.arange(len(window)),
+        certainty=certainty, sources=sources,
+    )  # fmt: skip
 
 
 def of_subjects(subjects: Subjects, tests: Sequence[Test], **more: Any) -> Finding:

@@ -148,7 +148,11 @@ def _is_given(verdict: Verdict, window: Window) -> bool:
 
 
 def _note_sent(window: Window, memory: Memory) -> None:
-    """Notes what each library sends, for coverage: once an hour; latencies by broker by role, and each time."""
+    """Notes what each library sends, for coverage: once an hour; latencies by broker by role, and each time.
+
+    Latencies by instance, too: a library's versions differ in them, and so do settings.
+    """
+    memory.instances["has_latency"][window.instance[window.links.row]] = 1
     for number, dialect in enumerate(DIALECTS):
         by_role = [f"{dialect} {role} {_LATENCY}" for role in _roles_of_links(window, number)]
         memory.sent |= dict.fromkeys(by_role, window.end_us)

@@ -20,7 +20,7 @@ has become the expected value after some 14 hours."""
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
-FORM: Final = 2
+FORM: Final = 6
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -119,10 +119,11 @@ INSTANCE_FIELDS: Final = {
             "dialect",
             "says_when_it_ends",
             "may_say_nothing",
+            "has_latency",
         ),
         np.int64,
     ),
-    **dict.fromkeys(("interval_s", "windows", "latency", "failed", "throughput"), np.float64),
+    **dict.fromkeys(("interval_s", "windows", "latency", "waited", "failed", "throughput"), np.float64),
 }
 
 
@@ -140,8 +141,9 @@ class Instances:
             its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
         may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
+        has_latency: 1 once it sent a latency by broker.
         interval_s: of its pushes [s].
-        windows, latency, failed, throughput: see `verdicts.families.deploys`.
+        windows, latency, waited, failed, throughput: see `verdicts.families.deploys`.
     """
 
     def __init__(self, table: Table | None = None) -> None:
@@ -303,7 +305,7 @@ class Memory:
 
     def _rename(self, new: Mapping[str, Numbers]) -> None:
         """Gives histories, facts and cases the new numbers of their subjects."""
-        for name, kind in (("lag", "instance"), ("queue", "client")):
+        for name, kind in (("lag", "instance"), ("queue", "client"), ("idle", "client")):
             history = self.history(name)
             history.rename(new[kind][history.keys])
         latency = self.history("latency")
@@ -312,8 +314,14 @@ class Memory:
         key = (client * KINDS + series % KINDS) * PATHS + node
         latency.rename(np.where((client >= 0) & (node >= 0), key, -1))
         past = self.facts.get("rebalance-storm", {})
+        instances = new["instance"]
         self.facts["rebalance-storm"] = {
-            str(new["group"][int(code)]): events for code, events in past.items() if new["group"][int(code)] >= 0
+            str(new["group"][int(code)]): [
+                (*rest, {str(instances[int(each)]): more for each, more in others.items() if instances[int(each)] >= 0})
+                for *rest, others in events
+            ]
+            for code, events in past.items()
+            if new["group"][int(code)] >= 0
         }
         for verdict, cases in self.cases.items():
             for case in cases.values():

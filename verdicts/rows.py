@@ -63,6 +63,8 @@ _BEHIND: Final = 0.9
 
 _SLACK_US: Final = 600_000_000
 """A consequence may be seen so long before its cause, which has to last before it is bad [us]."""
+_SLACK_OF_DEPLOYS_US: Final = 1_200_000_000
+"""The same of a deploy, which is judged once its instances are not young and those before have ended [us]."""
 
 
 def ranked(memory: Memory, rules: Rules) -> Table:
@@ -133,11 +135,17 @@ def _concerned(case: Case) -> Iterator[tuple[str, str]]:
 
 
 def _explains(cause: Case, case: Case) -> bool:
-    """True if it is declared to, and began before the other did, which began before it ended."""
-    end = cause.cleared_us or cause.last_bad_us
-    begins_before = cause.first_bad_us <= case.first_bad_us + _SLACK_US
+    """True if it is declared to, both lasted at one time, and it began first or not much later."""
     is_declared = case.verdict in BY_ID[cause.verdict].explains
-    return is_declared and begins_before and case.first_bad_us < end + _SLACK_US
+    slack_us = _SLACK_OF_DEPLOYS_US if cause.verdict == "deploy-regression" else _SLACK_US
+    begins_first = cause.first_bad_us <= case.first_bad_us + slack_us
+    overlaps = case.first_bad_us < _end_us(cause) and cause.first_bad_us < _end_us(case)
+    return is_declared and begins_first and overlaps
+
+
+def _end_us(case: Case) -> int:
+    """An open one lasts at least until it was judged last."""
+    return case.judged_us if case.cleared_us is None else case.cleared_us
 
 
 def _score(case: Case, rules: Rules) -> float:

@@ -91,6 +91,12 @@ class Names:
         self.seen_us[codes] = np.maximum(self.seen_us[codes], at_us)
         return codes
 
+    def find(self, *columns: Array) -> Numbers:
+        """For each row the number of its texts; -1 of those that were not asked for before."""
+        texts = _joined([one(column) for column in columns])
+        found: Numbers = pc.index_in(texts, value_set=self._texts).fill_null(-1).to_numpy(zero_copy_only=False)
+        return found.astype(np.int64)
+
     def __len__(self) -> int:
         return len(self._texts)
 

@@ -18,7 +18,7 @@ from fleet.tables import catalog
 from fleet.tables.paths import qualified, storage_options
 from fleet.tables.store import Store
 from terminal.table import wide_console
-from verdicts.coverage import coverage
+from verdicts.coverage import COLUMNS, coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
         FleetError: see `show_verdicts`.
     """
     store = opened(request.tables, request.conf)
-    clients = store.snapshot(catalog.CLIENTS).table(("cluster_id", "client_id", "group_id", "dialect", "role"))
+    clients = store.snapshot(catalog.CLIENTS).table(COLUMNS)
     rows = coverage(clients, *latest_memory(store))
     if request.form is Format.TABLE and request.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())

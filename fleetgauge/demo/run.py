@@ -45,6 +45,7 @@ _RULES = """\
 [slow-processing]
 for_s = 2     # 600 in a fleet that runs for longer than a demo
 young_s = 0   # as is this
+polls_alike = true  # each call of poll() is as long
 """
 
 

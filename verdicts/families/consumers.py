@@ -5,12 +5,15 @@ from typing import Final
 import numpy as np
 
 from verdicts.arrow import Numbers
-from verdicts.declare import Finding, Test, Verdict, of_clients
-from verdicts.families.groups import has_most_work, lag_growth
+from verdicts.declare import BY_OFFSETS, BY_TELEMETRY, OWN_HISTORY, PHYSICAL, Finding, Test, Verdict, of_clients
+from verdicts.families.groups import has_most_work, is_growing, lag_growth
 from verdicts.memory import Memory
 from verdicts.rules import Figures
 from verdicts.traffic import FETCH, beside_traffic, per_instance
-from verdicts.window import Window
+from verdicts.window import LIBRDKAFKA, Window
+
+_LEAST_RATIO: Final = 1e-4
+"""Smaller ones are as much to a history."""
 
 
 def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -24,15 +27,20 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     is_old = window.begin_us - memory.instances["first_us"][window.instance] >= figures["young_s"] * 1_000_000
     falls = np.append(lag_growth(window, memory)[1] < 0, False)[window.groups.of_row]
     is_judged = is_old & ~falls & ~has_most_work(window, figures.of["uneven-group"])
+    ratio = np.where(is_judged, rows.number("poll_idle_ratio_avg"), np.nan)
+    is_of_time = (window.dialect != LIBRDKAFKA) | figures.is_on("polls_alike")
+    of_polls = np.where(is_of_time, np.nan, ratio)
     allowed_ms = share * _max_poll_interval_ms(window, memory, figures)
     between_ms = np.fmax(rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000)
+    grows = np.append(is_growing(window, figures.of["lagging"]), False)[window.groups.of_row]
+    beside_lag = _beside_lag(of_polls, grows, figures)
     return of_clients(
         window,
         [
             Test(
                 metric="poll_idle_ratio_avg",
                 unit="ratio",
-                observed=np.where(is_judged, rows.number("poll_idle_ratio_avg"), np.nan),
+                observed=np.where(is_of_time, ratio, np.nan),
                 bound=figures["idle_ratio"],
                 is_upper=False,
                 says="{subject} waits in poll() {observed} of the time, which leaves less than {bound} to spare",
@@ -44,8 +52,43 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
                 bound=allowed_ms,
                 says="{subject} takes up to {observed} between two calls of poll(), more than {bound}",
             ),
+            beside_lag,
+            _beside_usual(window, of_polls, memory, figures),
         ],
+        certainty=np.where(np.isnan(of_polls), PHYSICAL, OWN_HISTORY),
+        sources=BY_TELEMETRY + BY_OFFSETS * beside_lag.is_bad,
     )
+
+
+# librdkafka's ratio is a mean over the calls of poll(), however long each took: an application that takes one message a
+# call waits in one call of each burst alone, and has 0.05 with two thirds of its time to spare. So a low ratio says
+# nothing by itself.
+
+
+def _beside_lag(of_polls: Numbers, grows: Numbers, figures: Figures) -> Test:
+    """Few calls of librdkafka's poll() wait, while the lag of the group grows, as brokers know it."""
+    enough = figures["idle_ratio"]
+    return Test(
+        metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, bound=enough,
+        observed=np.where(grows | (of_polls >= enough), of_polls, np.nan),
+        says="{subject} waits in {observed} of its calls of poll(), while the lag of its group grows",
+    )  # fmt: skip
+
+
+def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Figures) -> Test:
+    """Hardly any call of librdkafka's poll() waits, of one that usually waits in ten times as many.
+
+    With bursts of n messages, one call in n waits while there is time to spare, less as the part of the time to spare
+    is less. So where bursts are as before, at most a tenth of the usual ratio is at most a tenth of the time.
+    """
+    history, clients = memory.history("idle"), window.clients
+    usual = np.exp(history.expected(clients.codes, figures["history_windows"]))[clients.of_row]
+    history.learn(clients.codes, np.log(np.maximum(clients.median(of_polls), _LEAST_RATIO)), window.length_s)
+    bound = np.minimum(figures["idle_ratio"] * usual, figures["waiting_polls"])
+    return Test(
+        metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, observed=of_polls, bound=bound, expected=usual,
+        says="{subject} waits in hardly any of its calls of poll(), in {expected} of them usually",
+    )  # fmt: skip
 
 
 def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> Numbers:

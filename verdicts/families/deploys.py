@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from verdicts.arrow import Numbers
-from verdicts.declare import OWN_HISTORY, Finding, Test, Verdict, of_subjects
+from verdicts.declare import OWN_HISTORY, Finding, Test, Verdict, amount, of_subjects
 from verdicts.families.latency import parts_of
 from verdicts.memory import Memory
 from verdicts.rules import Figures
@@ -32,8 +32,8 @@ class _Deploys(NamedTuple):
     Attributes:
         began_us: when the first of its present instances came.
         version: of the instances before, in the registry.
-        before: by measure: `latency` (log, above what is usual), `failed` (share of records that failed or were sent
-            again), `throughput` (records per second).
+        before: by measure: `latency` (log, above what is usual), `waited` (log, as measured), `failed` (share of
+            records that failed or were sent again), `throughput` (records per second).
     """
 
     began_us: Numbers
@@ -41,26 +41,41 @@ class _Deploys(NamedTuple):
     before: dict[str, Numbers]
 
 
+class _Latency(NamedTuple):
+    """Of each row the means over its links, in logs of the latency [ms] and 1.
+
+    Attributes:
+        above: beyond what is usual, where a fetch that waits for data is usual.
+        usual: by the history of each link.
+        own: as measured, without what its brokers have in common.
+    """
+
+    above: Numbers
+    usual: Numbers
+    own: Numbers
+
+
 def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Finding:
     clients = window.clients
-    above, usual = _latency(window, memory, figures)
+    latency = _latency(window, memory, figures)
     failed, sent = _failed(window)
     rate = _throughput(window, memory)
     deploys = _deploys(window, memory, figures)
-    _remember(window, memory, {"latency": above, "failed": failed, "throughput": rate})
+    _remember(window, memory, {"latency": latency.above, "waited": latency.own, "failed": failed, "throughput": rate})
     factor, before = figures["factor"], deploys.before
     # Only of clients that have something to be compared with.
     of_row = np.where(np.isnan(before["latency"])[clients.of_row], -1, clients.of_row)
-    expected = medians(of_row, usual, len(clients))
+    expected = medians(of_row, latency.usual, len(clients))
     before_ms = np.expm1(expected + before["latency"])
+    own = medians(of_row, latency.own, len(clients))
     failing = clients.sum(failed * sent) / np.maximum(clients.sum(np.where(np.isnan(failed), np.nan, sent)), 1)
     per_s = before["throughput"]
     tests = [
         Test(
             metric="request_latency_avg_ms", unit="ms", expected=before_ms,
-            observed=np.expm1(expected + medians(of_row, above, len(clients))),
+            observed=np.expm1(expected + medians(of_row, latency.above, len(clients))),
             bound=np.maximum(factor * before_ms, before_ms + figures["least_ms"]),
-            says="{subject} waits {observed} for its brokers since it was deployed at {at}{change}, {expected} before",
+            says="{subject} waits {waits} for its brokers since it was deployed at {at}{change}, {waited} before",
         ),
         Test(
             metric="record_errors", unit="ratio", observed=failing, expected=before["failed"],
@@ -78,26 +93,32 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     age_s = (window.begin_us - deploys.began_us) / _US
     judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"])
     bad = judged & np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
-    more = _words(window, memory, deploys, bad)
+    more = _words(window, memory, deploys, bad, own)
     return of_subjects(clients, [replace(test, more=more) for test in tests], judged=judged, certainty=OWN_HISTORY)
 
 
-def _latency(window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
-    """Of each row the log of its latency above what is usual and above what its nodes have in common, and the usual."""
+def _latency(window: Window, memory: Memory, figures: Figures) -> _Latency:
+    """Latencies without what the brokers of each link had in common.
+
+    That is taken off what a link has above its own history, and no more: a delay of a broker does not reach clients
+    that wait for less (`acks=1`), and is within the time that an empty fetch waits anyway.
+    """
     parts = parts_of(window, memory, figures)
-    of_path = np.maximum(parts.expected, parts.wait)
-    usual = of_path[parts.path_of]
     row, path, link_value = parts.row, parts.path_of, parts.link_value
-    known = ~np.isnan(usual)
+    known = ~np.isnan(parts.expected[path])
     if not known.all():
-        row, path, link_value, usual = row[known], path[known], link_value[known], usual[known]
-    value = np.maximum(link_value, parts.wait[path]) - parts.node_part[path]
+        row, path, link_value = row[known], path[known], link_value[known]
+    expected, wait = parts.expected[path], parts.wait[path]
+    own = link_value - np.minimum(parts.node_part[path], np.maximum(link_value - expected, 0))
+    usual = np.maximum(expected, wait)
     count = np.bincount(row, minlength=len(window))
-    found = []
-    for each in (value - usual, usual):
-        total = np.bincount(row, each, minlength=len(window))
-        found.append(np.divide(total, count, out=np.full(len(window), np.nan), where=count > 0))
-    return found[0], found[1]
+
+    def of_rows(values: Numbers) -> Numbers:
+        total = np.bincount(row, values, minlength=len(window))
+        found: Numbers = np.divide(total, count, out=np.full(len(window), np.nan), where=count > 0)
+        return found
+
+    return _Latency(of_rows(np.maximum(own, wait) - usual), of_rows(usual), of_rows(own))
 
 
 def _failed(window: Window) -> tuple[Numbers, Numbers]:
@@ -110,18 +131,22 @@ def _failed(window: Window) -> tuple[Numbers, Numbers]:
 
 
 def _throughput(window: Window, memory: Memory) -> Numbers:
-    """Of each row the log of 1 and the records per second that it sends, less what those of its cluster have in common.
+    """Of each row the log of 1 and the records per second that it sends, by the load that those of its cluster share.
 
-    What is in common is the median change against what each instance remembers: load by the time of day. Consumers are
+    What they share is the median factor against what each instance remembers: load by the time of day. The rate itself
+    is divided by it: in a log of 1 and the rate, a factor is less the fewer records an instance sends. Consumers are
     not judged by it: how much they read is up to those that write.
     """
     known = memory.instances
-    rate = np.log1p(window.rows.number("records_sent") / window.seconds)
-    change = np.where(known["windows"][window.instance] > 0, rate - known["throughput"][window.instance], np.nan)
+    rate = window.rows.number("records_sent") / window.seconds
+    usual = np.where(known["windows"][window.instance] > 0, np.expm1(known["throughput"][window.instance]), np.nan)
+    least = 1 / window.length_s  # one record a window
+    change = np.log(np.maximum(rate, least)) - np.log(np.maximum(usual, least))
+    change[np.maximum(rate, usual) <= least] = np.nan  # of those that send nothing
     count = int(window.cluster.max(initial=-1)) + 1
     common = medians(window.cluster, change, count)
     common[np.bincount(window.cluster[~np.isnan(change)], minlength=count) < _LEAST_PEERS] = 0.0
-    found: Numbers = rate - np.nan_to_num(common)[window.cluster]
+    found: Numbers = np.log1p(rate / np.exp(np.nan_to_num(common))[window.cluster])
     return found
 
 
@@ -143,7 +168,7 @@ def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
     is_known = ~np.isnan(rates)
     sums = np.bincount(at[is_known], np.expm1(rates[is_known]), count).astype(np.float64)
     sums[np.bincount(at[is_known], minlength=count) == 0] = np.nan
-    of_measure = {name: medians(at, known[name][before], count) for name in ("latency", "failed")}
+    of_measure = {name: medians(at, known[name][before], count) for name in ("latency", "waited", "failed")}
     return _Deploys(began_us, version, of_measure | {"throughput": sums})
 
 
@@ -159,18 +184,20 @@ def _remember(window: Window, memory: Memory, values: dict[str, Numbers]) -> Non
     known["windows"][code] += 1
 
 
-def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers) -> dict[str, Numbers]:
-    """When those that are worse were deployed, and from which version to which, if that changed."""
-    at, change = (np.full(len(bad), "", object) for _ in range(2))
-    versions = memory.registry.versions
+def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers, own: Numbers) -> dict[str, Numbers]:
+    """Of those that are worse: when they were deployed, from which version to which, and how long they wait."""
+    words = {name: np.full(len(bad), "", object) for name in ("at", "change", "waits", "waited")}
+    versions, waited = memory.registry.versions, deploys.before["waited"]
     of_client = np.full(len(bad), -1)
     of_client[window.clients.of_row] = window.version
     for place in np.flatnonzero(bad).tolist():
-        at[place] = f"{datetime.fromtimestamp(deploys.began_us[place] / _US, UTC):%H:%M}"
+        words["at"][place] = f"{datetime.fromtimestamp(deploys.began_us[place] / _US, UTC):%H:%M}"
+        for name, each in (("waits", own), ("waited", waited)):
+            words[name][place] = amount(float(np.expm1(each[place])), "ms")
         if of_client[place] != deploys.version[place]:
             old, new = (versions.parts(int(each[place]))[2] for each in (deploys.version, of_client))
-            change[place] = f" (version {new}, {old} before)"
-    return {"at": at, "change": change}
+            words["change"][place] = f" (version {new}, {old} before)"
+    return words
 
 
 VERDICTS: Final = (

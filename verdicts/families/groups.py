@@ -1,5 +1,6 @@
 """Consumer groups: rebalances, lag, and how work is divided among members."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +15,25 @@ from verdicts.window import Subjects, Window, medians
 
 _HOUR_US: Final = 3_600_000_000
 
+_POLLS_WITHIN_S: Final = 30
+"""Of a consumer that does not poll, no fetches say nothing [s]."""
+
+
+_Event = tuple[int, float, float, dict[str, float]]
+"""Of a window when it began [us], the rebalances that the larger half of a group's members count, how long it spent at
+it [s], and by how many more or fewer other members count, by the number of their instance."""
+
+
+def _of_most(events: list[_Event], instances: Numbers) -> float:
+    """Rebalances that at least half of the members count in all windows together.
+
+    A rebalance at the end of a window is in the next one to members that push before it: added up window by window, it
+    would count twice.
+    """
+    most = sum(each[1] for each in events)
+    of_members = sorted(sum(each[3].get(str(code), 0.0) for each in events) for code in instances.tolist())
+    return most + of_members[len(of_members) // 2] if of_members else most
+
 
 def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:
     """Rebalances of the last hour, without two for each member that came in the same window or the one before.
@@ -26,23 +46,26 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
     # librdkafka counts none, but sends their time and its mean
     counted = np.where(total_ms == 0, 0.0, np.rint(total_ms / np.maximum(mean_ms, 1.0)))
-    # Of members that count two rebalances in this window and those that count one now and one in the next the larger
-    # half: the largest of each window would add up to more rebalances than there were.
     members = np.fmax(rows.number("rebalances"), counted)
+    members = np.maximum(members - np.append(allowed, 0)[groups.of_row], 0)
     rebalances = -medians(groups.of_row, -members, len(groups), low=True)
     busy = groups.max(total_ms / 1000 / window.seconds)
     known = ~(np.isnan(rebalances) & np.isnan(busy))
-    counted = np.maximum(np.nan_to_num(rebalances) - allowed, 0)
+    counted = np.nan_to_num(rebalances)
     busy = np.where(allowed > 0, 0.0, np.nan_to_num(busy)) * window.length_s
     by_traffic = np.full(len(groups), np.nan) if window.traffic is None else window.traffic.of_groups(groups.codes)
     is_seen = ~known & ~np.isnan(by_traffic)
     counted = np.where(is_seen, np.nan_to_num(by_traffic), counted)
     known |= is_seen
-    past: dict[str, list[list[float]]] = memory.facts.setdefault("rebalance-storm", {})
-    for place in np.flatnonzero((counted > 0) | (busy > 0)).tolist():
-        past.setdefault(str(groups.codes[place]), []).append(
-            [window.begin_us, float(counted[place]), float(busy[place])]
-        )
+    past: dict[str, list[_Event]] = memory.facts.setdefault("rebalance-storm", {})
+    differs = (groups.of_row >= 0) & (members != np.append(counted, 0)[groups.of_row]) & ~np.isnan(members)
+    order = np.argsort(groups.of_row, kind="stable")
+    begins = np.searchsorted(groups.of_row[order], np.arange(len(groups) + 1))
+    for place in np.flatnonzero((counted > 0) | (busy > 0) | (groups.count(differs) > 0)).tolist():
+        own = order[begins[place] : begins[place + 1]]
+        others = {str(window.instance[row]): float(members[row] - counted[place]) for row in own[differs[own]].tolist()}
+        event = (window.begin_us, float(counted[place]), float(busy[place]), others)
+        past.setdefault(str(groups.codes[place]), []).append(event)
     per_hour, share = (np.where(known, 0.0, np.nan) for _ in range(2))
     for code, events in list(past.items()):
         past[code] = events = [each for each in events if each[0] > window.begin_us - _HOUR_US]
@@ -50,11 +73,13 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
             del past[code]
             continue
         place = int(np.searchsorted(groups.codes, int(code)))
-        is_there = place < len(groups) and groups.codes[place] == int(code)
-        is_lasting = len(events) >= figures["least_windows"]
-        goes_on = events[-1][0] >= window.begin_us - figures["quiet_s"] * 1_000_000
-        if is_there and is_lasting and goes_on:
-            per_hour[place] = sum(each[1] for each in events)
+        if place == len(groups) or groups.codes[place] != int(code):
+            continue
+        of_most = [each[0] for each in events if each[1] > 0 or each[2] > 0]
+        is_lasting = len(of_most) >= figures["least_windows"]
+        if is_lasting and of_most[-1] >= window.begin_us - figures["quiet_s"] * 1_000_000:
+            own = order[begins[place] : begins[place + 1]]
+            per_hour[place] = _of_most(events, window.instance[own[~np.isnan(members[own])]])
             share[place] = sum(each[2] for each in events) / 3600
     tests = [
         Test(
@@ -95,13 +120,13 @@ def _is_sampled(window: Window) -> Numbers:
     return found
 
 
-def _by_either(window: Window, telemetry: Test, offsets: Test) -> Finding:
+def _by_either(window: Window, telemetry: Sequence[Test], offsets: Test) -> Finding:
     """A finding about groups: by samples where there are some, else by telemetry."""
-    agrees = telemetry.is_known & telemetry.is_bad
+    agrees = np.logical_or.reduce([test.is_known & test.is_bad for test in telemetry])
     is_sampled = offsets.is_known
-    left = replace(telemetry, observed=np.where(is_sampled, np.nan, telemetry.observed))
+    left = [replace(test, observed=np.where(is_sampled, np.nan, test.observed)) for test in telemetry]
     sources = np.where(is_sampled, BY_OFFSETS + BY_TELEMETRY * agrees, BY_TELEMETRY)
-    return of_subjects(window.groups, [left, offsets], sources=sources)
+    return of_subjects(window.groups, [*left, offsets], sources=sources)
 
 
 def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
@@ -142,10 +167,9 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
         return of_subjects(groups, [telemetry])
     whole = window.offsets.whole
     committed = _of_samples(window, whole.committed)
-    growing = _of_samples(window, np.where(whole.trend == GROWING, whole.grown, 0.0))
     offsets = Test(
         metric="group_offsets.lag_records", unit="records",
-        observed=np.where(_is_sampled(window), growing, np.nan), bound=figures["share"] * committed,
+        observed=_growing(window), bound=figures["share"] * committed,
         says="the lag of group {subject} grows, by {observed} in {lasts} to {lag:,.0f} records, while it "
         "commits {committed:,.0f}",
         more={
@@ -153,7 +177,31 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
             "lasts": _durations(_of_samples(window, whole.seconds)),
         },
     )  # fmt: skip
-    return _by_either(window, telemetry, offsets)
+    return _by_either(window, [telemetry], offsets)
+
+
+def _growing(window: Window) -> Numbers:
+    """By how much the lag of sampled groups grew over their samples; NaN of the others."""
+    if window.offsets is None:
+        return np.full(len(window.groups), np.nan)
+    whole = window.offsets.whole
+    grown = _of_samples(window, np.where(whole.trend == GROWING, whole.grown, 0.0))
+    found: Numbers = np.where(_is_sampled(window), grown, np.nan)
+    return found
+
+
+def is_growing(window: Window, figures: Figures) -> Numbers:
+    """True for groups whose lag grows, as brokers know it, by as much as `lagging` asks for.
+
+    Args:
+        window: what is judged.
+        figures: of lagging.
+    """
+    if window.offsets is None:
+        return np.zeros(len(window.groups), np.bool_)
+    bound = figures["share"] * _of_samples(window, window.offsets.whole.committed)
+    found: Numbers = _growing(window) > bound
+    return found
 
 
 def _durations(seconds: Numbers) -> Numbers:
@@ -172,9 +220,22 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
         says="group {subject} reads and commits nothing of its {assigned:.0f} partitions, {observed} wait",
         more={"assigned": assigned},
     )  # fmt: skip
+    # Java commits the position of paused partitions again and again, and their lag stays as it was, often 0. But a
+    # consumer with partitions that polls sends fetches, also where nothing is written; one that does not poll may work
+    # on what it has.
+    polls = rows.number("last_poll_seconds_ago") < _POLLS_WITHIN_S
+    fetches = groups.sum(np.where(polls, rows.number("fetch_rate_per_s"), np.nan))
+    is_idle = (consumed == 0) & (groups.sum(np.where(polls, rows.number("assigned_partitions"), np.nan)) > 0)
+    fetching = Test(
+        metric="fetch_rate_per_s", unit="per s", observed=np.where(is_idle, fetches, np.inf + fetches),
+        bound=figures["fetches_per_s"], is_upper=False,
+        says="group {subject} polls, but neither fetches nor reads anything of its {assigned:.0f} partitions: they are "
+        "paused, or have no leader",
+        more={"assigned": assigned},
+    )  # fmt: skip
     if window.offsets is None:
-        return of_subjects(groups, [telemetry])
-    return _by_either(window, telemetry, _stalled_by_samples(window, window.offsets, figures))
+        return of_subjects(groups, [telemetry, fetching])
+    return _by_either(window, [telemetry, fetching], _stalled_by_samples(window, window.offsets, figures))
 
 
 def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures) -> Test:

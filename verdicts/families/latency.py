@@ -250,9 +250,11 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
     sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
-    rest = parts.own - parts.node_part - np.fmax(parts.client_part, 0)
+    # Beside what this path would take with what its node and its client have in common: `least_ms` is of that, not of
+    # what is left when it is divided by it.
+    common = parts.node_part + np.fmax(parts.client_part, 0)
     test = _test(
-        parts.expected, rest, figures["factor"], figures["least_ms"],
+        parts.expected + common, parts.own - common, figures["factor"], figures["least_ms"],
         "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
         "brokers answer as before",
         others=sizes - 1,
@@ -281,7 +283,8 @@ OF_NODES: Final = (
         find=_slow_node,
         action="Look at broker {subject}: disk, CPU, network and request queue; move leaders away while it is slow.",
         needs=_EVERY,
-        explains=("deploy-regression", "slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
+        # Not slow-client, slow-path or deploy-regression: these are judged by what is left without the node's part.
+        explains=("buffer-full", "record-errors", "lagging"),
     ),
 )
 

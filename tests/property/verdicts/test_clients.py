@@ -135,6 +135,30 @@ def test_a_consumer_that_reads_down_what_has_gathered_is_not_slow() -> None:
     assert judged.found == [("slow-processing", "orders", "open")]
 
 
+def polled(*ratios: float, **columns: Any) -> Judged:
+    """librdkafka's ratios, one a window, of an application that takes one message a call."""
+    own = {"dialect": "librdkafka", "group_id": "billing"} | columns
+    return Judged().windows(len(ratios), lambda number: of(poll_idle_ratio_avg=ratios[number], **own))
+
+
+def test_calls_of_poll_that_find_a_message_do_not_make_an_application_slow() -> None:
+    """Real librdkafka 2.16.0, at work for a third of the time: 0.046 to 0.097; then more load, in longer bursts."""
+    assert (
+        polled(0.3245, *[0.0406, 0.0707, 0.071, 0.0776, 0.062, 0.0624, 0.0712, 0.0838, 0.0461, 0.0965] * 2).found == []
+    )
+    assert polled(*[0.16] * 10, *[0.1, 0.08, 0.05], *[0.03] * 20).found == []
+    assert polled(*[0.9] * 10, *[0.05] * 20).found == [], "bursts in the morning"
+    assert polled(*[0.001] * 20).found == [], "unknown: what is usual for it was never higher"
+
+
+def test_calls_of_poll_that_hardly_wait_any_more_are_a_slow_application() -> None:
+    row = polled(*[0.16] * 10, *[0.001] * 8).only()
+    assert (row["verdict"], row["judged_by"], row["state"]) == ("slow-processing", ["telemetry"], "open")
+    assert row["why"].startswith("orders waits in hardly any of its calls of poll(), in 16 % of them usually")
+    assert row["confidence"] <= 0.9
+    assert polled(*[0.8] * 10, *[0.001] * 8, *[0.8] * 5).only()["state"] == "cleared"
+
+
 def test_a_job_of_some_minutes_an_hour_does_not_add_up_to_one_that_lasts() -> None:
     def rows(number: int) -> list[Row]:
         bad = {"buffer_wait_ratio_avg": 0.5} if number % 12 < 2 else {}

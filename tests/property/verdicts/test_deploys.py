@@ -9,6 +9,8 @@ from verdicts.rules import parse_rules
 
 DEPLOY = 8
 """The window in which the instances of `orders` are replaced."""
+SLOW = 6
+"""The window from which on a broker is slow."""
 
 
 def generation(number: int, **columns: Any) -> list[Row]:
@@ -87,6 +89,51 @@ def test_what_the_peers_have_too_is_none() -> None:
     assert not [each for each in Judged().windows(DEPLOY + 8, rows).found if each[0] == "deploy-regression"]
 
 
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_a_slow_broker_that_does_not_reach_a_client_makes_it_no_better_before_its_deploy(role: str) -> None:
+    """Ten others wait 30 ms more for two hours; `orders`, with `acks=1` or fetches that wait for data, does not."""
+
+    def rows(number: int) -> list[Row]:
+        is_new = number >= SLOW + 24
+        found = []
+        for at in range(10):
+            late = 30.0 if SLOW <= number < SLOW + 24 else 0.0
+            found += with_links(client(f"peer-{at}"), dict.fromkeys((1, 2, 3), 8.0 + at + late))
+        for at in (1, 2):
+            usual = 10.0 if role == "producer" else 480.0
+            name = f"orders-{at}{'-new' if is_new else ''}"
+            found += with_links(client("orders", name), dict.fromkeys((1, 2, 3), usual), role)
+        return found
+
+    found = Judged().windows(SLOW + 32, rows).found
+    assert not [each for each in found if each[:2] == ("deploy-regression", "orders")]
+
+
+def test_a_consumer_s_regression_says_what_was_measured() -> None:
+    """Fetches that wait for data up to 500 ms are alike; 900 ms are not, beside 240 ms that were measured before."""
+
+    def rows(number: int) -> list[Row]:
+        is_new = number >= DEPLOY
+        row = client("orders", f"orders-{is_new}")
+        return [*with_links(row, dict.fromkeys((1, 2, 3), 900.0 if is_new else 240.0), "consumer"), *peers()]
+
+    row = next(row for row in Judged().windows(DEPLOY + 6, rows).rows if row["verdict"] == "deploy-regression")
+    assert row["why"].startswith("orders waits 900 ms for its brokers since it was deployed at 12:44, 240 ms before")
+
+
+def test_more_instances_that_send_less_each_are_none_while_the_load_rises() -> None:
+    """Load rises threefold; two instances of 6 records a second make room for twelve of 3: 36 records, not 12."""
+
+    def rows(number: int) -> list[Row]:
+        is_new = number >= DEPLOY
+        load = 1.0 + 0.25 * min(number, DEPLOY)
+        count, per_s = (12, load) if is_new else (2, 6.0 * load)
+        mine = [client("orders", f"orders-{at}-{is_new}", records_sent=300.0 * per_s) for at in range(count)]
+        return mine + peers(sent=30_000.0 * load)
+
+    assert not [each for each in Judged().windows(DEPLOY + 8, rows).found if each[0] == "deploy-regression"]
+
+
 def test_a_rolling_deploy_is_judged_once_the_last_of_the_old_instances_has_ended() -> None:
     def rows(number: int) -> list[Row]:
         found = []
@@ -128,6 +175,25 @@ def test_a_regression_explains_the_slow_client_and_a_quota_explains_the_regressi
     throttled = {"produce_throttle_avg_ms": 30.0, "request_rate_per_s": 20.0, "produce_throttle_samples": 5.0}
     causes = {row["verdict"]: row["caused_by"] for row in judged(records_sent=9_000.0, **throttled).rows}
     assert causes == {"throttled": None, "deploy-regression": "throttled:client:orders"}
+
+
+def test_a_regression_explains_the_slow_client_that_was_seen_while_the_deploy_went_on() -> None:
+    """Three of four instances are replaced, and the last a quarter of an hour later: then there is a regression."""
+
+    def rows(number: int) -> list[Row]:
+        found = []
+        for at in range(4):
+            is_new = number >= DEPLOY + 3 * (at == 3)
+            row = client("orders", f"orders-{at}{'-new' if is_new else ''}")
+            found += with_links(row, dict.fromkeys((1, 2, 3), 40.0 if is_new else 10.0))
+        return found + peers()
+
+    found = {row["verdict"]: row for row in Judged().windows(DEPLOY + 10, rows).rows}
+    assert {name: row["caused_by"] for name, row in found.items()} == {
+        "deploy-regression": None,
+        "slow-client": "deploy-regression:client:orders",
+    }
+    assert (found["deploy-regression"]["opened_at"] - found["slow-client"]["opened_at"]).seconds == 900
 
 
 def test_a_rule_says_how_much_worse_it_has_to_be() -> None:

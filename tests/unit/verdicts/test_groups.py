@@ -43,6 +43,15 @@ def test_a_rebalance_between_two_windows_is_not_counted_in_both() -> None:
     assert Judged().windows(3, quiet).windows(30, seen).found == []
 
 
+def test_a_rebalance_that_half_of_the_members_report_in_the_next_window_counts_once() -> None:
+    """Two each 20 minutes, six an hour: two members report them in one window, two in the next."""
+
+    def seen(number: int) -> list[Row]:
+        return [member(at, rebalances=2.0 * (number % 4 == at // 2)) for at in range(4)]
+
+    assert Judged().windows(3, quiet).windows(24, seen).found == []
+
+
 def test_a_rolling_restart_of_the_members_is_none() -> None:
     def restart(number: int) -> list[Row]:
         return [member(at + number, rebalances=2.0) for at in range(4)]
@@ -73,6 +82,33 @@ def test_a_group_that_holds_partitions_and_reads_nothing_is_stalled() -> None:
 
 def test_a_group_with_nothing_to_read_is_not_stalled() -> None:
     assert Judged().windows(6, lambda _: [member(records_consumed=0.0, lag_records=0.0)]).found == []
+
+
+PAUSED = {"records_consumed": 0.0, "commits": 60.0, "lag_records": 0.0, "fetch_rate_per_s": 0.0}
+"""Of a Java consumer with default settings and paused partitions: it commits, and its lag stays."""
+
+
+def test_a_group_with_paused_partitions_is_stalled_though_it_commits_where_it_stands() -> None:
+    judged = Judged().windows(3, quiet)
+    row = judged.windows(4, lambda _: [member(at, **PAUSED, last_poll_seconds_ago=0.0) for at in (1, 2)]).only()
+    assert (row["verdict"], row["subject"], row["instance_count"]) == ("stalled", "billing", 2)
+    assert row["why"].startswith("group billing polls, but neither fetches nor reads anything of its 6 partitions")
+    reads = {"records_consumed": 3000.0, "fetch_rate_per_s": 2.0, "last_poll_seconds_ago": 0.0}
+    assert judged.windows(4, lambda _: [member(at, **reads) for at in (1, 2)]).only()["state"] == "cleared"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"fetch_rate_per_s": 2.0, "last_poll_seconds_ago": 0.0},  # nothing is written for it
+        {"fetch_rate_per_s": None, "last_poll_seconds_ago": 0.0},
+        {"commits": 0.0, "last_poll_seconds_ago": 240.0},  # it works on what it has
+        {"assigned_partitions": 0.0, "last_poll_seconds_ago": 0.0},
+        {"records_consumed": 500.0, "last_poll_seconds_ago": 0.0},  # of what it had fetched before
+    ],
+)
+def test_consumers_that_fetch_or_have_work_or_no_partition_are_not_stalled(columns: Row) -> None:
+    assert Judged().windows(8, lambda _: [member(**PAUSED | columns)]).found == []
 
 
 def test_a_member_without_a_partition_for_long_is_idle() -> None:

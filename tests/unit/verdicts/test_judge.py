@@ -61,6 +61,29 @@ def test_a_cause_that_was_over_before_explains_nothing() -> None:
     assert causes == {"slow-processing": None, "lagging": None}
 
 
+def test_a_cause_that_was_over_five_minutes_before_explains_nothing() -> None:
+    """It cleared at 12:40, and the lag began to grow at 12:45."""
+
+    def rows(number: int) -> list[Row]:
+        slow = {"poll_idle_ratio_avg": 0.03 if 3 <= number < 8 else 0.8}
+        lag = {"lag_records": 5000.0 * max(number - 8, 0), "records_consumed": 3000.0, "group_id": "billing"}
+        return [client("bill", **slow, **lag)]
+
+    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(15, rows).rows}
+    assert causes == {"slow-processing": None, "lagging": None}
+
+
+def test_a_slow_broker_does_not_explain_a_client_that_all_brokers_answer_late() -> None:
+    """What the broker adds is taken off before a client is judged: 40 ms beside 10 ms at every broker is its own."""
+
+    def rows(number: int) -> list[Row]:
+        slow = of_node(3, 5.0) | {("app-2", 1): 5.0, ("app-2", 2): 5.0, ("app-2", 3): 25.0}
+        return fleet(number, slow if number >= 6 else {})
+
+    causes = {(row["verdict"], row["subject"]): row["caused_by"] for row in Judged().windows(11, rows).rows}
+    assert causes == {("slow-node", "3"): None, ("slow-client", "app-2"): None}
+
+
 @pytest.mark.slow
 def test_a_cause_that_came_long_after_explains_nothing() -> None:
     def rows(number: int) -> list[Row]:
@@ -224,6 +247,25 @@ def test_coverage_does_not_take_the_latencies_of_producers_for_those_of_consumer
     assert is_judged() == {"producer": True, "consumer": False}
     judged.windows(1, lambda number: fleet(number, {}, "consumer"))
     assert is_judged() == {"producer": True, "consumer": True}
+
+
+def test_coverage_does_not_take_the_latencies_of_one_version_for_those_of_another() -> None:
+    """Consumers of Java 3.9 beside others of 4.4, which alone have a latency by broker."""
+
+    def rows(number: int) -> list[Row]:
+        return [client("old", group_id="a"), *fleet(number, {}, "consumer"), client("new-producer", records_sent=5.0)]
+
+    judged = Judged().windows(8, rows)
+    names = [("old", "old-1"), *((f"app-{at}", f"app-{at}-1") for at in range(6)), ("later", "later-1")]
+    own = {"cluster_id": "c", "principal": "User:a", "dialect": "java", "role": "consumer"}
+    clients = pa.Table.from_pylist(
+        [own | {"client_id": name, "client_instance_id": instance} for name, instance in names], schema=CLIENTS
+    )
+    for verdict in ("slow-node", "slow-client", "slow-path", "deploy-regression"):
+        found = [row for row in coverage(clients, judged.memory).to_pylist() if row["verdict"] == verdict]
+        assert sorted((row["judged"], row["instances"]) for row in found) == [(False, 1), (True, 7)], verdict
+        (why_not,) = (row["why_not"] for row in found if not row["judged"])
+        assert why_not.startswith("request_latency_avg_ms did not come from some java consumers")
 
 
 def test_a_rule_file_changes_what_it_names_and_is_printed_whole(tmp_path: Path) -> None:

@@ -108,6 +108,25 @@ def test_one_client_and_one_broker_are_a_slow_path() -> None:
     assert row["side"] == "network"
 
 
+def test_a_slow_broker_does_not_hide_a_slow_path() -> None:
+    """4 ms are usual, 16 ms take all while the broker is slow, and 32 ms this client: 16 ms more."""
+
+    def rows(number: int) -> list[Row]:
+        later = 12.0 if number >= 6 else 0.0
+        found: list[Row] = []
+        for at in range(6):
+            own = 16.0 if number >= 6 and at == 2 else 0.0
+            latencies = {1: 4.0, 2: 4.0, 3: 4.0 + later + own}
+            found += with_links(client(f"app-{at}"), latencies)
+        return found
+
+    found = {row["verdict"]: row for row in Judged().windows(11, rows).rows}
+    assert set(found) == {"slow-node", "slow-path"}
+    assert found["slow-path"]["subject"] == "app-2@3"
+    assert found["slow-path"]["why"].startswith("app-2@3: this client waits 32 ms for this node alone, 16 ms are usual")
+    assert found["slow-path"]["caused_by"] is None
+
+
 def test_a_fetch_that_waits_for_data_is_neither_a_slow_client_nor_a_slow_path() -> None:
     judged = Judged().windows(6, lambda number: fleet(number, {}, "consumer"))
     waits = {**of_client("app-2", 40.0), ("app-3", 1): 40.0}

@@ -71,6 +71,19 @@ def test_a_group_without_telemetry_whose_lag_grows_is_lagging() -> None:
     assert {each["trend"] for each in judged.trends[2:]} == {"growing"}
 
 
+@pytest.mark.parametrize(("offsets", "is_slow"), [(growing, True), (moving, False)])
+def test_calls_of_librdkafka_s_poll_that_seldom_wait_are_slow_beside_a_lag_that_grows(
+    offsets: Callable[[int, int], tuple[int, int]], is_slow: bool
+) -> None:
+    def rows(_: int) -> list[Row]:
+        return [client("billing-0", dialect="librdkafka", group_id="billing", poll_idle_ratio_avg=0.05)]
+
+    found = {row["verdict"]: row for row in sampled(Judged(), offsets).windows(WINDOWS, rows).rows}
+    assert set(found) == ({"slow-processing", "lagging"} if is_slow else set())
+    if is_slow:
+        assert found["slow-processing"]["judged_by"] == ["group-offsets", "telemetry"]
+
+
 def test_a_lag_of_a_million_that_is_read_down_is_no_finding() -> None:
     judged = sampled(Judged(), lambda minute, _: (3000 * minute, 10**6 + 1000 * minute)).windows(WINDOWS, none)
     assert judged.rows == []
