@@ -13,7 +13,8 @@ through the gateway, alternated, at each of the rates `--offered` (MB/s; 0 for a
 it out. Of the proxies, the CPU time and the largest resident memory so far are measured.
 
 Kroxylicious does the same work in the same run: one virtual cluster, no filters, a JVM with a heap of 512 MiB that has
-done each job once before it is measured. It decodes each Produce request, and holds it as a whole: those of 100 MB are
+done each job once before it is measured, which is too little for its compiler in the producer test: its CPU time falls
+from the first of the rates to the last. It decodes each Produce request, and holds it as a whole: those of 100 MB are
 not given to it. Where HAProxy is installed, it does small requests, idle pairs and the producer test, as one thread
 that passes bytes without reading them. `--peers` without a name leaves both out.
 
