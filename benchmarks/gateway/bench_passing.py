@@ -1,7 +1,7 @@
 """What a gateway costs: small requests a second of a core, added latency, memory, and Kafka's own producer test.
 
     python benchmarks/gateway/bench_passing.py [--pairs 1000] [--seconds 3] [--rounds 3] [--records 200000]
-        [--offered 0 100]
+        [--offered 0 100] [--peers kroxylicious haproxy]
 
 The gateway is `fleetgauge gateway` as its own process. Small requests: 16 connections send Heartbeats of 60 B, each
 when the last one is answered, through the gateway to an echo in this process; a core's rate is requests by the CPU time
@@ -10,8 +10,13 @@ each answer, to an echo that waits for the whole request, directly and through t
 its RSS by idle connections, each of which has asked once, by their number; and growth of its largest RSS by ten Produce
 requests of 100 MB. Producer test: `kafka-producer-perf-test` (1 kB records, acks=all) to a real broker, directly and
 through the gateway, alternated, at each of the rates `--offered` (MB/s; 0 for as fast as it can); `--records 0` leaves
-it out. Where HAProxy is installed, it does the same work in the same run, as one thread that passes bytes without
-reading them.
+it out. Of the proxies, the CPU time and the largest resident memory so far are measured.
+
+Kroxylicious does the same work in the same run: one virtual cluster, no filters, a JVM with a heap of 512 MiB that has
+done each job once before it is measured, which is too little for its compiler in the producer test: its CPU time falls
+from the first of the rates to the last. It decodes each Produce request, and holds it as a whole: those of 100 MB are
+not given to it. Where HAProxy is installed, it does small requests, idle pairs and the producer test, as one thread
+that passes bytes without reading them. `--peers` without a name leaves both out.
 
 Prints one JSON object with medians of the rounds.
 """
@@ -31,7 +36,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -40,9 +46,10 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.gateway import GatewayBefore, make_topic
-from support.kafka_broker import KafkaBroker
-from support.kafka_jars import kafka_jars
-from support.ports import free_ports
+from support.java_clients import compile_java
+from support.kafka_broker import NODE_ID, KafkaBroker
+from support.kafka_jars import SETUP, fetched, kafka_jars
+from support.ports import free_port, free_ports
 from support.rss import rss_bytes
 
 VERSION = "4.3.1"
@@ -50,32 +57,50 @@ CONNECTIONS = 16
 LARGE_REQUESTS = 10
 NO_ROWS = "gateway.traffic.interval.ms=0"
 """Where memory is measured: what writes them is loaded, and writes, at other times."""
-HAS_HAPROXY = shutil.which("haproxy") is not None
+PEERS = [*(["haproxy"] if shutil.which("haproxy") else []), "kroxylicious"]
+KROXYLICIOUS = "0.12.0"
 _HEARTBEAT = (
     struct.pack(">hhih", 12, 4, 7, 6) + b"client\0" + b"\x06group" + b"\0\0\0\1" + b"\x13member-of-a-group-" + b"\0\0"
 )
 REQUEST = struct.pack(">i", len(_HEARTBEAT)) + _HEARTBEAT
 RESPONSE = struct.pack(">iiBihB", 12, 7, 0, 0, 0, 0)
+CORRELATION_ID = slice(8, 12)
+"""Of a request, with its size before it. Kroxylicious gives requests ids of its own."""
 
 
-PRODUCED = struct.pack(">iiB", 60, 7, 0) + bytes(55)
+_PARTITION = struct.pack(">ihqqq", 0, 0, 5, -1, 0) + b"\1\0\0"
+_PRODUCED = b"\0\x02\x05perf\x02" + _PARTITION + b"\0" + struct.pack(">iB", 0, 0)
+PRODUCED = struct.pack(">ii", 4 + len(_PRODUCED), 7) + _PRODUCED
 WARM_UP = 50
+COMPILED = 2_000
+"""Round trips before those that are measured, after which a JVM has compiled what they need."""
 
 
 def produce(batch: int) -> bytes:
-    """A Produce request with acks=1 whose topics are opaque bytes."""
-    body = struct.pack(">hhihbbhii", 0, 9, 7, 0, 0, 0, 1, 1_000, 0) + bytes(batch)
+    """A Produce request (version 9) with acks=1 and one batch of zeros, of this size."""
+    head = struct.pack(">hhihbbhi", 0, 9, 7, 0, 0, 0, 1, 1_000)
+    topic = b"\x02\x05perf\x02" + struct.pack(">i", 0) + varint(batch + 1) + bytes(batch) + b"\0\0"
+    body = head + topic + b"\0"
     return struct.pack(">i", len(body)) + body
 
 
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    written = bytearray()
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*written, value])
+
+
 class Echo(asyncio.Protocol):
-    """The broker: answers each request of `REQUEST`'s size."""
+    """The broker: answers the one request of `REQUEST`'s size that a connection sends at a time."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self.transport.write(RESPONSE * (len(data) // len(REQUEST)))
+        self.transport.write(RESPONSE[:4] + data[CORRELATION_ID] + RESPONSE[8:])
 
 
 class Client(asyncio.Protocol):
@@ -104,15 +129,18 @@ class WholeRequests(asyncio.Protocol):
     def __init__(self, size: int) -> None:
         self._size = size
         self._taken = 0
+        self._correlation_id = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        if not self._taken:
+            self._correlation_id = data[CORRELATION_ID]
         self._taken += len(data)
         if self._taken >= self._size:
             self._taken -= self._size
-            self._transport.write(PRODUCED)
+            self._transport.write(PRODUCED[:4] + self._correlation_id + PRODUCED[8:])
 
 
 async def round_trips(port: int, request: bytes, count: int) -> list[float]:
@@ -129,16 +157,22 @@ async def round_trips(port: int, request: bytes, count: int) -> list[float]:
     return took[WARM_UP:]
 
 
-async def latency(directory: Path, batch: int, rounds: int) -> dict[str, float]:
+async def latency(directory: Path, batch: int, rounds: int, has_kroxylicious: bool) -> dict[str, float]:
     """Median and 99th percentile of round trips of a Produce with a batch of this size [ms]."""
     request = produce(batch)
     server = await asyncio.get_running_loop().create_server(lambda: WholeRequests(len(request)), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    found: dict[str, list[float]] = {"direct": [], "gateway": []}
-    with GatewayBefore(directory, port, NO_ROWS) as gateway:
+    ways = {"direct": port}
+    with ExitStack() as running:
+        ways["gateway"] = running.enter_context(GatewayBefore(directory, port, NO_ROWS)).port
+        if has_kroxylicious:
+            ways["kroxylicious"] = running.enter_context(kroxylicious(directory, port)).port
+        found: dict[str, list[float]] = {way: [] for way in ways}
+        for at in ways.values():
+            await round_trips(at, request, COMPILED)
         for number in range(2 * rounds):
-            for way in list(found)[:: 1 if number % 2 else -1]:
-                found[way] += await round_trips(port if way == "direct" else gateway.port, request, 500)
+            for way in list(ways)[:: 1 if number % 2 else -1]:
+                found[way] += await round_trips(ways[way], request, 500)
     server.close()
     return {
         f"{way}_round_trip_{name}_ms_of_{batch}_bytes": each[int(len(each) * share)]
@@ -227,25 +261,105 @@ def largest_rss_bytes(pid: int) -> int:
     return int(found[1]) * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Where a proxy listens, and its process id."""
+
+    port: int
+    pid: int
+
+
 @contextmanager
-def haproxy(directory: Path, port: int, broker_port: int) -> Iterator[int]:
-    """HAProxy before a broker, as one thread; yields its process id."""
+def proxy(command: list[str], port: int, log: Path) -> Iterator[Proxy]:
+    """A proxy from when it listens."""
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while socket.socket().connect_ex(("127.0.0.1", port)):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, f"{command[0]} does not listen: {log.read_text()}"
+                time.sleep(0.05)
+            yield Proxy(port, process.pid)
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def haproxy(directory: Path, broker_port: int, port: int = 0) -> Iterator[Proxy]:
+    """HAProxy before a broker, as one thread."""
+    port = port or free_port()
     configuration = directory / "haproxy.cfg"
     configuration.write_text(
         "global\n nbthread 1\n maxconn 2000\ndefaults\n mode tcp\n timeout connect 10s\n timeout client 1h\n"
         f" timeout server 1h\nlisten kafka\n bind 127.0.0.1:{port}\n server broker 127.0.0.1:{broker_port}\n"
     )
-    with subprocess.Popen(["haproxy", "-db", "-f", configuration], stderr=subprocess.DEVNULL) as process:
-        try:
-            deadline = time.monotonic() + 30
-            while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            yield process.pid
-        finally:
-            process.terminate()
+    with proxy(["haproxy", "-db", "-f", str(configuration)], port, directory / "haproxy.log") as running:
+        yield running
 
 
-def scripted(directory: Path, pairs: int, seconds: float, rounds: int) -> dict[str, float]:
+@contextmanager
+def kroxylicious(directory: Path, broker_port: int) -> Iterator[Proxy]:
+    """Kroxylicious before a broker, which it reaches by a port of its own after the first Metadata."""
+    jars = fetched(SETUP / f"kroxylicious-{KROXYLICIOUS}", "kroxylicious", f"-Dkroxylicious.version={KROXYLICIOUS}")
+    classes = SETUP / f"kroxylicious-{KROXYLICIOUS}-classes"
+    compile_java("Kroxylicious", classes, jars, Path(__file__).parent)
+    port, node_port = free_ports(2)
+    configuration = directory / "kroxylicious.yaml"
+    configuration.write_text(
+        f"""
+virtualClusters:
+  - name: measured
+    targetCluster:
+      bootstrapServers: 127.0.0.1:{broker_port}
+    gateways:
+      - name: plaintext
+        portIdentifiesNode:
+          bootstrapAddress: 127.0.0.1:{port}
+          advertisedBrokerAddressPattern: 127.0.0.1
+          nodeStartPort: {node_port}
+          nodeIdRanges:
+            - name: broker
+              start: {NODE_ID}
+              end: {NODE_ID}
+"""
+    )
+    command = [
+        *("java", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{classes}:{jars}/*"),
+        *("Kroxylicious", str(configuration)),
+    ]
+    with proxy(command, port, directory / "kroxylicious.log") as running:
+        yield running
+
+
+async def echoed(
+    directory: Path, port: int, pairs: int, seconds: float, rounds: int, peers: list[str]
+) -> dict[str, float]:
+    """Small requests and idle pairs before an echo, through each proxy."""
+    figures: dict[str, float] = {}
+    with ExitStack() as running:
+        gateway = running.enter_context(GatewayBefore(directory / "echo", port, NO_ROWS))
+        assert gateway.process is not None
+        ways = {"gateway": Proxy(gateway.port, gateway.process.pid)}
+        if "haproxy" in peers:
+            ways["haproxy"] = running.enter_context(haproxy(directory, port))
+        if "kroxylicious" in peers:
+            ways["kroxylicious"] = running.enter_context(kroxylicious(directory, port))
+        for way in ways.values():
+            await small_requests(way.port, way.pid, seconds)
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+        for _ in range(rounds):
+            for name, way in ways.items():
+                found[name].append(await small_requests(way.port, way.pid, seconds))
+        for name, runs in found.items():
+            for key in runs[0]:
+                figures[f"{name}_small_requests_{key}"] = statistics.median(each[key] for each in runs)
+        for name, way in ways.items():
+            figures[f"{name}_idle_pair_bytes"] = await idle_pairs(way.port, way.pid, pairs)
+            figures[f"{name}_rss_after_idle_pairs_bytes"] = largest_rss_bytes(way.pid)
+    return figures
+
+
+def scripted(directory: Path, pairs: int, seconds: float, rounds: int, peers: list[str]) -> dict[str, float]:
     """The measures with the echo."""
     figures: dict[str, float] = {}
 
@@ -254,25 +368,9 @@ def scripted(directory: Path, pairs: int, seconds: float, rounds: int) -> dict[s
         server = await loop.create_server(Echo, "127.0.0.1", 0, backlog=1024)
         sink = await loop.create_server(Sink, "127.0.0.1", 0)
         port, sink_port = (each.sockets[0].getsockname()[1] for each in (server, sink))
-        (own_port,) = free_ports(1)
-        with (
-            GatewayBefore(directory / "echo", port, NO_ROWS) as gateway,
-            haproxy(directory, own_port, port) if HAS_HAPROXY else nullcontext(0) as haproxy_pid,
-        ):
-            assert gateway.process is not None
-            ways = {"gateway": (gateway.port, gateway.process.pid)}
-            if haproxy_pid:
-                ways["haproxy"] = own_port, haproxy_pid
-            found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
-            for _ in range(rounds):
-                for way, (at, pid) in ways.items():
-                    found[way].append(await small_requests(at, pid, seconds))
-            for way, runs in found.items():
-                for key in runs[0]:
-                    figures[f"{way}_small_requests_{key}"] = statistics.median(each[key] for each in runs)
-            figures["idle_pair_bytes"] = await idle_pairs(gateway.port, gateway.process.pid, pairs)
-        for batch in (36, 16_000):
-            figures.update(await latency(directory / f"batch-{batch}", batch, rounds))
+        figures.update(await echoed(directory, port, pairs, seconds, rounds, peers))
+        for batch in (23, 16_000):
+            figures.update(await latency(directory / f"batch-{batch}", batch, rounds, "kroxylicious" in peers))
         with GatewayBefore(directory / "sink", sink_port, NO_ROWS) as gateway:
             assert gateway.process is not None
             figures.update(await large_requests(gateway.port, gateway.process.pid))
@@ -305,40 +403,47 @@ def produced(bootstrap: str, records: int, offered_mb_s: float) -> dict[str, flo
     return dict(zip(("mb_s", "mean_ms", "p50_ms", "p99_ms"), (records_s / 1_000, *latencies), strict=True))
 
 
-def producer_test(directory: Path, records: int, rounds: int, offered: list[float]) -> dict[str, float]:
-    """Medians of runs, directly, through the gateway and through HAProxy."""
+def producer_test(
+    directory: Path, records: int, rounds: int, offered: list[float], peers: list[str]
+) -> dict[str, float]:
+    """Medians of runs, directly and through each proxy."""
     figures: dict[str, float] = {}
     own_port, proxied_port = free_ports(2)
     broker = KafkaBroker(directory / "kafka", VERSION, heap="1g", jvm=())
     advertise(broker, proxied_port, own_port)
-    with (
-        broker,
-        GatewayBefore(directory / "gateway", broker.port) as gateway,
-        haproxy(directory, own_port, proxied_port) if HAS_HAPROXY else nullcontext(0) as haproxy_pid,
-    ):
+    with broker, GatewayBefore(directory / "gateway", broker.port) as gateway, ExitStack() as running:
         make_topic(broker, gateway.bootstrap, "perf", 3)
         assert gateway.process is not None
-        ways = {"direct": (broker.bootstrap, 0), "gateway": (gateway.bootstrap, gateway.process.pid)}
-        if haproxy_pid:
-            ways["haproxy"] = f"127.0.0.1:{own_port}", haproxy_pid
-        for bootstrap, _ in ways.values():
-            produced(bootstrap, records, 0)
+        proxies = {"gateway": Proxy(gateway.port, gateway.process.pid)}
+        if "haproxy" in peers:
+            proxies["haproxy"] = running.enter_context(haproxy(directory, proxied_port, own_port))
+        if "kroxylicious" in peers:
+            proxies["kroxylicious"] = running.enter_context(kroxylicious(directory, broker.port))
+        ways = {"direct": Proxy(broker.port, 0), **proxies}
+        for way in ways.values():
+            produced(f"127.0.0.1:{way.port}", records, 0)
         for rate in offered:
-            runs: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+            runs: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
             for number in range(rounds):
-                order = list(ways)[:: 1 if number % 2 else -1]
-                for way in order:
-                    bootstrap, pid = ways[way]
-                    cpu = cpu_s(pid) if pid else 0.0
-                    run = produced(bootstrap, records, rate)
-                    if pid:
-                        run["mb_a_cpu_second"] = records / 1_000 / (cpu_s(pid) - cpu)
-                    runs[way].append(run)
-            for way, found in runs.items():
+                for name in list(ways)[:: 1 if number % 2 else -1]:
+                    runs[name].append(_measured_run(ways[name], records, rate))
+            for name, found in runs.items():
                 for key in found[0]:
-                    name = f"{way}_{key}_at_{rate:.0f}" if rate else f"{way}_{key}"
-                    figures[name] = statistics.median(each[key] for each in found)
+                    figure = f"{name}_{key}_at_{rate:.0f}" if rate else f"{name}_{key}"
+                    figures[figure] = statistics.median(each[key] for each in found)
+        for name, way in proxies.items():
+            figures[f"{name}_rss_after_producers_bytes"] = largest_rss_bytes(way.pid)
     return figures
+
+
+def _measured_run(way: Proxy, records: int, offered_mb_s: float) -> dict[str, float]:
+    """A run of the producer test, and MB by CPU second of the proxy, if one is in the way."""
+    before = cpu_s(way.pid) if way.pid else 0.0
+    run = produced(f"127.0.0.1:{way.port}", records, offered_mb_s)
+    if way.pid:
+        run["cpu_s"] = cpu_s(way.pid) - before
+        run["mb_a_cpu_second"] = records / 1_000 / run["cpu_s"]
+    return run
 
 
 def advertise(broker: KafkaBroker, behind: int, advertised: int) -> None:
@@ -360,12 +465,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--offered", type=float, nargs="*", default=[0.0, 100.0])
+    parser.add_argument("--peers", nargs="*", choices=["haproxy", "kroxylicious"], default=PEERS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
-        figures = scripted(directory, options.pairs, options.seconds, options.rounds)
+        figures = scripted(directory, options.pairs, options.seconds, options.rounds, options.peers)
         if options.records:
-            figures |= producer_test(directory, options.records, options.rounds, options.offered)
+            figures |= producer_test(directory, options.records, options.rounds, options.offered, options.peers)
     print(json.dumps({"python": platform.python_version(), **{key: round(each, 3) for key, each in figures.items()}}))
 
 

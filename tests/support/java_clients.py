@@ -35,9 +35,9 @@ def java_program(version: str, program: str, jars: Path | None = None) -> list[s
     return java_command(program, classes, jars or clients_jars(version))
 
 
-def compile_java(program: str, classes: Path, jars: Path) -> None:
-    """Compiles `tests/kafka/<program>.java` into the folder `classes` when its source is newer."""
-    source, compiled = SOURCES / f"{program}.java", classes / f"{program}.class"
+def compile_java(program: str, classes: Path, jars: Path, sources: Path = SOURCES) -> None:
+    """Compiles `<sources>/<program>.java` into the folder `classes` when its source is newer."""
+    source, compiled = sources / f"{program}.java", classes / f"{program}.class"
     with alone(classes.name):
         if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
             subprocess.run(["javac", "-d", str(classes), "-cp", f"{jars}/*", str(source)], check=True, timeout=300)
