@@ -108,12 +108,13 @@ def kafka_python(way: Way, topic: str) -> object:
     found = []
     for _ in range(3):
         consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=way.bootstrap,
             group_id=topic,
             auto_offset_reset="earliest",
             consumer_timeout_ms=180_000,
         )
+        assert consumer.partitions_for_topic(topic)  # else it may join without knowing any, and join again
+        consumer.subscribe([topic])
         values = sorted(next(consumer).value for _ in range(100))
         consumer.commit()
         found.append((consumer.group_metadata().generation_id, len(values)))
