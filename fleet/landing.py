@@ -41,7 +41,7 @@ def find_zone(source: str, selection: Selection) -> Zone:
         LandingError: the directory is missing, holds no Parquet file, or what it holds are no push records.
     """
     root = Path(source.removeprefix("file://"))
-    names = [path for path in list_here(root) if has_pushes(path)]
+    names = [path for path in list_here(root, source) if has_pushes(path)]
     if not names:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
     files = [root / name for name in names]

@@ -232,7 +232,7 @@ def _read(request: TrafficRequest) -> Table:
     root = Path(source.removeprefix("file://"))
     if "://" in str(root):
         raise LandingError(no_landing_zone(source))
-    files = [path for path in list_here(root) if path.startswith(f"{TRAFFIC_FOLDER}/")]
+    files = [path for path in list_here(root, source) if path.startswith(f"{TRAFFIC_FOLDER}/")]
     if not files:
         raise LandingError(f"{source} has no rows of traffic: fleetgauge gateway writes them, once a minute")
     tables = [_rows(root / path, selection, request.group_id) for path in files if is_of_days(path, selection)]

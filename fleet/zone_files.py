@@ -40,13 +40,13 @@ def list_files(source: str, start: Callable[[], "SparkSession"]) -> dict[str, in
         LandingError: there is no such directory, it is another one, or it cannot be listed.
     """
     directory = local_path(source)
-    return _list_by_spark(start(), qualified(source)) if directory is None else list_here(directory)
+    return _list_by_spark(start(), qualified(source)) if directory is None else list_here(directory, source)
 
 
-def list_here(directory: Path) -> dict[str, int]:
-    """The same of a zone on this machine."""
+def list_here(directory: Path, source: str) -> dict[str, int]:
+    """The same of a zone on this machine; `source` is how it was named."""
     if not directory.exists():
-        raise LandingError(no_landing_zone(str(directory)))
+        raise LandingError(no_landing_zone(source))
     if directory.is_file():
         return {"": directory.stat().st_size}
     _refuse_directory_above(directory)

@@ -349,7 +349,7 @@ def test_an_answer_that_has_no_end_keeps_no_later_reading_from_its_turn(
 
 @pytest.mark.parametrize("is_trickled", [False, True])
 def test_a_tls_handshake_that_has_no_end_keeps_no_later_reading_from_its_turn(
-    monkeypatch: pytest.MonkeyPatch, is_trickled: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_trickled: bool
 ) -> None:
     monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
     monkeypatch.setattr("wire.oauth.jwks.STEP_WITHIN_S", 3_600.0)  # no other bound ends it
@@ -367,13 +367,16 @@ def test_a_tls_handshake_that_has_no_end_keeps_no_later_reading_from_its_turn(
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(60)
-        Jwks(JwksSettings(url=f"https://127.0.0.1:{server.getsockname()[1]}/keys", retry_backoff_max_ms=200))
+        keys = Jwks(JwksSettings(url=f"https://127.0.0.1:{server.getsockname()[1]}/keys", retry_backoff_max_ms=200))
         first, _ = server.accept()
         with first:
             threading.Thread(target=stall, args=(first,), daemon=True).start()
             second, _ = server.accept()
             second.close()
             assert ended.wait(60)
+    # Keys are read for as long as the process lives: these shall not be asked of the server that is gone, and log it.
+    keys._settings = JwksSettings(url=jwks_file(tmp_path / "jwks.json", GOOD))
+    assert wait_until(lambda: _found(keys))
 
 
 def test_a_connection_that_is_made_after_the_end_of_its_reading_is_closed() -> None:
