@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 SOURCES := terminal base wire quotas telemetry push_log exporters gateway fleetgauge fleet verdicts console tests examples benchmarks tools hatch_build.py
 PYTEST := $(BIN)/python -m pytest
-# Several files at a time: two of those that compute, three of those that mostly wait for processes that they started.
-SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder -n
+# Two files at a time: most tests wait for processes that they started.
+TWICE := -n 2 --dist loadfile --no-loadscope-reorder
 RESULTS := .results
 # Without bytecode every process that a test starts would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -38,11 +38,11 @@ check: setup  ## formatting, lint, types, import contracts, quick unit tests: un
 	$(BIN)/ruff check --quiet $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) $(SIDE_BY_SIDE) 2 -q -m "not slow" tests/unit tests/golden --doctest-modules terminal base wire quotas telemetry push_log exporters gateway fleetgauge verdicts console fleet/dialects.py fleet/cli_tables.py fleet/cli_options.py fleet/selection.py fleet/pipeline/ledger.py fleet/pipeline/source.py fleet/pipeline/spans.py fleet/pipeline/verdict_list.py fleet/cli_whatif.py fleet/explain fleet/html fleet/tables fleet/watch fleet/whatif --junitxml=$(RESULTS)/unit.xml
+	$(PYTEST) $(TWICE) -q -m "not slow" tests/unit tests/golden --doctest-modules terminal base wire quotas telemetry push_log exporters gateway fleetgauge verdicts console fleet/dialects.py fleet/cli_tables.py fleet/cli_options.py fleet/selection.py fleet/pipeline/ledger.py fleet/pipeline/source.py fleet/pipeline/spans.py fleet/pipeline/verdict_list.py fleet/cli_whatif.py fleet/explain fleet/html fleet/tables fleet/watch fleet/whatif --junitxml=$(RESULTS)/unit.xml
 
 test: check  ## everything: check, then slow unit tests, property, integration and spark tests
-	$(PYTEST) $(SIDE_BY_SIDE) 2 -q tests/unit -m slow --junitxml=$(RESULTS)/slow.xml
-	$(PYTEST) $(SIDE_BY_SIDE) 3 -q tests/property tests/fuzz tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
+	$(PYTEST) $(TWICE) -q tests/unit -m slow --junitxml=$(RESULTS)/slow.xml
+	$(PYTEST) $(TWICE) -q tests/property tests/fuzz tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
 	$(BIN)/python tests/conformance.py $(RESULTS)/unit.xml $(RESULTS)/slow.xml $(RESULTS)/rest.xml
 
 soak: setup  ## the long runs
