@@ -86,8 +86,8 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
         Test(
             metric="records_sent", unit="records per s", is_upper=False, observed=clients.sum(np.expm1(rate)),
             bound=np.where(per_s >= figures["least_per_s"], per_s / factor, np.nan), expected=per_s,
-            says="{subject} sends {observed} since it was deployed at {at}{change}, {expected} before, and the others "
-            "of its cluster as much as before",
+            says="{subject} sends {observed} since it was deployed at {at}{change}, {expected} before, both at the "
+            "usual load of its cluster",
         ),
     ]  # fmt: skip
     age_s = (window.begin_us - deploys.began_us) / _US

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -35,38 +35,67 @@ def _of_most(events: list[_Event], instances: Numbers) -> float:
     return most + of_members[len(of_members) // 2] if of_members else most
 
 
-def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:
-    """Rebalances of the last hour, without two for each member that came in the same window or the one before.
+class _Rebalances(NamedTuple):
+    """Of each group of a window: what its members, or gateways, count; NaN where neither do.
 
-    Of a group whose members send none of it by what gateways saw, where there is one.
+    Attributes:
+        of_members: of each row, without two for each member that came in the same window or the one before.
+        counted: that the larger half of the members count.
+        busy_s: how long the busiest member spent at it.
+        by_traffic: as gateways saw it.
+        is_seen: True where members send none of it and gateways see it.
+        is_known: True where either do.
     """
+
+    of_members: Numbers
+    counted: Numbers
+    busy_s: Numbers
+    by_traffic: Numbers
+    is_seen: Numbers
+    is_known: Numbers
+
+
+def _rebalances(window: Window, memory: Memory) -> _Rebalances:
     groups, rows = window.groups, window.rows
     came = memory.instances["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
     allowed = 2.0 * groups.count(came)
     total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
     # librdkafka counts none, but sends their time and its mean
     counted = np.where(total_ms == 0, 0.0, np.rint(total_ms / np.maximum(mean_ms, 1.0)))
-    members = np.fmax(rows.number("rebalances"), counted)
-    members = np.maximum(members - np.append(allowed, 0)[groups.of_row], 0)
-    rebalances = -medians(groups.of_row, -members, len(groups), low=True)
+    of_members = np.fmax(rows.number("rebalances"), counted)
+    of_members = np.maximum(of_members - np.append(allowed, 0)[groups.of_row], 0)
+    of_most = -medians(groups.of_row, -of_members, len(groups), low=True)
     busy = groups.max(total_ms / 1000 / window.seconds)
-    known = ~(np.isnan(rebalances) & np.isnan(busy))
-    counted = np.nan_to_num(rebalances)
-    busy = np.where(allowed > 0, 0.0, np.nan_to_num(busy)) * window.length_s
+    is_sent = ~(np.isnan(of_most) & np.isnan(busy))
     by_traffic = np.full(len(groups), np.nan) if window.traffic is None else window.traffic.of_groups(groups.codes)
-    is_seen = ~known & ~np.isnan(by_traffic)
-    counted = np.where(is_seen, np.nan_to_num(by_traffic), counted)
-    known |= is_seen
+    is_seen = ~is_sent & ~np.isnan(by_traffic)
+    return _Rebalances(
+        of_members=of_members,
+        counted=np.where(is_seen, np.nan_to_num(by_traffic), np.nan_to_num(of_most)),
+        busy_s=np.where(allowed > 0, 0.0, np.nan_to_num(busy)) * window.length_s,
+        by_traffic=by_traffic,
+        is_seen=is_seen,
+        is_known=is_sent | is_seen,
+    )
+
+
+def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figures) -> tuple[Numbers, Numbers]:
+    """Of each group the rebalances of the last hour, and the share of it spent at them; 0 where they do not last.
+
+    Takes the window into what is known of the hour.
+    """
+    groups = window.groups
     past: dict[str, list[_Event]] = memory.facts.setdefault("rebalance-storm", {})
-    differs = (groups.of_row >= 0) & (members != np.append(counted, 0)[groups.of_row]) & ~np.isnan(members)
+    of_members = now.of_members
+    differs = (groups.of_row >= 0) & (of_members != np.append(now.counted, 0)[groups.of_row]) & ~np.isnan(of_members)
     order = np.argsort(groups.of_row, kind="stable")
     begins = np.searchsorted(groups.of_row[order], np.arange(len(groups) + 1))
-    for place in np.flatnonzero((counted > 0) | (busy > 0) | (groups.count(differs) > 0)).tolist():
-        own = order[begins[place] : begins[place + 1]]
-        others = {str(window.instance[row]): float(members[row] - counted[place]) for row in own[differs[own]].tolist()}
-        event = (window.begin_us, float(counted[place]), float(busy[place]), others)
+    for place in np.flatnonzero((now.counted > 0) | (now.busy_s > 0) | (groups.count(differs) > 0)).tolist():
+        own, counted = order[begins[place] : begins[place + 1]], float(now.counted[place])
+        others = {str(window.instance[row]): float(of_members[row] - counted) for row in own[differs[own]].tolist()}
+        event = (window.begin_us, counted, float(now.busy_s[place]), others)
         past.setdefault(str(groups.codes[place]), []).append(event)
-    per_hour, share = (np.where(known, 0.0, np.nan) for _ in range(2))
+    per_hour, share = (np.where(now.is_known, 0.0, np.nan) for _ in range(2))
     for code, events in list(past.items()):
         past[code] = events = [each for each in events if each[0] > window.begin_us - _HOUR_US]
         if not events:
@@ -79,8 +108,16 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
         is_lasting = len(of_most) >= figures["least_windows"]
         if is_lasting and of_most[-1] >= window.begin_us - figures["quiet_s"] * 1_000_000:
             own = order[begins[place] : begins[place + 1]]
-            per_hour[place] = _of_most(events, window.instance[own[~np.isnan(members[own])]])
+            per_hour[place] = _of_most(events, window.instance[own[~np.isnan(of_members[own])]])
             share[place] = sum(each[2] for each in events) / 3600
+    return per_hour, share
+
+
+def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:
+    """Rebalances of the last hour, by what gateways saw of a group whose members send none of it."""
+    groups, now = window.groups, _rebalances(window, memory)
+    per_hour, share = _of_the_hour(window, memory, now, figures)
+    is_seen = now.is_seen
     tests = [
         Test(
             metric="rebalances", unit="times", observed=np.where(is_seen, np.nan, per_hour),
@@ -98,7 +135,7 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
         bound=figures["per_hour"],
         says="group {subject} rebalanced {observed} within an hour, at least, as a gateway saw it",
     )  # fmt: skip
-    agrees = np.nan_to_num(by_traffic) > 0
+    agrees = np.nan_to_num(now.by_traffic) > 0
     sources = np.where(is_seen, BY_GATEWAY, BY_TELEMETRY + BY_GATEWAY * agrees)
     return of_subjects(groups, [*tests, seen], sources=sources)
 
