@@ -45,8 +45,8 @@ _CLOSE_GRACE_S: Final = 1.0
 """How long a running export may take to return after its exporter was closed [s]."""
 
 
-class _StopDeadlineError(Exception):
-    """The time that `Pipeline.request_stop` allowed is over."""
+class _StopError(Exception):
+    """Ends a pipeline that stops: its time is over, or the log cannot be read."""
 
 
 class Pipeline:
@@ -140,7 +140,7 @@ class Pipeline:
             self._retry(self._start)
             self._check_destination()
             self._deliver_all()
-        except _StopDeadlineError:
+        except _StopError:
             pass
         except CursorRevokedError as error:
             state = PipelineState.REVOKED
@@ -225,7 +225,12 @@ class Pipeline:
     def _poll(self) -> Batch | None:
         limits = self._exporter.batch
         linger_ms = limits.linger_ms if self._deadline_ms is None else 0
-        return self._reader.poll(limits.max_bytes, limits.max_records, linger_ms)
+        try:
+            return self._reader.poll(limits.max_bytes, limits.max_records, linger_ms)
+        except PushLogError:
+            if self._deadline_ms is None:
+                raise
+            raise _StopError from None  # what cannot be read now is delivered after the next start
 
     def _keep_to_rate(self, batch: Batch) -> None:
         """Waits while a backlog exceeds the drain rate."""
@@ -269,7 +274,7 @@ class Pipeline:
         """Repeats an operation until it succeeds, and returns its result.
 
         Raises:
-            _StopDeadlineError: it failed, and no time is left for another attempt.
+            _StopError: it failed while the pipeline stops, and there is no use, or no time left, in another attempt.
             CursorRevokedError: another process has taken the cursor over.
         """
         outage = Backoff(self._exporter.retry, self._random)
@@ -285,7 +290,7 @@ class Pipeline:
         """Calls `attempt`; an exception is a reason to retry, so that no bug in an exporter loses a push."""
         try:
             return attempt()
-        except CursorRevokedError:
+        except (CursorRevokedError, _StopError):
             raise
         except PushLogError as error:
             return Retry(reason="push_log", detail=str(error))
@@ -296,7 +301,7 @@ class Pipeline:
         """Reports a failure, and waits before the next attempt.
 
         Raises:
-            _StopDeadlineError: no time is left for another attempt.
+            _StopError: no time is left for another attempt.
         """
         outage.failed = True
         if self._report.failed(failure) and outage.logged_at_ms is None:
@@ -309,7 +314,7 @@ class Pipeline:
 
     def _check_deadline(self) -> None:
         if self._deadline_passed():
-            raise _StopDeadlineError
+            raise _StopError
 
     def _until_deadline(self, wait_ms: int) -> int:
         if self._deadline_ms is None:

@@ -498,6 +498,23 @@ def test_a_stop_gives_up_at_its_deadline_and_leaves_the_cursor() -> None:
     assert rig.pipeline.stats().state is PipelineState.STOPPED
 
 
+def test_a_stop_does_not_wait_for_a_log_that_cannot_be_read() -> None:
+    log = Log(records(1), records(1))
+    destination = Destination()
+    rig = Rig(log, destination)
+
+    def then_the_brokers_go(batch: Batch) -> Outcome:
+        log.poll_errors = [PushLogError("brokers are down")]
+        rig.pipeline.request_stop(10_000)
+        return Delivered()
+
+    destination.decide = then_the_brokers_go
+    rig.run()
+    assert rig.pauses == []
+    assert len(log.committed) == 1
+    assert rig.pipeline.stats().state is PipelineState.STOPPED
+
+
 def test_a_stop_whose_deadline_passes_between_two_parts_of_a_batch_sends_no_more() -> None:
     log = Log(records(4))
     destination = Destination()
