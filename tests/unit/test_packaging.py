@@ -1,4 +1,4 @@
-"""The list of modules that a wheel holds compiled; tests/integration/road/test_compiled_form.py builds one."""
+"""What wheels and images are made of; tests/integration/road builds them (test_compiled_form.py, test_image.py)."""
 
 import importlib.util
 import tomllib
@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"][
-    "custom"
-]["modules"]
+WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+MODULES = WHEEL["hooks"]["custom"]["modules"]
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +34,8 @@ def test_a_module_that_is_not_there_is_named(hook: Any) -> None:
 
 def test_the_module_by_which_the_command_line_tells_the_form_is_in_the_list() -> None:
     assert "base/clock.py" in MODULES
+
+
+def test_images_are_built_from_all_packages_of_the_wheel() -> None:
+    copied = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert set(WHEEL["packages"]) - copied == set()
