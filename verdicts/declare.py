@@ -1,7 +1,7 @@
 """What a verdict is declared with, and what it finds in a window."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -76,6 +76,24 @@ class Test:
         found: Numbers = np.where(above > below, np.clip(ratio, 1.0, 100.0), 1.0)
         found[np.isnan(observed) | np.isnan(bound)] = 0.0
         return found
+
+    def among(self, before: int, after: int) -> "Test":
+        """With so many units before and after its own, which are not judged."""
+
+        def wider(values: Any) -> Any:
+            if not isinstance(values, np.ndarray):
+                return values
+            nothing: Any = {"O": None, "i": 0}.get(values.dtype.kind, np.nan)
+            return np.pad(values, (before, after), constant_values=nothing)
+
+        return replace(
+            self,
+            observed=wider(self.observed),
+            bound=wider(self.bound),
+            expected=wider(self.expected),
+            share=wider(self.share),
+            more={name: wider(values) for name, values in self.more.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -331,8 +331,8 @@ def beside_traffic(window: Window, found: Finding, tests: Sequence[Test], *, is_
     return Finding(
         subjects=subjects,
         tests=[
-            *(_among(test, 0, units) for test in found.tests),
-            *(_among(replace(test, observed=np.where(left, test.observed, np.nan)), rows, 0) for test in tests),
+            *(test.among(0, units) for test in found.tests),
+            *(replace(test, observed=np.where(left, test.observed, np.nan)).among(rows, 0) for test in tests),
         ],
         unit_of=subjects.of_row,
         judged=None if found.judged is None else np.concatenate([found.judged, left]),
@@ -340,24 +340,4 @@ def beside_traffic(window: Window, found: Finding, tests: Sequence[Test], *, is_
         certainty=np.concatenate([np.broadcast_to(found.certainty, rows), certainty]),
         sources=np.concatenate([BY_TELEMETRY + BY_GATEWAY * agrees, np.full(units, BY_GATEWAY)]),
         principals=np.concatenate([np.full(rows, None, object), traffic.principal]),
-    )
-
-
-def _among(test: Test, before: int, after: int) -> Test:
-    """With units before and after its own that are not judged."""
-
-    def wider(values: Any) -> Any:
-        if not isinstance(values, np.ndarray):
-            return values
-        nothing = None if values.dtype == object else np.nan
-        parts = [np.full(before, nothing, values.dtype if nothing is None else float), values]
-        return np.concatenate([*parts, np.full(after, nothing, values.dtype if nothing is None else float)])
-
-    return replace(
-        test,
-        observed=wider(test.observed),
-        bound=wider(test.bound),
-        expected=wider(test.expected),
-        share=wider(test.share),
-        more={name: wider(values) for name, values in test.more.items()},
     )

@@ -6,6 +6,9 @@ most of its nodes is the client's, and the rest is the path's. A far region that
 
 What was slow from its first window on has no such history: a client is judged beside its peers, a broker beside the
 others of its clients. See `verdicts.families.peers`.
+
+A fetch waits for data, so that a consumer's latency follows its traffic. A commit of offsets waits for nothing: a
+consumer whose commits take longer, and its fetches from all brokers too, is slow itself.
 """
 
 from dataclasses import dataclass
@@ -50,6 +53,8 @@ class Parts:
         by_series: the paths in the order of their series.
         nodes: codes, of which `at` is each path's place; `by_node` has the paths in their order.
         node_effect: of each node, less what all nodes of its cluster have in common.
+        node_delay_ms: of each node, how much longer it takes for most clients.
+        cluster: of each node, a small number.
     """
 
     row: Numbers
@@ -69,6 +74,8 @@ class Parts:
     at: Numbers
     by_node: Groups
     node_effect: Numbers
+    node_delay_ms: Numbers
+    cluster: Numbers
 
 
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
@@ -95,7 +102,9 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     node_effect = _polished(value - before, by_node, by_series)
     wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     own = np.maximum(value, wait) - np.maximum(before, wait)
-    common = np.maximum(np.fmax(node_effect, 0)[at], _delay_of_node(value, before, wait == 0, by_node))
+    node_delay_ms = _delays(value, before, wait == 0, by_node)
+    of_delay = np.nan_to_num(np.log1p(_ms(before) + node_delay_ms[at]) - before)
+    common = np.maximum(np.fmax(node_effect, 0)[at], of_delay)
     own_client = by_series.medians(own - common, low=True)
     # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
     age_us = window.begin_us - memory.instances["first_us"][window.instance[row]]
@@ -108,6 +117,7 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
         value=value, expected=before, node_part=common, client_part=own_client[by_series.of], wait=wait, own=own,
         by_series=by_series, nodes=paths.nodes, at=at, by_node=by_node,
         node_effect=_less_common(node_effect, paths.cluster, figures["least_nodes"]),
+        node_delay_ms=node_delay_ms, cluster=paths.cluster,
     )  # fmt: skip
 
 
@@ -135,18 +145,17 @@ def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
     return by_node.medians(rest)
 
 
-def _delay_of_node(value: Numbers, before: Numbers, is_short: Numbers, by_node: Groups) -> Numbers:
-    """What the delay that most clients of a node see makes of each path (log): the same time for every request.
+def _delays(value: Numbers, before: Numbers, is_short: Numbers, by_node: Groups) -> Numbers:
+    """The delay of each node that most of its clients see: the same time for every request [ms].
 
     A request that takes 2 ms suffers more from 10 ms in a broker's queue than one that waits 80 ms for data: so
     consumers, which do not have `is_short`, count only where there are few others.
     """
     at = by_node.of
-    before_ms, delay_ms = _ms(before), _ms(value) - _ms(before)
+    delay_ms = _ms(value) - _ms(before)
     enough = np.bincount(at[is_short & ~np.isnan(delay_ms)], minlength=len(by_node)) >= _LEAST_CLIENTS
-    of_node = by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan))
-    found: Numbers = np.log1p(before_ms + np.fmax(of_node, 0)[at]) - np.log1p(before_ms)
-    return np.nan_to_num(found)
+    found: Numbers = np.fmax(by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan)), 0)
+    return found
 
 
 def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbers:
@@ -164,12 +173,15 @@ def _ms(log: Numbers) -> Numbers:
     return found
 
 
-def _test(expected: Numbers, effect: Numbers, factor: float, least_ms: float, says: str, **more: Numbers) -> Test:
+def _test(
+    expected: Numbers, effect: Numbers, factor: float, least_ms: float, says: str,
+    metric: str = "request_latency_avg_ms", **more: Numbers,
+) -> Test:  # fmt: skip
     """Bad where the effect is above the factor, and more than `least_ms`."""
     observed = _ms(expected + effect)
     bound = np.maximum(_ms(expected + np.log(factor)), _ms(expected) + least_ms)
     return Test(
-        metric="request_latency_avg_ms", unit="ms", observed=observed, bound=bound, expected=_ms(expected), says=says,
+        metric=metric, unit="ms", observed=observed, bound=bound, expected=_ms(expected), says=says,
         more=more, is_mean=True,
     )  # fmt: skip
 
@@ -217,7 +229,6 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     effect[parts.series] = parts.client_part
     client = np.zeros(count, np.int64)
     client[parts.series] = parts.client
-    subjects = Subjects.by("client", client)
     nodes = np.bincount(parts.series, minlength=count)
     test = _test(
         expected, effect, figures["factor"], figures["least_ms"],
@@ -237,14 +248,67 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
             )
         )  # fmt: skip
         is_hint = ~test.is_bad & peers.may_be_far
+    # Further units: a client id, by the commits of its consumers.
+    commits, clients = _slow_commits(window, memory, parts, figures), window.clients
+    subjects = Subjects.by("client", np.concatenate([client, clients.codes]))
+    waits = (window.link_count > 0) | ~np.isnan(window.rows.number("commit_latency_avg_ms"))
     return Finding(
         subjects=subjects,
-        tests=tests,
+        tests=[*(each.among(0, len(clients)) for each in tests), commits.among(count, 0)],
         unit_of=subjects.of_row,
-        concerned=lambda place: np.flatnonzero((window.client == subjects.codes[place]) & (window.link_count > 0)),
-        certainty=np.where(test.is_bad, OWN_HISTORY, PEERS),
-        is_hint=is_hint,
+        concerned=lambda place: np.flatnonzero((window.client == subjects.codes[place]) & waits),
+        certainty=np.concatenate([np.where(test.is_bad, OWN_HISTORY, PEERS), np.full(len(clients), OWN_HISTORY)]),
+        is_hint=np.concatenate([is_hint, np.zeros(len(clients), np.bool_)]),
     )
+
+
+def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Test:
+    """Commits of each client, less the longest delay of a broker of its cluster: any may coordinate its group.
+
+    Where its fetches take no longer it is the coordinator, or what that writes to.
+    """
+    of_nodes, least_log = figures.of["slow-node"], np.log(figures["factor"])
+    commits, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
+    fetches, usual = _beside_usual("fetch_latency_avg_ms", window, memory, of_nodes)
+    worst_ms = np.zeros(int(window.cluster.max(initial=-1)) + 1)
+    np.maximum.at(worst_ms, parts.cluster, np.nan_to_num(parts.node_delay_ms))
+    delay_ms = window.clients.max(worst_ms[window.cluster])
+    effect = np.log1p(np.fmax(_ms(commits) - delay_ms, 0)) - expected
+    may_be = effect > least_log
+    if may_be.any():
+        longer = fetches - usual
+        by_path = _fetches_by_path(window, parts, may_be & np.isnan(longer))
+        longer = np.where(np.isnan(longer), by_path, longer)
+        effect = np.where(may_be & ~(longer > np.log(figures["fetches_factor"])), 0.0, effect)
+    return _test(
+        expected, effect, figures["factor"], figures["least_ms"],
+        "{subject} waits {observed} for commits of its offsets, {expected} are usual, and longer for its fetches, too, "
+        "while the brokers are fine",
+        "commit_latency_avg_ms",
+    )  # fmt: skip
+
+
+def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
+    """The log of a latency of each client [ms] and 1, now and usually; NaN where unknown. The history learns of it."""
+    clients, history = window.clients, memory.history(column)
+    taken = np.where(_waits_for_poll(window), np.nan, np.log1p(window.rows.number(column)))
+    usual = history.expected(clients.codes, figures["history_windows"])
+    is_young = window.begin_us - memory.instances["first_us"][window.instance] < figures["young_s"] * 1_000_000
+    now = clients.median(taken)
+    history.learn(
+        clients.codes, clients.median(np.where(is_young, np.nan, taken)) if is_young.any() else now, window.length_s
+    )
+    return now, usual
+
+
+def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> Numbers:
+    """Of the clients that are wanted how much longer fetches take from all their brokers (log)."""
+    found, codes = np.full(len(wanted), np.nan), window.clients.codes
+    place = np.searchsorted(codes, parts.client)
+    is_one = (parts.wait > 0) & wanted[place]
+    longer = parts.by_series.medians(np.where(is_one, parts.value - parts.expected - parts.node_part, np.nan), low=True)
+    found[place[is_one]] = longer[parts.series[is_one]]
+    return found
 
 
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:

@@ -207,7 +207,13 @@ def test_a_node_in_the_image_serves_with_nothing_but_its_volume(tmp_path: Path, 
     [
         ("gateway", ["gateway.broker=127.0.0.1:1", "listeners=PLAINTEXT://127.0.0.1:0"]),
         ("console", ["push.log=kafka", "push.log.kafka.bootstrap.servers=127.0.0.1:1"]),
-        ("export", ["push.log=kafka", "push.log.kafka.bootstrap.servers=127.0.0.1:1"]),
+        (
+            "export",
+            [
+                *("push.log=kafka", "push.log.kafka.bootstrap.servers=127.0.0.1:1"),
+                *("exporters.zone.type=landing", "exporters.zone.path=/var/lib/fleetgauge/zone"),
+            ],
+        ),
     ],
 )
 def test_other_commands_of_the_image_start_without_their_brokers(
