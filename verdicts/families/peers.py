@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from verdicts.arrow import Numbers, pa, pc
+from verdicts.arrow import Array, Numbers, pa, pc
 from verdicts.rules import Figures
 from verdicts.window import Groups, Window, medians, numbered
 
@@ -144,15 +144,22 @@ def beside_peers(
     return found
 
 
-def _groups(window: Window, row_of: Numbers, kind: Numbers) -> tuple[Numbers, Numbers]:
-    """Of each series a number of its prefix and kind, and one of its principal and kind.
+def without_number(client_ids: Array) -> Array:
+    """The prefix of each client id: what is before the number that it ends with.
 
-    A prefix is a client id without the number that it ends with: `orders` of `orders-12`.
+    >>> without_number(pa.array(["orders-12", "orders"])).to_pylist()
+    ['orders', 'orders']
     """
+    found: Array = pc.utf8_rtrim(pc.utf8_rtrim(client_ids, "0123456789"), "-_.:#")
+    return found
+
+
+def _groups(window: Window, row_of: Numbers, kind: Numbers) -> tuple[Numbers, Numbers]:
+    """Of each series a number of its prefix and kind, and one of its principal and kind."""
     found = []
     at = pa.array(row_of)
     ids, principals = (window.rows.column(name).take(at).fill_null("") for name in ("client_id", "principal"))
-    for texts in (pc.utf8_rtrim(pc.utf8_rtrim(ids, "0123456789"), "-_.:#"), principals):
+    for texts in (without_number(ids), principals):
         codes = texts.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
         found.append(numbered(codes * (int(kind.max(initial=0)) + 1) + kind)[1])
     return found[0], found[1]

@@ -200,3 +200,16 @@ def test_a_rule_says_how_much_worse_it_has_to_be() -> None:
     rules = parse_rules("[deploy-regression]\nfactor = 1.9")
     found = Judged(rules).windows(DEPLOY + 6, lambda number: generation(number, latency=1.7)).found
     assert not [each for each in found if each[0] == "deploy-regression"]
+
+
+@pytest.mark.parametrize(("others", "is_found"), [(2, False), (0, True)])
+def test_new_clients_of_the_same_prefix_share_the_work(others: int, is_found: bool) -> None:
+    """Scaled out with a deploy, where each instance has a client id of its own."""
+
+    def rows(number: int) -> list[Row]:
+        is_new = number >= DEPLOY
+        count, sent = (2 + others, 15_000.0) if is_new else (2, 30_000.0)
+        return [client(f"orders-{at}", f"orders-{at}-{is_new}", records_sent=sent) for at in range(count)] + peers()
+
+    found = Judged().windows(DEPLOY + 8, rows).found
+    assert bool([each for each in found if each[0] == "deploy-regression"]) is is_found

@@ -291,3 +291,44 @@ def test_where_no_broker_is_far_a_rule_file_says_so() -> None:
 
 def test_fetches_that_wait_for_data_make_no_slow_node() -> None:
     assert Judged().windows(6, lambda number: fleet(number, of_node(3, 50.0), "consumer")).found == []
+
+
+def consumers(commits_ms: float, fetches_ms: float, node_ms: float = 10.0) -> list[Row]:
+    """One whose commits and fetches take so long, without latencies by broker, and ten producers beside it."""
+    row = client("reader", commit_latency_avg_ms=commits_ms, fetch_latency_avg_ms=fetches_ms)
+    others = (with_links(client(f"app-{at}"), dict.fromkeys((1, 2, 3), node_ms)) for at in range(10))
+    return [row, *chain.from_iterable(others)]
+
+
+def test_a_consumer_whose_commits_and_fetches_take_longer_is_slow() -> None:
+    judged = Judged().windows(6, lambda _: consumers(3.0, 12.0)).windows(4, lambda _: consumers(60.0, 70.0))
+    row = judged.only()
+    assert (row["verdict"], row["subject"], row["severity"]) == ("slow-client", "reader", "warning")
+    assert row["why"].startswith(
+        "reader waits 60 ms for commits of its offsets, 3.1 ms are usual, and longer for its fetches, too, while "
+        "the brokers are fine"
+    )
+    assert row["instance_count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("commits_ms", "fetches_ms", "node_ms"),
+    [
+        (60.0, 12.0, 10.0),  # its coordinator
+        (3.0, 300.0, 10.0),  # less is written for it
+        (60.0, 70.0, 67.0),  # the brokers
+    ],
+)
+def test_what_else_takes_long_makes_no_slow_consumer(commits_ms: float, fetches_ms: float, node_ms: float) -> None:
+    judged = Judged().windows(6, lambda _: consumers(3.0, 12.0))
+    found = judged.windows(6, lambda _: consumers(commits_ms, fetches_ms, node_ms)).found
+    assert not [each for each in found if each[0] == "slow-client"]
+
+
+def test_a_consumer_of_franz_go_has_its_fetches_by_broker() -> None:
+    def rows(slow: float) -> list[Row]:
+        row = client("reader", dialect="franz-go", commit_latency_avg_ms=3.0 * slow)
+        return [*with_links(row, dict.fromkeys((1, 2), 20.0 * slow), "consumer"), *fleet(0, {})]
+
+    judged = Judged().windows(6, lambda _: rows(1.0)).windows(4, lambda _: rows(6.0))
+    assert judged.found == [("slow-client", "reader", "open")]
