@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from support.delaying_proxy import DelayingProxy
 from support.gateway import GatewayBefore, make_topic
 from support.kafka_broker import KafkaBroker
-from support.working_clients import JAVA_4, LIBRDKAFKA, WorkingClients
+from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
 
 from fleetgauge.data_dir import DataDirectory
 from push_log.embedded.inspect import records_after
@@ -29,6 +30,10 @@ PER_S = 100
 BURST_MS = 400
 WORK_S = 0.0025
 RECORDS = 1_200
+
+COMMITS = "coordinator.commit.latency.avg"
+FETCHES = "fetch.manager.fetch.latency.avg"
+DELAY_S = 0.15
 
 Push = dict[str, float]
 """Sums of the points of each metric of a consumer, by its name."""
@@ -130,6 +135,38 @@ def test_a_java_consumer_whose_partitions_are_paused_commits_and_shows_the_lag_t
     assert (
         sum(push["org.apache.kafka.producer.record.send.total"] for push in pushes(gateway, "writer", paused_s)) > 100
     )
+
+
+@pytest.mark.parametrize("library", [JAVA_3, JAVA_4, LIBRDKAFKA])
+def test_commits_of_a_consumer_that_waits_for_data_take_as_long_as_its_network(
+    broker: KafkaBroker, topic: str, tmp_path: Path, library: str
+) -> None:
+    """slow-client: fetches wait for the next record, here for up to 250 ms, commits for nothing."""
+    with DelayingProxy(broker.port) as proxy, GatewayBefore(tmp_path / "late", proxy.port) as late:
+        clients = WorkingClients(library, late.bootstrap, tmp_path / "late.log")
+        try:
+            clients.producer("writer", topic, per_s=4, **{"linger.ms": "0"})
+            clients.consumer(topic, topic, **{"auto.commit.interval.ms": "500"})
+            usual = _latencies(_wait(late, topic, lambda found: _commits(found[-4:], 4))[-4:])
+            proxy.delay_s = DELAY_S
+            count = len(pushes(late, topic))
+            slow = _latencies(_wait(late, topic, lambda found: _commits(found[count + 2 :], 4))[-4:])
+        finally:
+            clients.kill()
+    (commit, fetch), (late_commit, late_fetch) = usual, slow
+    assert late_commit - commit > DELAY_S * 500, (usual, slow)
+    assert fetch > 50.0, (usual, slow)
+    assert late_commit / commit > 1.5 * late_fetch / fetch, (usual, slow)
+
+
+def _commits(found: list[Push], count: int) -> bool:
+    return len([push for push in found if push.get(COMMITS, 0.0) > 0]) >= count
+
+
+def _latencies(found: list[Push]) -> tuple[float, float]:
+    """Of commits and of fetches [ms]."""
+    of_commits, of_fetches = ([push[name] for push in found if name in push] for name in (COMMITS, FETCHES))
+    return statistics.median(of_commits), statistics.median(of_fetches)
 
 
 def _reads(found: list[Push]) -> bool:
