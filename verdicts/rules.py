@@ -107,8 +107,13 @@ def load_rules(path: Path | None) -> Rules:
     return parse_rules(text, str(path))
 
 
-def parse_rules(text: str, name: str = "rules") -> Rules:
+def parse_rules(text: str, name: str = "rules", *, of_any_release: bool = False) -> Rules:
     r"""The defaults, changed by the text of a rule file.
+
+    Args:
+        text: TOML.
+        name: for errors.
+        of_any_release: verdicts and figures that are none here are another release's, and left out.
 
     >>> parse_rules("[slow-node]\nfactor = 3")["slow-node"]["factor"]
     3.0
@@ -128,6 +133,8 @@ def parse_rules(text: str, name: str = "rules") -> Rules:
         )
     for verdict, figures in given.items():
         if verdict not in values:
+            if of_any_release:
+                continue
             raise RulesError(
                 f"{name}: there is no verdict {verdict!r}{_nearest(verdict, values)}; rules of your own are tables "
                 "named [rules.NAME]"
@@ -136,6 +143,8 @@ def parse_rules(text: str, name: str = "rules") -> Rules:
             raise RulesError(f"{name}: {verdict} is no table of figures: write [{verdict}]")
         for key, value in figures.items():
             if key not in values[verdict]:
+                if of_any_release:
+                    continue
                 raise RulesError(f"{name}: [{verdict}] has no figure {key!r}{_nearest(key, values[verdict])}")
             values[verdict][key] = _checked(f"{name}: [{verdict}] {key}", value, values[verdict][key])
     values |= {rule.name: {"enabled": True, "severity": rule.severity, "for_s": 0} for rule in own}

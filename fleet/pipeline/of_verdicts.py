@@ -64,7 +64,8 @@ def latest_memory(store: Store) -> tuple[Memory, Rules]:
     if latest is None:
         return Memory(), default_rules()
     parts = dict(latest["memory"])
-    return Memory.of(parts), parse_rules(parts[_RULES].decode(), "the rules that the tables were judged by")
+    rules = parse_rules(parts[_RULES].decode(), "the rules that the tables were judged by", of_any_release=True)
+    return Memory.of(parts), rules
 
 
 def replace_verdicts(

@@ -265,7 +265,8 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
 def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Test:
     """Commits of each client, less the longest delay of a broker of its cluster: any may coordinate its group.
 
-    Where its fetches take no longer it is the coordinator, or what that writes to.
+    Where its fetches take no longer, from each broker if they are known by broker, it is its coordinator or the path
+    to it.
     """
     of_nodes, least_log = figures.of["slow-node"], np.log(figures["factor"])
     commits, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
@@ -276,9 +277,8 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
     effect = np.log1p(np.fmax(_ms(commits) - delay_ms, 0)) - expected
     may_be = effect > least_log
     if may_be.any():
-        longer = fetches - usual
-        by_path = _fetches_by_path(window, parts, may_be & np.isnan(longer))
-        longer = np.where(np.isnan(longer), by_path, longer)
+        by_path = _fetches_by_path(window, parts, may_be)
+        longer = np.where(np.isnan(by_path), fetches - usual, by_path)
         effect = np.where(may_be & ~(longer > np.log(figures["fetches_factor"])), 0.0, effect)
     return _test(
         expected, effect, figures["factor"], figures["least_ms"],

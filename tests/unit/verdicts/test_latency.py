@@ -332,3 +332,13 @@ def test_a_consumer_of_franz_go_has_its_fetches_by_broker() -> None:
 
     judged = Judged().windows(6, lambda _: rows(1.0)).windows(4, lambda _: rows(6.0))
     assert judged.found == [("slow-client", "reader", "open")]
+
+
+def test_a_consumer_that_waits_for_one_of_its_brokers_alone_is_not_slow() -> None:
+    """Its group's coordinator is there, so that commits take long, and fetches on average."""
+
+    def rows(slow: float) -> list[Row]:
+        row = client("reader", commit_latency_avg_ms=3.0 * slow, fetch_latency_avg_ms=10.0 * (slow + 1))
+        return [*with_links(row, {1: 20.0 * slow, 2: 20.0}, "consumer"), *fleet(0, {})]
+
+    assert Judged().windows(6, lambda _: rows(1.0)).windows(6, lambda _: rows(6.0)).found == []

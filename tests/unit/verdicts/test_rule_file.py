@@ -121,6 +121,13 @@ def test_a_file_that_holds_no_such_rules_is_refused(text: str, sentence: str) ->
     assert sentence in str(caught.value)
 
 
+def test_rules_that_another_release_judged_by_are_read_as_far_as_they_are_known_here() -> None:
+    kept = as_toml(parse_rules("[slow-node]\nfactor = 3")).replace("[slow-node]", "[slow-node]\nphase = 0.5")
+    assert parse_rules(f"{kept}\n[slow-moon]\nfor_s = 1\n", of_any_release=True) == parse_rules(
+        "[slow-node]\nfactor = 3"
+    )
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match=r"cannot read the rules in .*nosuch\.toml: No such file or directory"):
         load_rules(tmp_path / "nosuch.toml")
