@@ -52,7 +52,8 @@ _OF_PRODUCERS: Final = {
 _OF_CONSUMERS: Final = {
     "lag_records": 400.0, "records_consumed": 9e4, "fetch_rate_per_s": 5.0, "fetch_size_avg_bytes": 2e4,
     "fetch_latency_avg_ms": 100.0, "poll_idle_ratio_avg": 0.6, "time_between_poll_avg_ms": 40.0,
-    "time_between_poll_max_ms": 300.0, "commits": 60.0, "assigned_partitions": 3.0, "fetch_throttle_samples": 5.0,
+    "time_between_poll_max_ms": 300.0, "commits": 60.0, "commit_latency_avg_ms": 5.0, "assigned_partitions": 3.0,
+    "fetch_throttle_samples": 5.0,
 }  # fmt: skip
 _ZEROS: Final = (
     "connections_created", "buffer_wait_ratio_avg", "buffer_exhausted_records", "record_errors", "record_retries",
