@@ -48,6 +48,8 @@ class _Figure(NamedTuple):
 _FIGURES: Final = (
     _Figure("held back, produce", "produce_throttle_avg_ms", "ms"),
     _Figure("held back, fetch", "fetch_throttle_avg_ms", "ms"),
+    _Figure("commit latency", "commit_latency_avg_ms", "ms"),
+    _Figure("fetch latency", "fetch_latency_avg_ms", "ms"),
     _Figure("waits in poll()", "poll_idle_ratio_avg", "ratio"),
     _Figure("longest poll gap", "time_between_poll_max_ms", "ms"),
     _Figure("lag", "lag_records", "records"),
