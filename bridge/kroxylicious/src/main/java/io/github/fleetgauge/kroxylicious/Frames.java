@@ -16,7 +16,7 @@ final class Frames {
 
     private Frames() {}
 
-    /** The request with its size before it: a copy, since a body may lie in a buffer that the proxy releases. */
+    /** The request with its size before it: a copy of the body. */
     static ByteBuffer request(RequestHeaderData header, ApiMessage body) {
         ObjectSerializationCache cache = new ObjectSerializationCache();
         short headerVersion = api(header).requestHeaderVersion(header.requestApiVersion());

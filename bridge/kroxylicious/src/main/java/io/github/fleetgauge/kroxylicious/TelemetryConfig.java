@@ -15,11 +15,14 @@ import java.net.InetSocketAddress;
  */
 public record TelemetryConfig(String node, Boolean proxyProtocol, Integer timeoutMs, Integer retryMs) {
 
+    /** librdkafka computes with larger intervals in an int that overflows, and then asks in a loop [ms]. */
+    private static final int RETRY_MAX_MS = 1_789_569;
+
     /** Sets defaults and checks the values. */
     public TelemetryConfig {
         proxyProtocol = proxyProtocol == null || proxyProtocol;
         timeoutMs = within("timeoutMs", timeoutMs, 1_500, 100, 10_000);
-        retryMs = within("retryMs", retryMs, 60_000, 1_000, 3_600_000);
+        retryMs = within("retryMs", retryMs, 60_000, 1_000, RETRY_MAX_MS);
         unresolved(node);
     }
 
