@@ -173,10 +173,11 @@ def test_the_nodes_error_codes_reach_the_client(proxy: Kroxylicious) -> None:
         subscription = client.get()
         assert client.push(subscription, metrics_data()).error_code == 0
         assert client.push(subscription, metrics_data()).error_code == THROTTLING_QUOTA_EXCEEDED
-        too_much = bytes(subscription.telemetry_max_bytes + 1)
-        assert client.push(subscription, too_much).error_code == TELEMETRY_TOO_LARGE  # by the node
-        far_too_much = bytes(2 * subscription.telemetry_max_bytes)
-        assert client.push(subscription, far_too_much).error_code == TELEMETRY_TOO_LARGE  # by the filter
+        largest = subscription.telemetry_max_bytes
+        assert (
+            client.push(client.get(uuid.uuid4()), bytes(largest + 1)).error_code == TELEMETRY_TOO_LARGE
+        )  # by the node
+        assert client.push(subscription, bytes(2 * largest)).error_code == TELEMETRY_TOO_LARGE  # by the filter
 
 
 def test_clients_go_on_without_a_node_and_push_again_when_it_is_back(
