@@ -1,5 +1,6 @@
 """Telemetry through the filter of `bridge/kroxylicious` in the real proxy: real clients, a real broker, a real node."""
 
+import logging
 import signal
 import struct
 import time
@@ -25,6 +26,7 @@ from support.raw_client import (
     API_VERSIONS,
     GET_TELEMETRY,
     RawClient,
+    Subscription,
     framed,
     get_request,
     header,
@@ -65,8 +67,24 @@ class LandingNode(Node):
 
         wait_until(lambda: not missing(), within_s=WITHIN_S, what=f"pushes of {client_ids}")
 
-    def open_connections(self) -> int:
-        return int(self.status()["connections"][0]["open"])
+    def wait_for_connections(self, number: int) -> None:
+        """Waits until so many are open, each of one client's."""
+        self.wait_for(lambda status: status["connections"][0]["open"] == number, what=f"{number} connections")
+
+    def fail(self, failure: signal.Signals) -> None:
+        """Ends or stops the node."""
+        assert self.process is not None
+        self.process.send_signal(failure)
+        if failure is signal.SIGKILL:
+            self.process.wait()
+
+    def recover(self) -> None:
+        """Has it go on, on the same port."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+        else:
+            self.start(self.port)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +124,17 @@ def topic(broker: KafkaBroker) -> str:
     return name
 
 
+def subscribed(client: RawClient) -> Subscription:
+    """The node's answer to a Get; for some seconds after a failure, which may be another test's, it is not asked."""
+
+    def of_the_node() -> Subscription | None:
+        found = client.get()
+        return found if found.requested_metrics else None
+
+    answer: Subscription = wait_until(of_the_node, within_s=WITHIN_S, what="the node's answer")
+    return answer
+
+
 def test_both_apis_are_offered_for_a_broker_that_has_neither(broker: KafkaBroker, proxy: Kroxylicious) -> None:
     tool = "org.apache.kafka.tools.BrokerApiVersionsCommand"
     assert "PushTelemetry(72): UNSUPPORTED" in broker.tool(tool, "--bootstrap-server", broker.bootstrap)
@@ -125,20 +154,21 @@ def test_records_of_java_clients_pass_unharmed(proxy: Kroxylicious, topic: str) 
 def test_what_java_clients_push_lands_with_their_ids_and_software(
     proxy: Kroxylicious, node: LandingNode, topic: str, tmp_path: Path, version: str
 ) -> None:
+    before = node.pushes()
     clients = JavaClients(version, proxy.bootstrap, topic, tmp_path)
     try:
         ids = clients.instance_ids()
-        node.wait_for_pushes(set(ids))
+        node.wait_for_pushes(set(ids), before)
         clients.close()
     finally:
         clients.kill()
-    rows = [row for row in landed(node.landing) if row["client_id"] in ids]
+    rows = [row for row in landed(node.landing) if row["client_instance_id"] in ids.values()]
     assert {row["client_id"]: row["client_instance_id"] for row in rows} == ids
     assert {(row["client_software_name"], row["client_software_version"]) for row in rows} == {
         ("apache-kafka-java", version)
     }
     assert {(row["client_source_address"], row["principal"]) for row in rows} == {("127.0.0.1", "User:ANONYMOUS")}
-    node.wait_for(lambda _: node.open_connections() == 0, what="the end of the connections of these clients")
+    node.wait_for_connections(0)
 
 
 def test_librdkafka_gets_its_records_and_pushes(proxy: Kroxylicious, node: LandingNode, topic: str) -> None:
@@ -158,7 +188,7 @@ def test_a_push_has_its_clients_own_address_and_port(proxy: Kroxylicious, node: 
     name = uuid.uuid4().hex
     with RawClient(proxy.port, client_id=name, source="127.0.0.9") as client:
         client.api_versions(name="raw", software_version="7.1")
-        answer = client.push(client.get(), metrics_data())
+        answer = client.push(subscribed(client), metrics_data())
         assert (answer.error_code, answer.throttle_time_ms) == (0, 0)
         port = client.socket.getsockname()[1]
         node.wait_for_pushes({name})
@@ -170,7 +200,7 @@ def test_a_push_has_its_clients_own_address_and_port(proxy: Kroxylicious, node: 
 def test_the_nodes_error_codes_reach_the_client(proxy: Kroxylicious) -> None:
     with RawClient(proxy.port) as client:
         client.api_versions()
-        subscription = client.get()
+        subscription = subscribed(client)
         assert client.push(subscription, metrics_data()).error_code == 0
         assert client.push(subscription, metrics_data()).error_code == THROTTLING_QUOTA_EXCEEDED
         largest = subscription.telemetry_max_bytes
@@ -180,17 +210,22 @@ def test_the_nodes_error_codes_reach_the_client(proxy: Kroxylicious) -> None:
         assert client.push(subscription, bytes(2 * largest)).error_code == TELEMETRY_TOO_LARGE  # by the filter
 
 
+@pytest.mark.parametrize("failure", [signal.SIGKILL, signal.SIGSTOP])
 def test_clients_go_on_without_a_node_and_push_again_when_it_is_back(
-    proxy: Kroxylicious, node: LandingNode, topic: str, tmp_path: Path
+    proxy: Kroxylicious, node: LandingNode, topic: str, tmp_path: Path, failure: signal.Signals
 ) -> None:
+    """A node that is stopped is connected to by its system, and answers nothing."""
     errors: list[object] = []
+    lines: list[str] = []
+    logger = logging.Logger("rd-steady", logging.WARNING)
+    logger.addFilter(lambda record: lines.append(record.getMessage()) or False)
 
     def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             errors.append(error)
 
-    settings = {"bootstrap.servers": proxy.bootstrap, "client.id": "rd-steady", "log_level": 3}
-    producer = Producer({**settings, "error_cb": errors.append})
+    settings = {"bootstrap.servers": proxy.bootstrap, "client.id": "rd-steady", "error_cb": errors.append}
+    producer = Producer(settings, logger=logger)
     java = JavaClients("4.4.0", proxy.bootstrap, topic, tmp_path)
     clients = {"rd-steady", *java.instance_ids()}
 
@@ -208,18 +243,18 @@ def test_clients_go_on_without_a_node_and_push_again_when_it_is_back(
     try:
         produce_for(3)
         node.wait_for_pushes(clients)
-        node.kill()
-        assert produce_for(10) < 5 * TIMEOUT_S
+        node.fail(failure)
+        assert produce_for(10) < 2 * TIMEOUT_S
         landed_before = node.pushes()
-        node.start(node.port)
+        node.recover()
         produce_for(3)
         node.wait_for_pushes(clients, landed_before)
         java.close()
     finally:
         java.kill()
-        if node.process is not None and node.process.poll() is not None:
-            node.start(node.port)
-    assert errors == []
+        node.recover()
+        producer.close()
+    assert (errors, lines) == ([], [])
     assert [line for line in java.log.read_text().splitlines() if "WARN" in line or "ERROR" in line] == []
     assert f"The Fleetgauge node 127.0.0.1:{node.port} did not answer" in proxy.output()
     metrics = get_at("127.0.0.1", proxy.management_port, "/metrics").body.decode().splitlines()
@@ -236,12 +271,12 @@ def test_clients_go_on_without_a_node_and_push_again_when_it_is_back(
 def test_a_silent_node_delays_one_connection_by_the_time_limit_and_no_other(
     proxy: Kroxylicious, node: LandingNode
 ) -> None:
-    """Stopped, it is connected to by its system, and answers nothing."""
-    assert node.process is not None
     with RawClient(proxy.port) as first, RawClient(proxy.port) as second, RawClient(proxy.port) as third:
         for client in (first, second, third):
             client.api_versions()
-        node.process.send_signal(signal.SIGSTOP)
+        with RawClient(proxy.port) as earlier:
+            subscribed(earlier)
+        node.fail(signal.SIGSTOP)
         try:
             begin = time.monotonic()
             first.send(get_request(7, None) + API_VERSIONS_0)
@@ -255,20 +290,20 @@ def test_a_silent_node_delays_one_connection_by_the_time_limit_and_no_other(
             assert third.get().error_code == 0
             third_took = time.monotonic() - begin
         finally:
-            node.process.send_signal(signal.SIGCONT)
+            node.recover()
         assert others_took < TIMEOUT_S / 2
         assert 0.9 * TIMEOUT_S < took < 3 * TIMEOUT_S
         assert third_took < TIMEOUT_S / 2, "one connection tries at a time"
         assert (subscription.error_code, subscription.requested_metrics) == (0, [])
         assert subscription.push_interval_ms == RETRY_MS
         assert subscription.client_instance_id.int != 0
-        wait_until(lambda: first.get(subscription.client_instance_id).requested_metrics, what="the node's answer")
+        subscribed(first)
 
 
 def test_pipelined_pushes_are_answered_in_their_order(proxy: Kroxylicious) -> None:
     with RawClient(proxy.port) as client:
         client.api_versions()
-        subscription = client.get()
+        subscription = subscribed(client)
         push = [subscription.client_instance_id, subscription.subscription_id, metrics_data()]
         client.send(b"".join(push_request(number, *push) for number in range(50)) + API_VERSIONS_0)
         frames = [client.receive_frame() for _ in range(50)]
@@ -279,12 +314,12 @@ def test_pipelined_pushes_are_answered_in_their_order(proxy: Kroxylicious) -> No
 
 
 def test_hostile_connections_harm_nobody_and_end_at_the_node_too(proxy: Kroxylicious, node: LandingNode) -> None:
-    before = node.open_connections()
+    node.wait_for_connections(0)
     huge = bytes(16) + b"\1\0" + uvarint(5_000_000) + bytes(5_000_000)  # a tagged field of 5 MB
     body = header(GET_TELEMETRY, 0, 1, "hostile") + huge
     with RawClient(proxy.port) as well:
         well.api_versions()
-        well.get()
+        subscribed(well)
         for garbage in (framed(body), framed(body[:40]), framed(header(GET_TELEMETRY, 9, 1, "hostile") + bytes(17))):
             with RawClient(proxy.port) as client:
                 client.send(garbage)
@@ -292,12 +327,12 @@ def test_hostile_connections_harm_nobody_and_end_at_the_node_too(proxy: Kroxylic
             client.send(get_request(1, uuid.uuid4())[:-5])
         with RawClient(proxy.port) as client:
             client.api_versions()
-            client.get()
+            subscribed(client)
             client.socket.shutdown(1)
             with pytest.raises(ConnectionError):
                 client.receive_frame()
-            node.wait_for(lambda _: node.open_connections() == before + 1, what="the end of the half-closed one")
+            node.wait_for_connections(1)
         with RawClient(proxy.port) as client:
             client.send(get_request(1, uuid.uuid4()) * 3)
         assert well.get().error_code in (0, THROTTLING_QUOTA_EXCEEDED)
-    node.wait_for(lambda _: node.open_connections() == before, what="the end of all connections")
+    node.wait_for_connections(0)
