@@ -93,8 +93,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LandingNode]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def proxy(broker: KafkaBroker, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kroxylicious]:
+def proxy_with_filter(directory: Path, broker: KafkaBroker, node: str) -> Kroxylicious:
     configuration = f"""
 management:
   bindAddress: 127.0.0.1
@@ -105,15 +104,19 @@ filterDefinitions:
   - name: telemetry
     type: FleetgaugeTelemetry
     config:
-      node: 127.0.0.1:{node.port}
+      node: {node}
       timeoutMs: {TIMEOUT_S * 1_000:.0f}
       retryMs: {RETRY_MS}
 defaultFilters:
   - telemetry
 """
     jars, options = [kroxylicious_filter_jar()], ["-Xmx256m", *QUICK]
-    directory = tmp_path_factory.mktemp("kroxylicious")
-    with Kroxylicious(directory, broker.port, options=options, jars=jars, configuration=configuration) as started:
+    return Kroxylicious(directory, broker.port, options=options, jars=jars, configuration=configuration)
+
+
+@pytest.fixture(scope="module")
+def proxy(broker: KafkaBroker, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kroxylicious]:
+    with proxy_with_filter(tmp_path_factory.mktemp("kroxylicious"), broker, f"127.0.0.1:{node.port}") as started:
         yield started
 
 
@@ -141,6 +144,15 @@ def test_both_apis_are_offered_for_a_broker_that_has_neither(broker: KafkaBroker
     printed = broker.tool(tool, "--bootstrap-server", proxy.bootstrap)
     assert "GetTelemetrySubscriptions(71): 0 " in printed
     assert "PushTelemetry(72): 0 " in printed
+
+
+def test_a_wrong_key_stops_the_start_with_a_sentence(broker: KafkaBroker, tmp_path: Path) -> None:
+    proxy = proxy_with_filter(tmp_path, broker, "nowhere")
+    with (
+        pytest.raises(AssertionError, match="node must be HOST:PORT of a fleetgauge serve listener, not nowhere"),
+        proxy,
+    ):
+        pass
 
 
 def test_records_of_java_clients_pass_unharmed(proxy: Kroxylicious, topic: str) -> None:

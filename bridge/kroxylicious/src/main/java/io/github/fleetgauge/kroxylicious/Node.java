@@ -25,14 +25,14 @@ final class Node implements Closeable {
     static final int TELEMETRY_MAX_BYTES = 1 << 20;
 
     final TelemetryConfig config;
-    final Unanswered unanswered;
+    final Answers answers;
     private final Pause pause = new Pause();
     private final AsynchronousChannelGroup group;
     private volatile int telemetryMaxBytes = TELEMETRY_MAX_BYTES;
 
     Node(TelemetryConfig config) throws IOException {
         this.config = config;
-        unanswered = new Unanswered(config.node());
+        answers = new Answers(config.node());
         group = AsynchronousChannelGroup.withFixedThreadPool(1, work -> {
             Thread thread = new Thread(work, "fleetgauge-telemetry");
             thread.setDaemon(true);

@@ -108,10 +108,10 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
         ApiKeys api = ApiKeys.forId(header.requestApiKey());
         CompletableFuture<ApiMessage> response = answer.handle((found, error) -> {
             if (error == null) {
-                node.unanswered.answered(api);
+                node.answers.byNode(api);
                 return found;
             }
-            node.unanswered.failed(api, error, System.nanoTime());
+            node.answers.byFilter(api, error, System.nanoTime());
             return otherwise;
         });
         return executor.completeOnFilterDispatchThread(response)

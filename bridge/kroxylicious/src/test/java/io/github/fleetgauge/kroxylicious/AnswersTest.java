@@ -10,15 +10,15 @@ import java.util.concurrent.CompletionException;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.junit.jupiter.api.Test;
 
-class UnansweredTest {
+class AnswersTest {
 
     @Test
     void logsOnceAMinuteHowManyThereWere() {
         List<String> lines = new ArrayList<>();
-        Unanswered unanswered = new Unanswered("node:9092", lines::add);
+        Answers answers = new Answers("node:9092", lines::add);
         Throwable cause = new CompletionException(new EOFException("closed"));
         for (long second : new long[] {0, 1, 59, 60}) {
-            unanswered.failed(ApiKeys.PUSH_TELEMETRY, cause, second * 1_000_000_000L);
+            answers.byFilter(ApiKeys.PUSH_TELEMETRY, cause, second * 1_000_000_000L);
         }
         assertEquals(2, lines.size());
         assertTrue(lines.get(0).startsWith("The Fleetgauge node node:9092 did not answer 1 telemetry requests"));

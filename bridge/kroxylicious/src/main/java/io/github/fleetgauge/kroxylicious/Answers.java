@@ -12,31 +12,31 @@ import org.slf4j.LoggerFactory;
  * Counts telemetry requests by who answered them, for the proxy's metrics, and logs at most once a minute how many the
  * node did not answer. Thread-safe.
  */
-final class Unanswered {
+final class Answers {
 
     static final String COUNTER = "fleetgauge_telemetry_requests";
     private static final long LOG_INTERVAL_NS = 60_000_000_000L;
-    private static final Logger LOG = LoggerFactory.getLogger(Unanswered.class);
+    private static final Logger LOG = LoggerFactory.getLogger(Answers.class);
 
     private final String node;
     private final Consumer<String> warn;
     private final AtomicLong sinceLogged = new AtomicLong();
     private Long lastLoggedNs;
 
-    Unanswered(String node) {
+    Answers(String node) {
         this(node, LOG::warn);
     }
 
-    Unanswered(String node, Consumer<String> warn) {
+    Answers(String node, Consumer<String> warn) {
         this.node = node;
         this.warn = warn;
     }
 
-    void answered(ApiKeys api) {
+    void byNode(ApiKeys api) {
         count(api, "node");
     }
 
-    void failed(ApiKeys api, Throwable cause, long nowNs) {
+    void byFilter(ApiKeys api, Throwable cause, long nowNs) {
         count(api, "filter");
         sinceLogged.incrementAndGet();
         log(api, cause, nowNs);
