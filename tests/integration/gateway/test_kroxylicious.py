@@ -42,6 +42,8 @@ TIMEOUT_S = 1.0
 RETRY_MS = 2_000
 TRUSTED = ("proxy.protocol.enable=true", "proxy.protocol.trusted.addresses=127.0.0.1")
 THROTTLING_QUOTA_EXCEEDED, TELEMETRY_TOO_LARGE = 89, 118
+HUGE_GET = framed(header(GET_TELEMETRY, 0, 1, "hostile") + bytes(16) + b"\1\0" + uvarint(5_000_000) + bytes(5_000_000))
+"""With a tagged field of 5 MB."""
 API_VERSIONS_0 = framed(header(API_VERSIONS, 0, 99, "raw")[:-1])
 
 
@@ -220,6 +222,10 @@ def test_the_nodes_error_codes_reach_the_client(proxy: Kroxylicious) -> None:
             client.push(client.get(uuid.uuid4()), bytes(largest + 1)).error_code == TELEMETRY_TOO_LARGE
         )  # by the node
         assert client.push(subscription, bytes(2 * largest)).error_code == TELEMETRY_TOO_LARGE  # by the filter
+        client.send(HUGE_GET)  # not passed to the node
+        answer = parse_get(client.receive_frame()[5:])
+        assert (answer.error_code, answer.requested_metrics, answer.push_interval_ms) == (0, [], RETRY_MS)
+        assert subscribed(client).error_code == 0
 
 
 @pytest.mark.parametrize("failure", [signal.SIGKILL, signal.SIGSTOP])
@@ -327,12 +333,15 @@ def test_pipelined_pushes_are_answered_in_their_order(proxy: Kroxylicious) -> No
 
 def test_hostile_connections_harm_nobody_and_end_at_the_node_too(proxy: Kroxylicious, node: LandingNode) -> None:
     node.wait_for_connections(0)
-    huge = bytes(16) + b"\1\0" + uvarint(5_000_000) + bytes(5_000_000)  # a tagged field of 5 MB
-    body = header(GET_TELEMETRY, 0, 1, "hostile") + huge
     with RawClient(proxy.port) as well:
         well.api_versions()
         subscribed(well)
-        for garbage in (framed(body), framed(body[:40]), framed(header(GET_TELEMETRY, 9, 1, "hostile") + bytes(17))):
+        for garbage in (
+            HUGE_GET,
+            HUGE_GET[:40],
+            framed(HUGE_GET[4:40]),
+            framed(header(GET_TELEMETRY, 9, 1, "hostile") + bytes(17)),
+        ):
             with RawClient(proxy.port) as client:
                 client.send(garbage)
         with RawClient(proxy.port) as client:

@@ -19,14 +19,18 @@ final class Frames {
     /** The request with its size before it: a copy of the body. */
     static ByteBuffer request(RequestHeaderData header, ApiMessage body) {
         ObjectSerializationCache cache = new ObjectSerializationCache();
-        short headerVersion = api(header).requestHeaderVersion(header.requestApiVersion());
-        int size = header.size(cache, headerVersion) + body.size(cache, header.requestApiVersion());
+        int size = size(header, body, cache);
         ByteBufferAccessor frame = new ByteBufferAccessor(ByteBuffer.allocate(Integer.BYTES + size));
         frame.writeInt(size);
-        header.write(frame, cache, headerVersion);
+        header.write(frame, cache, headerVersion(header));
         body.write(frame, cache, header.requestApiVersion());
         frame.flip();
         return frame.buffer();
+    }
+
+    /** The size of a request without the field that says it [B]. */
+    static int size(RequestHeaderData header, ApiMessage body) {
+        return size(header, body, new ObjectSerializationCache());
     }
 
     /**
@@ -43,6 +47,14 @@ final class Frames {
             throw new IOException("the node answered another request");
         }
         return body.apply(readable, request.requestApiVersion());
+    }
+
+    private static int size(RequestHeaderData header, ApiMessage body, ObjectSerializationCache cache) {
+        return header.size(cache, headerVersion(header)) + body.size(cache, header.requestApiVersion());
+    }
+
+    private static short headerVersion(RequestHeaderData header) {
+        return api(header).requestHeaderVersion(header.requestApiVersion());
     }
 
     private static ApiKeys api(RequestHeaderData header) {

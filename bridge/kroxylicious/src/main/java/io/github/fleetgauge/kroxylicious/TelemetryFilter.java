@@ -27,7 +27,6 @@ import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
-import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.protocol.Readable;
 
 /**
@@ -46,10 +45,12 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
     /** Of a request beside its payload: the header with its client id, and further fields [B]. */
     private static final int REQUEST_OVERHEAD_BYTES = 1 << 16;
 
+    /** Of name and version together, which are kept while the client is connected; longer ones stay unknown. */
+    private static final int SOFTWARE_MAX_CHARACTERS = 1 << 10;
+
     private final Node node;
     private final FilterDispatchExecutor executor;
-    private ApiVersionsRequestData software =
-            new ApiVersionsRequestData().setClientSoftwareName("unknown").setClientSoftwareVersion("unknown");
+    private ApiVersionsRequestData software = software("unknown", "unknown");
     private Optional<Channel> client;
     private NodeConnection connection;
 
@@ -61,10 +62,16 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
     @Override
     public CompletionStage<RequestFilterResult> onApiVersionsRequest(
             short version, RequestHeaderData header, ApiVersionsRequestData request, FilterContext context) {
-        if (version >= API_VERSIONS_VERSION) {
-            software = request.duplicate();
+        String name = request.clientSoftwareName();
+        String softwareVersion = request.clientSoftwareVersion();
+        if (version >= API_VERSIONS_VERSION && name.length() + softwareVersion.length() <= SOFTWARE_MAX_CHARACTERS) {
+            software = software(name, softwareVersion);
         }
         return context.forwardRequest(header, request);
+    }
+
+    private static ApiVersionsRequestData software(String name, String version) {
+        return new ApiVersionsRequestData().setClientSoftwareName(name).setClientSoftwareVersion(version);
     }
 
     @Override
@@ -86,17 +93,14 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
     @Override
     public CompletionStage<RequestFilterResult> onPushTelemetryRequest(
             short version, RequestHeaderData header, PushTelemetryRequestData request, FilterContext context) {
-        if (isTooLarge(header, request)) {
-            return context.requestFilterResultBuilder().shortCircuitResponse(TelemetryApis.tooLarge()).completed();
-        }
-        return respond(
-                ask(header, request, PushTelemetryResponseData::new, context), header, TelemetryApis.later(), context);
+        PushTelemetryResponseData otherwise =
+                isTooLarge(header, request) ? TelemetryApis.tooLarge() : TelemetryApis.later();
+        return respond(ask(header, request, PushTelemetryResponseData::new, context), header, otherwise, context);
     }
 
     /** True for what the node would not take, so that memory is bounded by what it takes. */
     private boolean isTooLarge(RequestHeaderData header, ApiMessage request) {
-        int size = request.size(new ObjectSerializationCache(), header.requestApiVersion());
-        return size > (long) node.telemetryMaxBytes() + REQUEST_OVERHEAD_BYTES;
+        return Frames.size(header, request) > (long) node.telemetryMaxBytes() + REQUEST_OVERHEAD_BYTES;
     }
 
     /** Sends the node's answer to the client, or {@code otherwise} if there is none. */
@@ -122,6 +126,9 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
     /** The node's response within the time limit; after a failure the connection to the node is closed. */
     private <T> CompletableFuture<T> ask(
             RequestHeaderData header, ApiMessage request, BiFunction<Readable, Short, T> parse, FilterContext context) {
+        if (isTooLarge(header, request)) {
+            return CompletableFuture.failedFuture(new IOException("a request that is larger than the node takes"));
+        }
         CompletableFuture<T> answer;
         try {
             answer = exchange(header, Frames.request(header, request), context)
