@@ -57,8 +57,9 @@ demo-broker: setup  ## the same through real Kafka brokers with the plugin (need
 demo-gateway: setup  ## and through a gateway before a Kafka 2.8 broker, which has no KIP-714 (needs Maven)
 	$(BIN)/python tests/demo_gateway.py
 
-bridge:  ## builds and tests the broker plugin: bridge/target/fleetgauge-bridge-*.jar (needs Maven)
+bridge:  ## builds and tests the broker plugin and the filter for Kroxylicious: bridge/target/, bridge/kroxylicious/target/ (needs Maven)
 	mvn -q -B -f bridge/pom.xml package
+	mvn -q -B -f bridge/kroxylicious/pom.xml package
 
 docs: setup  ## dist/site: the documentation as a site; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=tests:tools $(BIN)/mkdocs build --strict
@@ -83,4 +84,4 @@ dist: setup  ## every asset of a release, with SHA256SUMS: dist/ (needs Maven)
 	sh .ci/dist.sh
 
 clean:  ## removes what set-up and tests made
-	rm -rf $(VENV) .setup build dist $(RESULTS) bridge/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data
+	rm -rf $(VENV) .setup build dist $(RESULTS) bridge/target bridge/kroxylicious/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data

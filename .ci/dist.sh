@@ -3,7 +3,7 @@
 # Compiled wheels of other platforms and Python versions come from cibuildwheel: put them into dist/ and run it again with
 # `sh .ci/dist.sh sums`.
 set -eu
-umask 022 # the jar keeps the modes of its files
+umask 022 # jars keep the modes of their files
 cd "$(dirname "$0")/.."
 sums() { (cd dist && rm -f SHA256SUMS && LC_ALL=C sha256sum -- * >../SHA256SUMS.part && mv ../SHA256SUMS.part SHA256SUMS); }
 if [ "${1:-}" = sums ]; then sums; exit; fi
@@ -24,14 +24,19 @@ out=$PWD/dist
     "$tools/bin/python" -m build --no-isolation --sdist --outdir "$out" .
     FLEETGAUGE_COMPILE=0 "$tools/bin/python" -m build --no-isolation --wheel --outdir "$out" .
     FLEETGAUGE_COMPILE=1 "$tools/bin/python" -m build --no-isolation --wheel --outdir "$out" .
-    mvn -q -B -f bridge/pom.xml -DskipTests package org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeBom \
-        -DoutputFormat=json -DincludeBomSerialNumber=false
+    for project in bridge bridge/kroxylicious; do
+        mvn -q -B -f "$project/pom.xml" -DskipTests package org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeBom \
+            -DoutputFormat=json -DincludeBomSerialNumber=false
+    done
 )
 "$tools/bin/twine" check --strict dist/*.whl dist/*.tar.gz
 
 version=$("$tools/bin/python" -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')
-cp "$source/bridge/target/fleetgauge-bridge-$version.jar" dist/
-cp "$source/bridge/target/bom.json" "dist/fleetgauge-bridge-$version.cdx.json"
+for target in bridge/target bridge/kroxylicious/target; do
+    jar=$(basename "$source/$target/fleetgauge-"*"-$version.jar" .jar)
+    cp "$source/$target/$jar.jar" dist/
+    cp "$source/$target/bom.json" "dist/$jar.cdx.json"
+done
 for set in base image image-fleet; do
     cp "locks/$set.lock" "dist/fleetgauge-$version-$set.lock"
     "$tools/bin/cyclonedx-py" requirements "locks/$set.lock" --pyproject pyproject.toml --output-reproducible \

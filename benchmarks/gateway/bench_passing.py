@@ -46,9 +46,9 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.gateway import GatewayBefore, make_topic
-from support.java_clients import compile_java
-from support.kafka_broker import NODE_ID, KafkaBroker
-from support.kafka_jars import SETUP, fetched, kafka_jars
+from support.kafka_broker import KafkaBroker
+from support.kafka_jars import kafka_jars
+from support.kroxylicious import Kroxylicious
 from support.ports import free_port, free_ports
 from support.rss import rss_bytes
 
@@ -58,7 +58,6 @@ LARGE_REQUESTS = 10
 NO_ROWS = "gateway.traffic.interval.ms=0"
 """Where memory is measured: what writes them is loaded, and writes, at other times."""
 PEERS = [*(["haproxy"] if shutil.which("haproxy") else []), "kroxylicious"]
-KROXYLICIOUS = "0.12.0"
 _HEARTBEAT = (
     struct.pack(">hhih", 12, 4, 7, 6) + b"client\0" + b"\x06group" + b"\0\0\0\1" + b"\x13member-of-a-group-" + b"\0\0"
 )
@@ -300,35 +299,8 @@ def haproxy(directory: Path, broker_port: int, port: int = 0) -> Iterator[Proxy]
 @contextmanager
 def kroxylicious(directory: Path, broker_port: int) -> Iterator[Proxy]:
     """Kroxylicious before a broker, which it reaches by a port of its own after the first Metadata."""
-    jars = fetched(SETUP / f"kroxylicious-{KROXYLICIOUS}", "kroxylicious", f"-Dkroxylicious.version={KROXYLICIOUS}")
-    classes = SETUP / f"kroxylicious-{KROXYLICIOUS}-classes"
-    compile_java("Kroxylicious", classes, jars, Path(__file__).parent)
-    port, node_port = free_ports(2)
-    configuration = directory / "kroxylicious.yaml"
-    configuration.write_text(
-        f"""
-virtualClusters:
-  - name: measured
-    targetCluster:
-      bootstrapServers: 127.0.0.1:{broker_port}
-    gateways:
-      - name: plaintext
-        portIdentifiesNode:
-          bootstrapAddress: 127.0.0.1:{port}
-          advertisedBrokerAddressPattern: 127.0.0.1
-          nodeStartPort: {node_port}
-          nodeIdRanges:
-            - name: broker
-              start: {NODE_ID}
-              end: {NODE_ID}
-"""
-    )
-    command = [
-        *("java", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{classes}:{jars}/*"),
-        *("Kroxylicious", str(configuration)),
-    ]
-    with proxy(command, port, directory / "kroxylicious.log") as running:
-        yield running
+    with Kroxylicious(directory, broker_port, options=["-Xmx512m"]) as running:
+        yield Proxy(running.port, running.pid)
 
 
 async def echoed(

@@ -1,6 +1,7 @@
-"""Apache Kafka and the broker plugin as jars: fetched from Maven Central and built once, kept under `.setup/`.
+"""Apache Kafka, the broker plugin and the filter for Kroxylicious as jars: fetched from Maven Central, and built, once.
 
-`python tests/support/kafka_jars.py` fetches and builds everything that the tests of the plugin need.
+What is fetched is kept under `.setup/`. `python tests/support/kafka_jars.py` fetches and builds everything that the
+tests of the plugin need.
 """
 
 import contextlib
@@ -45,12 +46,21 @@ def fetched(target: Path, pom: str, *arguments: str) -> Path:
 
 def bridge_jar() -> Path:
     """The jar of the broker plugin, built anew (with its own tests) when a source is newer."""
-    with alone("bridge"):
-        sources = [BRIDGE / "pom.xml", *BRIDGE.glob("src/**/*.java")]
-        jar = next(iter(BRIDGE.glob("target/fleetgauge-bridge-*.jar")), None)
+    return _built(BRIDGE)
+
+
+def kroxylicious_filter_jar() -> Path:
+    """The jar of the filter for Kroxylicious, built likewise."""
+    return _built(BRIDGE / "kroxylicious")
+
+
+def _built(project: Path) -> Path:
+    with alone(project.name):
+        sources = [project / "pom.xml", *project.glob("src/**/*.*")]
+        jar = next(iter(project.glob("target/fleetgauge-*.jar")), None)
         if jar is None or jar.stat().st_mtime < max(source.stat().st_mtime for source in sources):
-            _maven(BRIDGE / "pom.xml", "clean", "package")
-            jar = next(BRIDGE.glob("target/fleetgauge-bridge-*.jar"))
+            _maven(project / "pom.xml", "clean", "package")
+            jar = next(project.glob("target/fleetgauge-*.jar"))
     return jar
 
 

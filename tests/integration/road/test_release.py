@@ -14,12 +14,11 @@ ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.integration
 
 
-def test_plugin_package_and_changelog_have_one_version() -> None:
+def test_jars_package_and_changelog_have_one_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert (
-        f"<artifactId>fleetgauge-bridge</artifactId>\n  <version>{version}</version>"
-        in (ROOT / "bridge" / "pom.xml").read_text()
-    )
+    for project, name in (("bridge", "fleetgauge-bridge"), ("bridge/kroxylicious", "fleetgauge-kroxylicious")):
+        pom = (ROOT / project / "pom.xml").read_text()
+        assert f"<artifactId>{name}</artifactId>\n  <version>{version}</version>" in pom
     headings = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
     assert headings[0] == "## [Unreleased]"
     assert all(line.startswith("## [") for line in headings)
@@ -57,3 +56,4 @@ def test_two_builds_of_a_commit_have_the_same_bytes(tmp_path: Path) -> None:
     kinds = ("none-any.whl", ".tar.gz", ".jar", "base.cdx.json", "image.lock")
     assert all(any(name.endswith(kind) for name in first) for kind in kinds)
     assert any("linux" in name for name in first if name.endswith(".whl"))
+    assert sum(name.endswith(".jar") for name in first) == 2

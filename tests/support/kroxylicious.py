@@ -1,0 +1,113 @@
+"""The Kroxylicious proxy as its own process before one broker, on ports that were free."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from support.java_clients import compile_java
+from support.kafka_broker import NODE_ID, with_the_test_run
+from support.kafka_jars import SETUP, fetched
+from support.ports import free_ports
+
+VERSION = "0.12.0"
+READY_WITHIN_S = 120.0
+
+
+class Kroxylicious:
+    """One proxy with one virtual cluster, whose broker's node id is that of `KafkaBroker`.
+
+    Args:
+        directory: for its configuration and its log, `kroxylicious.log`.
+        broker_port: of the broker, on loopback.
+        options: of its JVM.
+        jars: beside the proxy's own.
+        configuration: YAML beside that of the virtual cluster; `{management_port}` is replaced.
+
+    Attributes:
+        port: where clients find the broker.
+        management_port: free for an HTTP port of the proxy, if `configuration` has one.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        broker_port: int,
+        *,
+        options: Sequence[str] = (),
+        jars: Sequence[Path] = (),
+        configuration: str = "",
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.port, node_port, self.management_port = free_ports(3)
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.log = directory / "kroxylicious.log"
+        file = directory / "kroxylicious.yaml"
+        written = configuration.format(management_port=self.management_port)
+        file.write_text(written + _virtual_cluster(broker_port, self.port, node_port))
+        self._command = [*with_the_test_run(), "java", *options, *_program(jars), str(file)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            self._wait_until_it_listens(self._process)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """Of its process, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def output(self) -> str:
+        """What it logged so far."""
+        return self.log.read_text(errors="replace")
+
+    def _wait_until_it_listens(self, process: "subprocess.Popen[bytes]") -> None:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            with socket.socket() as probe:
+                if not probe.connect_ex(("127.0.0.1", self.port)):
+                    return
+            assert process.poll() is None, self.output()
+            assert time.monotonic() < deadline, f"the proxy does not listen: {self.output()}"
+            time.sleep(0.05)
+
+
+def _program(jars: Sequence[Path]) -> list[str]:
+    own = fetched(SETUP / f"kroxylicious-{VERSION}", "kroxylicious", f"-Dkroxylicious.version={VERSION}")
+    classes = SETUP / f"kroxylicious-{VERSION}-classes"
+    compile_java("Kroxylicious", classes, own)
+    class_path = ":".join([str(classes), f"{own}/*", *map(str, jars)])
+    return ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path, "Kroxylicious"]
+
+
+def _virtual_cluster(broker_port: int, port: int, node_port: int) -> str:
+    return f"""
+virtualClusters:
+  - name: tested
+    targetCluster:
+      bootstrapServers: 127.0.0.1:{broker_port}
+    gateways:
+      - name: plaintext
+        portIdentifiesNode:
+          bootstrapAddress: 127.0.0.1:{port}
+          advertisedBrokerAddressPattern: 127.0.0.1
+          nodeStartPort: {node_port}
+          nodeIdRanges:
+            - name: broker
+              start: {NODE_ID}
+              end: {NODE_ID}
+"""
