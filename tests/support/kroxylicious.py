@@ -1,6 +1,5 @@
 """The Kroxylicious proxy as its own process before one broker, on ports that were free."""
 
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -11,9 +10,11 @@ from support.java_clients import compile_java
 from support.kafka_broker import NODE_ID, with_the_test_run
 from support.kafka_jars import SETUP, fetched
 from support.ports import free_ports
+from support.raw_client import RawClient
 
 VERSION = "0.12.0"
 READY_WITHIN_S = 120.0
+ANSWER_WITHIN_S = 5.0
 
 
 class Kroxylicious:
@@ -54,7 +55,7 @@ class Kroxylicious:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            self._wait_until_it_listens(self._process)
+            self._wait_until_it_answers(self._process)
         except BaseException:
             self.__exit__()
             raise
@@ -75,15 +76,18 @@ class Kroxylicious:
         """What it logged so far."""
         return self.log.read_text(errors="replace")
 
-    def _wait_until_it_listens(self, process: "subprocess.Popen[bytes]") -> None:
+    def _wait_until_it_answers(self, process: "subprocess.Popen[bytes]") -> None:
+        """Asks anew on each connection: the proxy never reads one that comes while it still starts to listen."""
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
-            with socket.socket() as probe:
-                if not probe.connect_ex(("127.0.0.1", self.port)):
+            try:
+                with RawClient(self.port, timeout_s=ANSWER_WITHIN_S) as client:
+                    client.api_versions()
                     return
-            assert process.poll() is None, self.output()
-            assert time.monotonic() < deadline, f"the proxy does not listen: {self.output()}"
-            time.sleep(0.05)
+            except OSError:
+                assert process.poll() is None, self.output()
+                assert time.monotonic() < deadline, f"the proxy does not answer: {self.output()}"
+                time.sleep(0.05)
 
 
 def _program(jars: Sequence[Path]) -> list[str]:
