@@ -134,7 +134,6 @@ class TopicLog:
         if self._seen is not None:
             self.inventory = TopicInventory(settings.topic, self._seen, self.partitions, time)
         self._readers: dict[str, KafkaTopicReader] = {}
-        self._lags: dict[str, Lag] = {}
         # A partition that is taken over may bring old pushes with it at any time.
         self._lag_ages: defaultdict[str, LagAge] = defaultdict(lambda: LagAge(sees_all=False))
         self._thread: threading.Thread | None = None
@@ -182,22 +181,18 @@ class TopicLog:
     def _measure(self) -> None:
         pause = threading.Event()
         while True:
-            for name, reader in self._readers.items():
-                if not reader.partitions:
-                    self._lags.pop(name, None)  # its group has not assigned it any yet
-                    continue
+            for reader in self._readers.values():
                 with suppress(PushLogError):  # the pipeline logs it; the last known figures stay
-                    self._lags[name] = reader.lag()
+                    reader.lag()
             pause.wait(_LAG_EVERY_S)
 
     def _cursor(self, name: str, reader: KafkaTopicReader) -> dict[str, Any]:
-        lag = reader.lag() if reader.is_closed else self._lags.get(name)
         return {
             "group": self._settings.group_of(name),
             "partitions": list(reader.partitions),
             "assigned_partitions": len(reader.partitions),
             "rebalances": reader.rebalances,
-            **_lag(lag, self._lag_ages[name], self._time),
+            **_lag(reader.last_lag, self._lag_ages[name], self._time),
             "lost_records": reader.lost_records,
             "lost": {"retention": reader.lost_records},
             "bad_records": reader.bad_records,

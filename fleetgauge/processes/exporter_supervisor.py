@@ -67,9 +67,9 @@ class ExporterSupervisor(ChildProcess):
             "subscription_deadlines": self.status.get("subscription_deadlines"),
         }
 
-    def lags(self) -> dict[str, int]:
-        """Pushes that each exporter has not delivered, as last reported."""
-        return {name: state.get("lag_records", 0) for name, state in self.status.get("exporters", {}).items()}
+    def lags(self) -> dict[str, int | None]:
+        """Pushes that each exporter has not delivered, as last reported; None if that is not known."""
+        return {name: state["lag_records"] for name, state in self.status.get("exporters", {}).items()}
 
     async def start(self) -> None:
         """See `ChildProcess.start`; does nothing where the job names no exporter."""

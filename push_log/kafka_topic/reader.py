@@ -63,7 +63,7 @@ class KafkaTopicReader:
         self.exporter = exporter
         self._time = time or SystemTime()
         self._woken = False
-        self._last_lag = Lag(records=0, bytes=None, oldest_received_at=None)
+        self._last_lag: Lag | None = None
         self._bad: Counter[str] = Counter()
         self._bad_lock = threading.Lock()
         self._limiter = LogLimiter()
@@ -103,9 +103,9 @@ class KafkaTopicReader:
         return self._member.rebalances
 
     @property
-    def is_closed(self) -> bool:
-        """True from `close` on."""
-        return self._member.is_closing
+    def last_lag(self) -> Lag | None:
+        """What `lag` found last, also after `close`; None if it has found none, or no partition was assigned then."""
+        return self._last_lag
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -166,14 +166,17 @@ class KafkaTopicReader:
             self._member.changed.notify_all()
 
     def lag(self) -> Lag:
-        """See `PushLogReader.lag`: over this reader's partitions. After `close`, the last known value.
+        """See `PushLogReader.lag`: over this reader's partitions.
 
         Raises:
-            PushLogError: the brokers do not answer now.
+            PushLogError: no partition is assigned to this reader, or the brokers do not answer now.
         """
+        measured = self._measure_lag()
         if not self._member.is_closing:
-            self._last_lag = self._measure_lag()
-        return self._last_lag
+            self._last_lag = measured
+        if measured is None:
+            raise PushLogError("no partition is assigned to this reader")
+        return measured
 
     def close(self) -> None:
         """See `PushLogReader.close`. Leaves the group, so that other members take over its partitions at once."""
@@ -223,10 +226,12 @@ class KafkaTopicReader:
                 occurrences=count,
             )
 
-    def _measure_lag(self) -> Lag:
+    def _measure_lag(self) -> Lag | None:
         with self._member.changed:
             cursors = {share.partition: share.committed for share in self._member.shares.current}
             oldest = self._member.shares.oldest_received_at
+        if not cursors:
+            return None
         asked_at_us = self._time.microseconds()
         # A cursor that retention has overtaken is before the beginning; the records between are lost and no lag.
         beginnings, ends = self._offsets.beginnings(cursors), self._offsets.ends(cursors)

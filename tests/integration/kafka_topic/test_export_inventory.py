@@ -208,6 +208,9 @@ def test_an_export_whose_brokers_are_away_answers_from_its_start_and_is_not_read
         wait_until(lambda: "cannot read" in reason(), what="the brokers to be missed")
         assert get_url(url, "/healthz").status == 200
         assert "reads no partition of topic pushes now" in run_cli("clients", "--log-dirs", str(export.data)).stdout
+        assert export.stop() == 0
+    (stopped,) = [line for line in export.output().splitlines() if "node.stopped" in line]
+    assert '"undelivered": {"landing": null}' in stopped, "nobody knows how many"
 
 
 def test_a_port_that_is_taken_is_one_sentence_and_leaves_nothing_behind(
