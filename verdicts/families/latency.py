@@ -266,7 +266,7 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
     """Commits of each client, less the longest delay of a broker of its cluster: any may coordinate its group.
 
     Where its fetches take no longer, from each broker if they are known by broker, it is its coordinator or the path
-    to it.
+    to it; where they are unknown, so is this.
     """
     of_nodes, least_log = figures.of["slow-node"], np.log(figures["factor"])
     commits, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
@@ -279,7 +279,8 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
     if may_be.any():
         by_path = _fetches_by_path(window, parts, may_be)
         longer = np.where(np.isnan(by_path), fetches - usual, by_path)
-        effect = np.where(may_be & ~(longer > np.log(figures["fetches_factor"])), 0.0, effect)
+        not_slow = np.where(np.isnan(longer), np.nan, 0.0)
+        effect = np.where(may_be & ~(longer > np.log(figures["fetches_factor"])), not_slow, effect)
     return _test(
         expected, effect, figures["factor"], figures["least_ms"],
         "{subject} waits {observed} for commits of its offsets, {expected} are usual, and longer for its fetches, too, "

@@ -293,7 +293,7 @@ def test_fetches_that_wait_for_data_make_no_slow_node() -> None:
     assert Judged().windows(6, lambda number: fleet(number, of_node(3, 50.0), "consumer")).found == []
 
 
-def consumers(commits_ms: float, fetches_ms: float, node_ms: float = 10.0) -> list[Row]:
+def consumers(commits_ms: float, fetches_ms: float | None, node_ms: float = 10.0) -> list[Row]:
     """One whose commits and fetches take so long, without latencies by broker, and ten producers beside it."""
     row = client("reader", commit_latency_avg_ms=commits_ms, fetch_latency_avg_ms=fetches_ms)
     others = (with_links(client(f"app-{at}"), dict.fromkeys((1, 2, 3), node_ms)) for at in range(10))
@@ -323,6 +323,12 @@ def test_what_else_takes_long_makes_no_slow_consumer(commits_ms: float, fetches_
     judged = Judged().windows(6, lambda _: consumers(3.0, 12.0))
     found = judged.windows(6, lambda _: consumers(commits_ms, fetches_ms, node_ms)).found
     assert not [each for each in found if each[0] == "slow-client"]
+
+
+def test_a_slow_consumer_whose_fetches_are_unknown_is_not_cleared() -> None:
+    judged = Judged().windows(6, lambda _: consumers(3.0, 12.0)).windows(4, lambda _: consumers(60.0, 70.0))
+    assert judged.windows(8, lambda _: consumers(60.0, None)).found == [("slow-client", "reader", "open")]
+    assert judged.windows(8, lambda _: consumers(3.0, 12.0)).found == [("slow-client", "reader", "cleared")]
 
 
 def test_a_consumer_of_franz_go_has_its_fetches_by_broker() -> None:
