@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from support.java_clients import java_program
 from support.kafka_broker import KafkaBroker
 from support.node import Node
@@ -96,6 +96,24 @@ def consumed(topic: str, records: int, within_s: float = 120.0, **settings: Any)
         got += [message.value() for message in consumer.consume(500, 0.5) if message.error() is None]
     consumer.close()
     return got
+
+
+def rdkafka_round_trip(topic: str, records: int = 3_000, within_s: float = 120.0, **settings: Any) -> Producer:
+    """Has librdkafka write records and read them back; the producer, which pushes its metrics as long as it is kept.
+
+    Args:
+        topic: an empty one of one partition.
+        records: how many.
+        within_s: how long either may take [s].
+        settings: of both clients, `bootstrap.servers` among them. Their client ids are rd-producer and rd-consumer.
+    """
+    producer = Producer({"log_level": 3, **settings, "client.id": "rd-producer", "enable.idempotence": True})
+    expected = [f"record-{number}".encode() for number in range(records)]
+    for value in expected:
+        producer.produce(topic, value)
+    assert producer.flush(within_s) == 0
+    assert consumed(topic, records, within_s, **settings, **{"client.id": "rd-consumer"}) == expected
+    return producer
 
 
 class ShareGroup:

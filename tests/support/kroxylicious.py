@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from support.certificates import Certificate
 from support.java_clients import compile_java
 from support.kafka_broker import NODE_ID, with_the_test_run
 from support.kafka_jars import SETUP, fetched
@@ -18,17 +19,20 @@ ANSWER_WITHIN_S = 5.0
 
 
 class Kroxylicious:
-    """One proxy with one virtual cluster, whose broker's node id is that of `KafkaBroker`.
+    """One proxy whose virtual clusters are listeners of one `KafkaBroker`.
 
     Args:
         directory: for its configuration and its log, `kroxylicious.log`.
         broker_port: of the broker, on loopback.
+        login_port: of a listener of the broker that the proxy has behind TLS, if any.
+        certificate: the proxy's, for TLS.
         options: of its JVM.
         jars: beside the proxy's own.
         configuration: YAML beside that of the virtual cluster; `{management_port}` is replaced.
 
     Attributes:
         port: where clients find the broker.
+        tls_port: where they find its listener at `login_port`.
         management_port: free for an HTTP port of the proxy, if `configuration` has one.
     """
 
@@ -40,14 +44,19 @@ class Kroxylicious:
         options: Sequence[str] = (),
         jars: Sequence[Path] = (),
         configuration: str = "",
+        login_port: int | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self.port, node_port, self.management_port = free_ports(3)
+        self.port, node_port, self.tls_port, tls_node_port, self.management_port = free_ports(5)
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.log = directory / "kroxylicious.log"
         file = directory / "kroxylicious.yaml"
         written = configuration.format(management_port=self.management_port)
-        file.write_text(written + _virtual_cluster(broker_port, self.port, node_port))
+        written += "virtualClusters:" + _virtual_cluster("plaintext", broker_port, self.port, node_port)
+        if login_port is not None and certificate is not None:
+            written += _virtual_cluster("login", login_port, self.tls_port, tls_node_port, certificate)
+        file.write_text(written)
         self._command = [*with_the_test_run(), "java", *options, *_program(jars), str(file)]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -98,14 +107,15 @@ def _program(jars: Sequence[Path]) -> list[str]:
     return ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path, "Kroxylicious"]
 
 
-def _virtual_cluster(broker_port: int, port: int, node_port: int) -> str:
-    return f"""
-virtualClusters:
-  - name: tested
+def _virtual_cluster(
+    name: str, broker_port: int, port: int, node_port: int, certificate: Certificate | None = None
+) -> str:
+    cluster = f"""
+  - name: {name}
     targetCluster:
       bootstrapServers: 127.0.0.1:{broker_port}
     gateways:
-      - name: plaintext
+      - name: clients
         portIdentifiesNode:
           bootstrapAddress: 127.0.0.1:{port}
           advertisedBrokerAddressPattern: 127.0.0.1
@@ -115,3 +125,11 @@ virtualClusters:
               start: {NODE_ID}
               end: {NODE_ID}
 """
+    if certificate is not None:
+        cluster += f"""
+        tls:
+          key:
+            privateKeyFile: {certificate.key}
+            certificateFile: {certificate.certificate}
+"""
+    return cluster

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from support.gateway import SUBSCRIPTION, consumed, make_topic, round_trip
+from support.certificates import Authority, Certificate
+from support.gateway import SUBSCRIPTION, make_topic, rdkafka_round_trip, round_trip
 from support.http import get_at, wait_until
 from support.java_clients import JavaClients
 from support.jvm import QUICK
@@ -95,7 +96,14 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LandingNode]:
         yield started
 
 
-def proxy_with_filter(directory: Path, broker: KafkaBroker, node: str) -> Kroxylicious:
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def proxy_with_filter(
+    directory: Path, broker: KafkaBroker, node: str, certificate: Certificate | None = None
+) -> Kroxylicious:
     configuration = f"""
 management:
   bindAddress: 127.0.0.1
@@ -112,13 +120,23 @@ filterDefinitions:
 defaultFilters:
   - telemetry
 """
-    jars, options = [kroxylicious_filter_jar()], ["-Xmx256m", *QUICK]
-    return Kroxylicious(directory, broker.port, options=options, jars=jars, configuration=configuration)
+    return Kroxylicious(
+        directory,
+        broker.port,
+        options=["-Xmx256m", *QUICK],
+        jars=[kroxylicious_filter_jar()],
+        configuration=configuration,
+        login_port=broker.ports["LOGIN"],
+        certificate=certificate,
+    )
 
 
 @pytest.fixture(scope="module")
-def proxy(broker: KafkaBroker, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kroxylicious]:
-    with proxy_with_filter(tmp_path_factory.mktemp("kroxylicious"), broker, f"127.0.0.1:{node.port}") as started:
+def proxy(
+    broker: KafkaBroker, node: Node, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kroxylicious]:
+    directory, certificate = tmp_path_factory.mktemp("kroxylicious"), authority.issue("proxy", "/CN=proxy")
+    with proxy_with_filter(directory, broker, f"127.0.0.1:{node.port}", certificate) as started:
         yield started
 
 
@@ -186,16 +204,33 @@ def test_what_java_clients_push_lands_with_their_ids_and_software(
 
 
 def test_librdkafka_gets_its_records_and_pushes(proxy: Kroxylicious, node: LandingNode, topic: str) -> None:
-    settings = {"bootstrap.servers": proxy.bootstrap, "log_level": 3}
-    producer = Producer({**settings, "client.id": "rd-producer", "enable.idempotence": True})
-    expected = [f"record-{number}".encode() for number in range(3_000)]
-    for value in expected:
-        producer.produce(topic, value)
-    assert producer.flush(WITHIN_S) == 0
-    assert consumed(topic, len(expected), WITHIN_S, **settings, **{"client.id": "rd-consumer"}) == expected
+    producer = rdkafka_round_trip(topic, **{"bootstrap.servers": proxy.bootstrap})
     node.wait_for_pushes({"rd-producer"})
+    producer.close()
     rows = [row for row in landed(node.landing) if row["client_id"] == "rd-producer"]
     assert {row["client_software_name"] for row in rows} == {"confluent-kafka-python"}
+
+
+def test_clients_that_log_in_at_the_broker_push_behind_tls_of_the_proxy(
+    proxy: Kroxylicious, node: LandingNode, topic: str, authority: Authority
+) -> None:
+    """They log in again every three seconds."""
+    settings = {
+        "bootstrap.servers": f"127.0.0.1:{proxy.tls_port}",
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.certificate),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "gateway",
+        "sasl.password": "gateway-secret",
+    }
+    before = node.pushes()
+    producer = rdkafka_round_trip(topic, **settings)
+    for _ in range(3):
+        node.wait_for_pushes({"rd-producer"}, before)
+        time.sleep(2)
+        before = node.pushes()
+    producer.close()
+    node.wait_for_connections(0)
 
 
 def test_a_push_has_its_clients_own_address_and_port(proxy: Kroxylicious, node: LandingNode) -> None:

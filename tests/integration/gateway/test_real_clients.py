@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from playwright.sync_api import expect
 from support import chromium
-from support.gateway import GatewayBefore, ShareGroup, make_topic, round_trip
+from support.gateway import GatewayBefore, ShareGroup, make_topic, rdkafka_round_trip, round_trip
 from support.http import get_at
 from support.http import wait_until as found
 from support.java_clients import streams_command
@@ -127,24 +127,12 @@ def test_a_share_group_gets_its_records(gateway: GatewayBefore, topic: str) -> N
 
 
 def test_librdkafka_gets_its_records_and_pushes(gateway: GatewayBefore, topic: str) -> None:
-    settings = {"bootstrap.servers": gateway.bootstrap, "log_level": 3}
-    producer = Producer({**settings, "client.id": "rd-producer", "enable.idempotence": True})
-    expected = [f"record-{number}".encode() for number in range(3_000)]
-    for value in expected:
-        producer.produce(topic, value)
-    assert producer.flush(WITHIN_S) == 0
-    consumer = Consumer({**settings, "client.id": "rd-consumer", "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    got: list[bytes | None] = []
-    deadline = time.monotonic() + WITHIN_S
-    while len(got) < len(expected) and time.monotonic() < deadline:
-        got += [message.value() for message in consumer.consume(500, 0.5)]
-    consumer.close()
-    assert got == expected
+    producer = rdkafka_round_trip(topic, **{"bootstrap.servers": gateway.bootstrap})
     status = gateway.wait_for(
         lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push of librdkafka"
     )
     assert status["gateway"]["requests"]["Produce"] > 0
+    producer.close()
 
 
 def test_a_producer_its_traffic_and_its_use_of_a_limit_are_on_the_gateways_page(
