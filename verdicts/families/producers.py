@@ -174,7 +174,7 @@ VERDICTS: Final = (
         id="small-batches", kind="client", side="client", find=_small_batches, roles=("producer",),
         needs={"java": ("records_per_request_avg", "request_size_avg_bytes")},
         by_traffic=("produce",),
-        action="Raise linger.ms (to 5 or 20) and batch.size of {subject}.",
+        action="Raise linger.ms (to 20 or more; 5 is the default since Java 4.0) and batch.size of {subject}.",
     ),
     Verdict(
         id="uncompressed", kind="client", side="client", find=_uncompressed, roles=("producer",),

@@ -259,8 +259,8 @@ def _subscriptions(cluster: Cluster) -> Finding:
     return warning(
         "subscriptions",
         "none: clients push nothing",
-        f"kafka-client-metrics.sh --bootstrap-server {cluster.servers} --alter --name everything --metrics '*' "
-        "--interval 60000 makes one.",
+        f"kafka-client-metrics.sh --bootstrap-server {cluster.servers} --alter --name everything "
+        "--metrics org.apache.kafka. --interval 60000 makes one.",
     )
 
 

@@ -292,7 +292,7 @@ def test_values_with_quotes_and_line_breaks_stay_values(tmp_path: Path) -> None:
 
 
 def test_serve_runs_by_what_is_rendered(tmp_path: Path) -> None:
-    values = VALUES["a listener of its own, for clients of the namespace apps"]
+    values = VALUES["a listener for telemetry alone, for test clients of the namespace apps (no application)"]
     ((_, text),) = configurations(resources(rendered(values_file(tmp_path, values))))
     page = free_port()
     with Node(tmp_path, "http.listeners=http://127.0.0.1:0", config=on_loopback(text, page)) as node:
