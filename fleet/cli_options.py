@@ -32,7 +32,7 @@ Source = Annotated[
     typer.Option(
         "--source",
         "-s",
-        help="Landing zone: a directory, or any URI that Spark can read; or the push log's topic: "
+        help="Landing zone: a directory, s3://bucket/path, or a URI that Spark can read; or the push log's topic: "
         "kafka://host:port[,host:port]/topic.",
     ),
 ]

@@ -4,7 +4,6 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from fleet import landing
@@ -71,7 +70,7 @@ class InProcess:
         for path in batch.files:
             if path not in bad:
                 try:
-                    read += list(landing.read(Path(path), Selection()))  # all of it or nothing
+                    read += list(landing.read(path, Selection(), system=batch.system))  # all of it or nothing
                 except LandingError as error:
                     set_aside(bad, path, error)
         rows = pa.Table.from_batches(read, schema=BRONZE).combine_chunks()

@@ -1,4 +1,4 @@
-"""A landing zone on this machine, read by pyarrow: its files, and their rows as BRONZE in Arrow.
+"""A landing zone read by pyarrow: the files of one on this machine, and rows of files as BRONZE in Arrow.
 
 The same files and rows as `fleet.bronze` has them by Spark.
 """
@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from pyarrow.fs import FileSystem
+
 from fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
 from fleet.errors import LandingError
 from fleet.schemas import BRONZE, PUSH_RECORD
 from fleet.selection import Selection
-from fleet.zone_files import has_pushes, is_of_days, list_here
+from fleet.zone_files import LOCAL, has_pushes, is_of_days, list_here, opened
 from telemetry.push_record import SCHEMA_VERSION
 
 _ROWS_AT_ONCE: Final = 1024
@@ -58,14 +60,19 @@ def _schema(path: Path) -> Schema:
         return file.schema_arrow
 
 
-def _readable(path: Path) -> Any:
+def _readable(path: Path | str, system: FileSystem = LOCAL) -> Any:
+    """Raises LandingError for a file that is damaged or gone, OSError where S3 does not answer."""
     try:
-        return pq.ParquetFile(path)
+        file = opened(system, str(path))
+    except FileNotFoundError as error:
+        raise _unreadable(path) from error
+    try:
+        return pq.ParquetFile(file)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path) from error
 
 
-def _unreadable(path: Path) -> LandingError:
+def _unreadable(path: Path | str) -> LandingError:
     return LandingError(f"{path} cannot be read: take it out of the landing zone, or let its name begin with _")
 
 
@@ -99,16 +106,24 @@ def _refuse_newer(source: str, files: Sequence[Path], found: Schema) -> None:
         )
 
 
-def read(path: Path, selection: Selection, columns: Sequence[str] = tuple(PUSH_RECORD.names)) -> Iterator[RecordBatch]:
+def read(
+    path: Path | str,
+    selection: Selection,
+    columns: Sequence[str] = tuple(PUSH_RECORD.names),
+    system: FileSystem = LOCAL,
+) -> Iterator[RecordBatch]:
     """The selected rows of a file as BRONZE, a thousand at a time; columns that are not named are null.
 
     Row groups outside the selected time are not read.
 
     Raises:
         LandingError: it cannot be read.
+        OSError: S3 does not answer.
     """
-    source_file = f"file:{quote(str(path.absolute()), safe=_UNQUOTED)}"
-    with _readable(path) as file:
+    source_file = str(path)
+    if system is LOCAL:
+        source_file = f"file:{quote(str(Path(path).absolute()), safe=_UNQUOTED)}"
+    with _readable(path, system) as file:
         present = [name for name in file.schema_arrow.names if name in columns]
         try:
             begin = 0

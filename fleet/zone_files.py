@@ -1,19 +1,19 @@
-"""The files of a landing zone, on this machine or on any file system that Spark knows.
+"""The files of a landing zone: on this machine, in S3, or on any other file system that Spark knows.
 
 Names that begin with `_` or `.` are no part of it: writers keep unfinished files there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
-from pyarrow import fs
+from pyarrow import BufferReader, fs
 
 from fleet.errors import LandingError, no_landing_zone
 from fleet.selection import Selection
-from fleet.tables.paths import local_path, qualified
+from fleet.tables.paths import is_s3, local_path, qualified, s3_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,20 +27,85 @@ FOLDERS_WITHOUT_PUSHES: Final = frozenset({GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER}
 _DATE: Final = "date="
 _NODES_FILE: Final = "meta.properties"
 
+LOCAL: Final = fs.LocalFileSystem()
 
-def list_files(source: str, start: Callable[[], "SparkSession"]) -> dict[str, int]:
+
+def file_system(source: str, options: Mapping[str, str]) -> fs.FileSystem | None:
+    """What reads a zone in this process: one on this machine or in S3; None for others, which Spark reads.
+
+    Args:
+        source: path or URI of the zone.
+        options: for object stores; see `fleet.tables.paths.storage_options`.
+
+    Raises:
+        LandingError: the URI has credentials or a parameter that is not known, or there is no such bucket.
+    """
+    if not is_s3(source):
+        return None if local_path(source) is None else LOCAL
+    if "@" in urlsplit(source).netloc:  # tables and messages have the URI
+        raise LandingError(
+            "fleet takes no credentials in the URI of a landing zone: give them as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or as --conf spark.hadoop.fs.s3a.access.key=... and secret.key=..."
+        )
+    try:
+        arguments = s3_arguments(source, options)
+        return fs.S3FileSystem(**arguments) if arguments else fs.FileSystem.from_uri(f"s3://{_bare(source)}")[0]
+    except (OSError, ValueError) as error:
+        raise LandingError(f"cannot open the landing zone {source}: {error}") from error
+
+
+def in_file_system(path: str) -> str:
+    """The path of a zone or of one of its files as its `file_system` has it.
+
+    >>> in_file_system("/var/landing"), in_file_system("s3a://lake/pushes/?region=eu-west-1")
+    ('/var/landing', 'lake/pushes')
+    """
+    return _bare(path).partition("?")[0].rstrip("/") if is_s3(path) else path
+
+
+def _bare(uri: str) -> str:
+    return uri.partition("://")[2]
+
+
+def opened(system: fs.FileSystem, path: str) -> str | BufferReader:
+    """What pyarrow reads a file from: its path, or all of it in S3, which is one request.
+
+    Raises:
+        OSError: S3 does not have it, or does not answer.
+    """
+    if system is LOCAL:
+        return path
+    with system.open_input_stream(in_file_system(path)) as stream:
+        return BufferReader(stream.read())
+
+
+def _list_s3(system: fs.FileSystem, source: str) -> dict[str, int]:
+    root = in_file_system(source)
+    try:
+        found = system.get_file_info(fs.FileSelector(root, recursive=True))
+    except FileNotFoundError as error:
+        raise LandingError(no_landing_zone(source)) from error
+    except OSError as error:
+        raise LandingError(f"cannot list the landing zone {source}: {error}") from error
+    return _visible({info.path[len(root) + 1 :]: info.size for info in found if info.is_file})
+
+
+def list_files(source: str, start: Callable[[], "SparkSession"], system: fs.FileSystem | None = None) -> dict[str, int]:
     """Path below the landing zone and size [B] of its files, in the order of the paths; the path is empty where the
     source is itself a file.
 
     Args:
         source: path or URI of the zone.
-        start: gives the session, which a zone on another file system is listed by.
+        start: gives the session, which a zone on another file system is listed by, unless this is given:
+        system: of a zone in S3.
 
     Raises:
         LandingError: there is no such directory, it is another one, or it cannot be listed.
     """
     directory = local_path(source)
-    return _list_by_spark(start(), qualified(source)) if directory is None else list_here(directory, source)
+    if directory is not None:
+        return list_here(directory, source)
+    return _list_by_spark(start(), qualified(source)) if system is None else _list_s3(system, source)
 
 
 def list_here(directory: Path, source: str) -> dict[str, int]:

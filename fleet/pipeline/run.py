@@ -30,6 +30,7 @@ from fleet.tables.maintain import Upkeep, maintain
 from fleet.tables.paths import qualified, storage_options
 from fleet.tables.store import Store
 from fleet.topic.source import Source, TopicSource
+from fleet.zone_files import LOCAL, file_system
 from verdicts.rules import Rules, default_rules
 
 if TYPE_CHECKING:
@@ -100,9 +101,10 @@ def run(
     """
     began_ms = clock.hi_res_clock_ms()
     with explained(f"fleet run of {request.source}"):
-        store = Store(qualified(request.tables), storage_options(conf or {}))
+        options = storage_options(conf or {})
+        store, spark = Store(qualified(request.tables), options), OnSpark(lambda: _started(settings))
         with only_run(store.root), RunProgress(notes, enabled=progress) as shown:
-            return _Run(store, request, OnSpark(lambda: _started(settings)), on_spark, clock, began_ms, shown).run()
+            return _Run(store, request, options, spark, on_spark, clock, began_ms, shown).run()
 
 
 def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
@@ -178,6 +180,7 @@ class _Run:
         self,
         store: Store,
         request: RunRequest,
+        options: Mapping[str, str],
         spark: OnSpark,
         on_spark: bool,
         clock: Time,
@@ -186,6 +189,7 @@ class _Run:
     ) -> None:
         self._store = store
         self._request = request
+        self._options = options
         self._spark = spark
         self._engine: Engine = spark if on_spark else InProcess()
         self._clock = clock
@@ -232,7 +236,10 @@ class _Run:
             from fleet.pipeline.topic_source import TopicStretch
 
             return TopicStretch(spark, source, ledger, catalog.LEDGER.path(self._store.root))
-        return LandingSource(lambda: self._spark.spark, source, ledger)
+        system = file_system(source, self._options)
+        if system is not LOCAL and self._engine is self._spark:
+            system = None  # Spark has its own way there, which its settings say
+        return LandingSource(lambda: self._spark.spark, source, ledger, system)
 
     def _bounds(self) -> Bounds:
         given = self._request.bounds
@@ -243,9 +250,14 @@ class _Run:
             self._engine = self._spark
 
     def _is_large(self, source: "LandingSource | TopicStretch") -> bool:
-        """True for what this process should not hold: topics, other file systems, and much at once."""
-        if not isinstance(source, LandingSource) or not source.is_local:
+        """True for what this process should not hold: topics, other file systems, and much at once.
+
+        Of S3 it reads all: PySpark alone has no classes for it.
+        """
+        if not isinstance(source, LandingSource) or source.system is None:
             return True
+        if source.system is not LOCAL:
+            return False
         anew = self._request.rebuild is not None and self._store.has(catalog.WINDOWS)
         rebuilt = self._store.log(catalog.WINDOWS).size().size_bytes if anew else 0
         return source.bytes_to_read() + rebuilt > IN_PROCESS_BYTES

@@ -19,9 +19,8 @@ from fleet.pipeline.source import LandingSource, source_name
 from fleet.pipeline.spans import from_micros
 from fleet.tables import catalog
 from fleet.tables.log import Transaction
-from fleet.tables.paths import local_path
 from fleet.tables.store import Store
-from fleet.zone_files import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER
+from fleet.zone_files import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +73,7 @@ class SideRowsWriter:
         source: the zone.
         name: the zone as it was given.
         window_s: length of the windows [s].
-        start: gives the session, which only a zone on another file system needs.
+        start: gives the session, which only a zone that Spark alone reads needs.
     """
 
     def __init__(
@@ -155,14 +154,19 @@ class SideRowsWriter:
         """The rows of a file, or why it is set aside."""
         name = f"the file of {self._kind.name}"
         size = self._sizes.get(part.path)
+        taken_away = "the file was taken away before it was read"
         if size != part.end:
-            return "the file was taken away before it was read" if size is None else "the file has changed"
-        path = f"{self._source.root}/{part.path}"
-        if local_path(path) is None:
+            return taken_away if size is None else "the file has changed"
+        path, system = f"{self._source.root}/{part.path}", self._source.system
+        if system is None:
             found = self._start().read.parquet(path).toArrow()
         else:
             try:
-                found = pq.read_table(local_path(path), partitioning=None)
+                file = opened(system, path)
+            except FileNotFoundError:
+                return taken_away
+            try:
+                found = pq.read_table(file, partitioning=None)
             except (OSError, pa.ArrowException) as error:
                 return f"{name} cannot be read: {next(iter(str(error).splitlines()), 'it is no Parquet')}"
         missing = [name for name in self._kind.table.schema.names[1:] if name not in found.column_names]

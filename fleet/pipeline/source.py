@@ -6,12 +6,14 @@ from datetime import date
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from pyarrow.fs import FileSystem
+
 from fleet.engine import MAX_BAD_FILES
 from fleet.errors import LandingError, no_landing_zone
 from fleet.pipeline.ledger import Ledger, Part, Plan, day_of
-from fleet.tables.paths import local_path, plain_path, qualified
+from fleet.tables.paths import plain_path, qualified
 from fleet.topic.source import Source, TopicSource
-from fleet.zone_files import FOLDERS_WITHOUT_PUSHES, has_pushes, list_files
+from fleet.zone_files import FOLDERS_WITHOUT_PUSHES, LOCAL, has_pushes, list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,12 +51,14 @@ class Batch:
     Attributes:
         number: it is the `number`-th of its source.
         files: a landing zone's, by their whole paths; none for a topic.
+        system: the file system that has them, where this process may read them.
         unfit: files that are not what they were when the batch was planned, and why.
         records: a topic's, as BRONZE.
     """
 
     number: int
     files: tuple[str, ...] = ()
+    system: FileSystem = field(default_factory=lambda: LOCAL)
     unfit: Mapping[str, str] = field(default_factory=dict)
     records: "DataFrame | None" = None
 
@@ -80,12 +84,12 @@ class LandingSource:
     """A landing zone's files, in the order of their paths.
 
     Args:
-        start: gives the session, which only a zone on another file system needs here.
+        start: gives the session, which only a zone without `system` needs here.
         source: its path or URI.
         ledger: what was read of it.
+        system: reads it in this process; None where only Spark does.
 
     Attributes:
-        is_local: True if it lies on this machine.
         root: its path.
         beside: by folder without pushes, the sizes [B] of its files by their paths below the zone.
 
@@ -93,10 +97,12 @@ class LandingSource:
         LandingError: there is no such directory, or it cannot be listed.
     """
 
-    def __init__(self, start: Callable[[], "SparkSession"], source: str, ledger: Ledger) -> None:
+    def __init__(
+        self, start: Callable[[], "SparkSession"], source: str, ledger: Ledger, system: FileSystem | None = LOCAL
+    ) -> None:
         self.root = plain_path(qualified(source))
-        self.is_local = local_path(source) is not None
-        sizes = list_files(source, start)
+        self.system = system
+        sizes = list_files(source, start, system)
         if "" in sizes:
             raise LandingError(no_landing_zone(source))
         self.beside = {
@@ -145,7 +151,8 @@ class LandingSource:
                 f"{len(unfit):,} files of a batch that was begun are not in {self.root} as they were, "
                 f"{next(iter(unfit))} among them: put them back, and run again"
             )
-        return Batch(number=plan.number, files=tuple(f"{self.root}/{part.path}" for part in plan.parts), unfit=unfit)
+        files = tuple(f"{self.root}/{part.path}" for part in plan.parts)
+        return Batch(number=plan.number, files=files, system=self.system or LOCAL, unfit=unfit)
 
     def check_day(self, day: date) -> None:
         """Raises LandingError unless every file of a day that was read is there as it was."""

@@ -1,10 +1,11 @@
-"""Paths of tables and landing zones: which are of this machine, and how delta-rs reaches the others."""
+"""Paths of tables and landing zones: which are of this machine, and how delta-rs and pyarrow reach the others."""
 
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -18,14 +19,18 @@ _S3: Final = {
 """Settings of Hadoop's s3a that delta-rs has under other names."""
 
 
-def qualified(path: str) -> str:
-    """A whole URI; what names no file system is a path of this machine.
+_S3_PARAMETERS: Final = ("region", "scheme", "endpoint_override")
+"""Of a URI, as exporters take them."""
 
-    >>> qualified("/var/./fleet/"), qualified("file:///var/fleet"), qualified("s3a://lake/fleet/")
+
+def qualified(path: str) -> str:
+    """A whole URI without parameters; what names no file system is a path of this machine.
+
+    >>> qualified("/var/./fleet/"), qualified("file:///var/fleet"), qualified("s3a://lake/fleet/?region=eu-west-1")
     ('file:/var/fleet', 'file:/var/fleet', 's3a://lake/fleet')
     """
     directory = local_path(path)
-    return path.rstrip("/") if directory is None else f"file:{directory}"
+    return path.partition("?")[0].rstrip("/") if directory is None else f"file:{directory}"
 
 
 def local_path(path: str) -> Path | None:
@@ -60,3 +65,35 @@ def storage_options(conf: Mapping[str, str]) -> dict[str, str]:
     if options.get("aws_endpoint", "").startswith("http://"):
         options["aws_allow_http"] = "true"
     return options
+
+
+def is_s3(uri: str) -> bool:
+    """True for a URI as exporters (s3) or Spark (s3a) have it."""
+    return uri.startswith(("s3://", "s3a://"))
+
+
+def s3_arguments(uri: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """What `pyarrow.fs.S3FileSystem` is told beside the environment: parameters of a URI, then `storage_options`.
+
+    Raises:
+        ValueError: of a parameter that is not known.
+
+    >>> s3_arguments("s3://lake/pushes?region=eu-west-1", {"aws_endpoint": "http://127.0.0.1:9000"})
+    {'endpoint_override': '127.0.0.1:9000', 'scheme': 'http', 'region': 'eu-west-1'}
+    """
+    found: dict[str, Any] = dict(parse_qsl(urlsplit(uri).query))
+    if unknown := found.keys() - set(_S3_PARAMETERS):
+        raise ValueError(f"its parameters are {', '.join(_S3_PARAMETERS)}, not {', '.join(sorted(unknown))}")
+    endpoint = urlsplit(options.get("aws_endpoint", ""))
+    given = {
+        "access_key": options.get("aws_access_key_id"),
+        "secret_key": options.get("aws_secret_access_key"),
+        "session_token": options.get("aws_session_token"),
+        "endpoint_override": endpoint.netloc,
+        "scheme": endpoint.scheme,
+        "region": options.get("aws_region"),
+    }
+    found = {**{name: value for name, value in given.items() if value}, **found}
+    if options.get("aws_virtual_hosted_style_request") == "true":
+        found["force_virtual_addressing"] = True
+    return found
