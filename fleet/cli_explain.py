@@ -20,6 +20,7 @@ from fleet.cli_options import (
     now,
     parse_conf,
     said_in_a_sentence,
+    time_option,
 )
 from fleet.cli_verdicts import FailOn, exit_code
 from fleet.report.form import Format, SummaryFormat
@@ -115,7 +116,7 @@ def _explain(options: dict[str, Any]) -> None:
         tables=options["tables"],
         kind=options["kind"],
         cluster_id=options["cluster"],
-        since=parse_time(options["since"], now()) if options["since"] else None,
+        since=time_option(options["since"], now()),
         conf=parse_conf(options["conf"] or ()),
     )
     found = explain(request)

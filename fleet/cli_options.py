@@ -178,13 +178,17 @@ def now() -> datetime:
     return datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
 
 
+def time_option(text: str | None, at: datetime) -> datetime | None:
+    """The time of an option that may be left out, as somebody says it at `at`; an empty one is wrong."""
+    return None if text is None else parse_time(text, at)
+
+
 def selection(options: Mapping[str, Any]) -> Selection:
     """What --since, --until, --client-id and --instance-id select."""
     at = now()
-    since, until = (parse_time(text, at) if (text := options[name]) else None for name in ("since", "until"))
     return Selection(
-        since=since,
-        until=until,
+        since=time_option(options["since"], at),
+        until=time_option(options["until"], at),
         client_ids=tuple(options["client_id"] or ()),
         instance_ids=parse_instance_ids(options["instance"] or ()),
     )
@@ -245,6 +249,6 @@ def parse_conf(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.startswith("spark."):
-            raise FleetError(f"{text!r} is no setting of Spark: give --conf spark.executor.memory=2g")
+            raise WrongOptionError(f"{text!r} is no setting of Spark: give --conf spark.executor.memory=2g")
         parsed[key] = value
     return parsed

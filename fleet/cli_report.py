@@ -20,7 +20,7 @@ from fleet.cli_options import (
     said_in_a_sentence,
     sentences,
 )
-from fleet.errors import OutputError
+from fleet.errors import OutputError, WrongOptionError
 from fleet.selection import parse_time
 
 _STDOUT = "-"
@@ -69,6 +69,8 @@ def _report(options: dict[str, Any]) -> str:
     at, since, conf = now(), options["since"], parse_conf(options["conf"] or ())
     if since is not None:
         parse_time(since, at)  # a time in no known form is said before the tables are read
+    if options["subject"] is None and (options["kind"], options["cluster"]) != (None, None):
+        raise WrongOptionError("--kind and --cluster say which --subject is meant: give that too")
     _check_output(options["output"])
     request = ReportRequest(tables=options["tables"], since=since, conf=conf, made_at=at)
     if options["subject"] is not None:
@@ -93,9 +95,12 @@ def _written(output: str, text: str) -> str:
     if output == _STDOUT:
         sys.stdout.buffer.write(data)
         return f"{len(data) / 1000:,.0f} kB written."
-    path = Path(output)
+    path = Path(output).resolve()  # what a link leads to is replaced, not the link
     temporary = None
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device
+            path.write_bytes(data)
+            return f"Written to {output}, {len(data) / 1000:,.0f} kB."
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}", delete=False) as file:
             temporary = Path(file.name)
             file.write(data)

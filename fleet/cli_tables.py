@@ -46,7 +46,7 @@ from fleet.cli_options import (
     session_settings,
 )
 from fleet.cli_verdicts import RuleFile, load
-from fleet.errors import FleetError
+from fleet.errors import WrongOptionError
 from fleet.report.form import Format, SummaryFormat
 from fleet.selection import Days, parse_day, parse_days, parse_time
 from fleet.topic.source import TopicSource, parse_source
@@ -223,7 +223,7 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
     keep_from = parse_time(options["keep"], at) if options["keep"] else None
     vacuum_after_hours = int((at - parse_time(options["vacuum_after"], at)).total_seconds() // 3600)
     if vacuum_after_hours < 0 or (keep_from is not None and keep_from > at):
-        raise FleetError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
+        raise WrongOptionError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
     with needs_extra("tables"):
         from fleet.pipeline.run import keep_up
         from fleet.pipeline.summary import print_json, print_upkeep, upkeep_as_json
@@ -259,13 +259,13 @@ def window_seconds(text: str) -> int:
     """
     length_us = parse_duration_us(text)
     if not length_us or length_us % _SECOND_US or _DAY_US % length_us:
-        raise FleetError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")
+        raise WrongOptionError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")
     return length_us // _SECOND_US
 
 
 def _rebuilt(rebuild: bool, days: str | None) -> Days | None:
     if days is not None and not rebuild:
-        raise FleetError("--days says which days --rebuild computes: give both")
+        raise WrongOptionError("--days says which days --rebuild computes: give both")
     return parse_days(days or "..") if rebuild else None
 
 

@@ -19,10 +19,10 @@ from fleet.cli_options import (
     now,
     parse_conf,
     said_in_a_sentence,
+    time_option,
 )
 from fleet.errors import WrongOptionError
 from fleet.report.form import Format
-from fleet.selection import parse_time
 from terminal.options import Columns
 
 EXIT_FOUND: Final = 4
@@ -109,7 +109,7 @@ def _verdicts(options: dict[str, Any]) -> int:
     at = now()
     request = VerdictsRequest(
         tables=options["tables"],
-        since=parse_time(options["since"], at) if options["since"] else None,
+        since=time_option(options["since"], at),
         state=options["state"],
         principal=options["principal"],
         form=options["form"],

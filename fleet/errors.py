@@ -17,7 +17,7 @@ class LandingError(FleetError):
     """The landing zone cannot be read: no such path, nothing in it, or files that are no push records."""
 
 
-class SourceError(FleetError):
+class SourceError(WrongOptionError):
     """What `--source` and its options name is in no form that is known."""
 
 

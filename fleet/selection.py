@@ -5,14 +5,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from fleet.errors import FleetError
+from fleet.errors import WrongOptionError
 from telemetry.push_record import format_instance_id, parse_instance_id
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
-class SelectionError(FleetError):
+class SelectionError(WrongOptionError):
     """A time or an instance id is in no form that is known."""
 
 
@@ -46,18 +46,18 @@ def parse_time(text: str, now: datetime) -> datetime:
     Raises:
         SelectionError: the text is neither.
     """
-    age = re.fullmatch(r"(\d{1,9})([smhd])", text.strip())
+    age = re.fullmatch(r"([0-9]{1,9})([smhd])", text.strip())
     if (days := _DAYS_AGO.get(text.strip())) is not None:
         return datetime.combine(now.date(), time(), UTC) - timedelta(days=days)
     try:
         if age:
             return now - timedelta(**{_UNITS[age[2]]: int(age[1])})
         at = datetime.fromisoformat(text.strip())
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise SelectionError(
             f"{text!r} is no time: give an age (90s, 30m, 2h, 7d) or an ISO 8601 time (2026-01-31T08:00, UTC)"
         ) from error
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from verdicts.errors import RulesError
 from verdicts.patterns import check_patterns
-from verdicts.user_rules import UserRule, parse_user_rules
+from verdicts.user_rules import UserRule, is_number, parse_user_rules
 
 DEFAULTS: Final = Path(__file__).with_name("rules.toml")
 SEVERITIES: Final = ("critical", "warning", "info")
@@ -98,9 +98,11 @@ def load_rules(path: Path | None) -> Rules:
     if path is None:
         return default_rules()
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
+        with path.open("rb") as file:  # a device has no size
+            data = file.read(_MAX_FILE_BYTES + 1)
+        if len(data) > _MAX_FILE_BYTES:
             raise RulesError(f"the rules in {path} are longer than {_MAX_FILE_BYTES:,} bytes: is this a rule file?")
-        text = path.read_text(encoding="utf-8")
+        text = data.decode("utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise RulesError(f"cannot read the rules in {path}: {reason}") from error
@@ -123,7 +125,7 @@ def parse_rules(text: str, name: str = "rules", *, of_any_release: bool = False)
     """
     try:
         given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, brackets in brackets
         raise RulesError(f"{name}: not TOML: {error}") from error
     values = {verdict: dict(figures) for verdict, figures in default_rules().values.items()}
     own = parse_user_rules(given.pop("rules", {}), name)
@@ -146,7 +148,8 @@ def parse_rules(text: str, name: str = "rules", *, of_any_release: bool = False)
                 if of_any_release:
                     continue
                 raise RulesError(f"{name}: [{verdict}] has no figure {key!r}{_nearest(key, values[verdict])}")
-            values[verdict][key] = _checked(f"{name}: [{verdict}] {key}", value, values[verdict][key])
+            most = 1.0 if key.endswith("share") else math.inf
+            values[verdict][key] = _checked(f"{name}: [{verdict}] {key}", value, values[verdict][key], most)
     values |= {rule.name: {"enabled": True, "severity": rule.severity, "for_s": 0} for rule in own}
     return Rules(values, own)
 
@@ -163,16 +166,21 @@ def as_toml(rules: Rules) -> str:
 
 
 def _key(name: str) -> str:
-    return json.dumps(name) if "." in name else name
+    return _json(name) if "." in name else name
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + "}"
-    return json.dumps(value)
+        return "{" + ", ".join(f"{_json(key)} = {_toml(each)}" for key, each in value.items()) + "}"
+    return _json(value)
 
 
-def _checked(where: str, value: Any, default: Any) -> Any:
+def _json(value: Any) -> str:
+    """As TOML takes it, too: it has no surrogates, and no DEL as it is."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _checked(where: str, value: Any, default: Any, most: float = math.inf) -> Any:
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise RulesError(f"{where} is true or false, not {value!r}")
@@ -185,8 +193,8 @@ def _checked(where: str, value: Any, default: Any) -> Any:
         if not isinstance(value, dict):
             raise RulesError(f"{where} is a table of numbers by name, not {value!r}")
         return {name: _checked(f"{where}.{name}", number, 0.0) for name, number in value.items()}
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise RulesError(f"{where} is a number of 0 or more, not {value!r}")
+    elif not is_number(value) or not 0 <= value <= most:
+        raise RulesError(f"{where} is a number {'of 0 or more' if most > 1 else 'from 0 to 1'}, not {value!r}")
     return value
 
 

@@ -169,8 +169,16 @@ def _wrong(key: str, value: Any, allowed: str) -> RulesError:
     return RulesError(f"{key} is {value!r}: give {allowed}")
 
 
+def is_number(value: Any) -> bool:
+    """True for a finite one that a float holds."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value):
         raise _wrong(key, value, "a number, such as 5000")
     return float(value)
 

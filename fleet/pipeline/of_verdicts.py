@@ -12,12 +12,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from fleet.decode.arrow import Table, pa, pc
+from fleet.errors import TableError
 from fleet.pipeline.by_window import ROWS_IN_MEMORY, by_window
 from fleet.pipeline.of_windows import Target
 from fleet.pipeline.spans import EPOCH, Span, micros_of, within
 from fleet.tables import catalog
 from fleet.tables.log import Snapshot
 from fleet.tables.store import Store
+from verdicts.errors import RulesError
 from verdicts.judge import judge
 from verdicts.memory import FORM, Memory
 from verdicts.notes import client_columns
@@ -64,8 +66,23 @@ def latest_memory(store: Store) -> tuple[Memory, Rules]:
     if latest is None:
         return Memory(), default_rules()
     parts = dict(latest["memory"])
-    rules = parse_rules(parts[_RULES].decode(), "the rules that the tables were judged by", of_any_release=True)
-    return Memory.of(parts), rules
+    name = "the rules that the tables were judged by (fleet run --rebuild judges anew)"
+    try:
+        return Memory.of(parts), parse_rules(parts[_RULES].decode(), name, of_any_release=True)
+    except RulesError as error:
+        raise TableError(str(error)) from error
+
+
+def are_by_other_rules(store: Store, rules: Rules, window_s: int) -> bool:
+    """True where the verdicts on windows of this length were not given by these rules, or in another release's way."""
+    if not store.has(catalog.JUDGED):
+        return False
+    found = set(store.log(catalog.JUDGED).rows(["signature"])["signature"].to_pylist())
+    return _signature(rules, window_s) not in found and any(each.endswith(f" {window_s}") for each in found)
+
+
+def _signature(rules: Rules, window_s: int) -> str:
+    return f"{FORM} {rules.digest} {window_s}"
 
 
 def replace_verdicts(
@@ -86,7 +103,7 @@ def replace_verdicts(
     files = wide + _sample_files(store) + store.files(catalog.TRAFFIC)
     points = store.snapshot(catalog.POINTS)
     clients = store.snapshot(catalog.CLIENTS).table(client_columns(rules))
-    signature = f"{FORM} {rules.digest} {window_s}"
+    signature = _signature(rules, window_s)
     kept = [
         each
         for each in store.rows(catalog.JUDGED)

@@ -31,6 +31,7 @@ class RunReport:
         changed: files that are of another size than when they were read.
         days: days of receipt that the gold tables were computed anew for.
         sizes: of silver and gold tables, once there was anything to do.
+        is_judged_anew: nothing was new but the rules, and the verdicts are theirs now.
     """
 
     source: str
@@ -43,6 +44,7 @@ class RunReport:
     changed: Sequence[str] = ()
     days: int = 0
     sizes: Mapping[str, Size] = field(default_factory=dict)
+    is_judged_anew: bool = False
 
     @property
     def is_news(self) -> bool:

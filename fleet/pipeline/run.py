@@ -18,11 +18,12 @@ from fleet.pipeline import pending
 from fleet.pipeline.answers import Answers
 from fleet.pipeline.batch import BatchReport, BatchWriter
 from fleet.pipeline.ledger import Ledger, Plan
+from fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
 from fleet.pipeline.progress import RunProgress
 from fleet.pipeline.report import RunReport, Size
 from fleet.pipeline.side_rows import SAMPLES, TRAFFIC, SideReport, SideRowsWriter
 from fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds, LandingSource, source_name
-from fleet.pipeline.spans import days
+from fleet.pipeline.spans import EPOCH, days
 from fleet.selection import Days
 from fleet.tables import catalog
 from fleet.tables.lock import only_run
@@ -196,6 +197,7 @@ class _Run:
         self._progress = progress
         self._began_ms = began_ms
         self._reports: list[BatchReport] = []
+        self._is_judged_anew = False
         self._beside = dict.fromkeys((SAMPLES, TRAFFIC), SideReport())
 
     def run(self) -> RunReport:
@@ -272,6 +274,7 @@ class _Run:
             batches=tuple(self._reports),
             offsets=self._beside[SAMPLES],
             traffic=self._beside[TRAFFIC],
+            is_judged_anew=self._is_judged_anew,
         )
 
     def _write(self, source: "LandingSource | TopicStretch", ledger: Ledger, plans: Iterable[Plan]) -> None:
@@ -309,13 +312,17 @@ class _Run:
         self._progress.stage("looking for what changed")
         now = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
         found = pending.pending(self._store, window_s=request.window_s, now=now, days=request.rebuild)
+        after_s = request.judge_after_s
+        is_away = found.sampled_up_to - found.read_up_to > _TELEMETRY_IS_AWAY
+        latest = found.sampled_up_to if is_away else found.read_up_to
+        judged_to = None if after_s is None else latest - timedelta(seconds=after_s)
         if found.spans:
             answers = Answers(self._store, self._engine, request.window_s, self._progress.stage, rules=request.rules)
-            after_s = request.judge_after_s
-            is_away = found.sampled_up_to - found.read_up_to > _TELEMETRY_IS_AWAY
-            latest = found.sampled_up_to if is_away else found.read_up_to
-            judged_to = None if after_s is None else latest - timedelta(seconds=after_s)
             answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
+        elif are_by_other_rules(self._store, request.rules, request.window_s):
+            self._progress.stage(catalog.VERDICTS.name)
+            replace_verdicts(self._store, [(EPOCH, latest)], request.rules, request.window_s, judged_to)
+            self._is_judged_anew = True
         if found.spans or self._reports or any(each.files for each in self._beside.values()):
             pending.close(self._store, self._row(found, now))
         return len(days(found.spans))

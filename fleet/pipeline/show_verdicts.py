@@ -170,11 +170,17 @@ def opened(tables: str, conf: Mapping[str, str]) -> Store:
     """The tables under a root.
 
     Raises:
-        TableError: there are no verdicts.
+        TableError: there are no verdicts, or not all of the tables that belong to them.
     """
     store = Store(qualified(tables), storage_options(conf))
     if not store.has(catalog.VERDICTS):
         raise TableError(f"there is no table verdicts in {tables}: {catalog.VERDICTS.made_by}")
+    for table in (catalog.CLIENTS, catalog.WINDOWS, catalog.JUDGED):
+        if not store.has(table):
+            raise TableError(
+                f"the table {table.name} is missing in {tables}: restore a backup, or have fleet run make the tables "
+                "again in an empty directory"
+            )
     return store
 
 

@@ -30,6 +30,7 @@ def run_as_json(report: RunReport) -> dict[str, Any]:
         "lost": report.lost,
         "changed": len(report.changed),
         "days": report.days,
+        "is_judged_anew": report.is_judged_anew,
         "sizes": {
             name: {"rows_written": size.rows_written, "files": size.files, "bytes": size.size_bytes}
             for name, size in report.sizes.items()
@@ -41,7 +42,8 @@ def print_run(out: TextIO, report: RunReport) -> None:
     """A few lines, and a table of tables."""
     console = Console(file=out, highlight=False, soft_wrap=True)
     if not report.is_news:
-        console.print(Text(printable(f"nothing new in {report.source}")))
+        judged = "; the verdicts were given anew, by other rules than before" if report.is_judged_anew else ""
+        console.print(Text(printable(f"nothing new in {report.source}{judged}")))
     else:
         console.print(Text(_headline(report)))
         rows = {

@@ -8,18 +8,19 @@ import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake import Transaction as AppTransaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from fleet.decode.arrow import RecordBatch, Table, pa, pq
 from fleet.decode.arrow import Schema as ArrowSchema
-from fleet.errors import TableError
+from fleet.errors import TableError, first_line
 from fleet.tables.paths import local_path, plain_path
 from fleet.tables.written_file import DATE, WrittenFile
 
@@ -77,12 +78,13 @@ class TableLog:
         """The table as it is now.
 
         Raises:
-            TableNotFoundError: it is not there.
+            TableError: it is not there, or cannot be read.
         """
-        if self._table is None:
-            self._table = DeltaTable(self._path, storage_options=self._options)
-        else:
-            self._table.update_incremental()  # a fifth of the time
+        with _read_of(self._path):
+            if self._table is None:
+                self._table = DeltaTable(self._path, storage_options=self._options)
+            else:
+                self._table.update_incremental()  # a fifth of the time
         return self._table
 
     def create(self, schema: ArrowSchema, layout: Layout) -> None:
@@ -279,11 +281,15 @@ class Snapshot:
             columns: their names; None for all.
             where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
             paths: of the files that are read; None for all.
+
+        Raises:
+            TableError: they cannot be read.
         """
         schema, wanted = self._open().schema, self.schema(columns)
-        for rows in self._scanned(schema, wanted.names, where, paths):
-            if rows.num_rows:
-                yield rows.cast(wanted)
+        with _read_of(self._path):
+            for rows in self._scanned(schema, wanted.names, where, paths):
+                if rows.num_rows:
+                    yield rows.cast(wanted)
 
     def table(self, columns: Iterable[str] | None = None, where: Any = None) -> Table:
         """Rows, all in memory; see `scan`."""
@@ -315,13 +321,27 @@ class Snapshot:
 
     def _open(self) -> Any:
         if self._dataset is None:
-            table = DeltaTable(self._path, version=self._version, storage_options=self._options)
+            with _read_of(self._path):
+                table = DeltaTable(self._path, version=self._version, storage_options=self._options)
             root = local_path(self._path)
             # By delta-rs, a thread of Arrow that reads a file calls Python, and one that does so as the process ends
             # aborts it (apache/arrow#34314). Files of this machine Arrow reads by itself.
             files = None if root is None else fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
             self._dataset = table.to_pyarrow_dataset(filesystem=files)
         return self._dataset
+
+
+@contextmanager
+def _read_of(path: str) -> Iterator[None]:
+    """Raises TableError for what delta-rs, Arrow or the file system say of a table that cannot be read."""
+    try:
+        yield
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        reason = first_line(error).rstrip(".")
+        raise TableError(
+            f"the table at {path} cannot be read: {reason}; if it is damaged, restore a backup, or have fleet run make "
+            "the tables again in an empty directory"
+        ) from error
 
 
 _HAS_VIEWS: Final = frozenset(("string_view", "binary_view"))

@@ -8,6 +8,7 @@ from typing import Any
 from deltalake.exceptions import DeltaError
 
 from fleet.decode.arrow import pa
+from fleet.errors import TableError
 from fleet.tables import catalog
 from fleet.tables.store import Store
 from fleet.watch.changes import Change, Row, forgotten
@@ -71,7 +72,7 @@ class Delivered:
             others = [row for row in self._store.rows(catalog.DELIVERED) if row["destination"] != self._destination]
             every = [*others, self._row(_SINCE, None, self._since), *own]
             self._store.replace(catalog.DELIVERED, pa.Table.from_pylist(every, schema=catalog.DELIVERED.schema))
-        except (DeltaError, OSError) as error:
+        except (TableError, DeltaError, OSError) as error:
             raise DeliveryError(f"what it got cannot be written down: {' '.join(str(error).split())}") from error
         self.rows, self._times, self._is_new = rows, {name: times[name] for name in rows}, False
 

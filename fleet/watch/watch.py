@@ -251,7 +251,7 @@ class Loop:
         """Gives each destination what it does not know; what the first of them got."""
         try:
             rows = self._read_rows()
-        except (DeltaError, OSError) as error:
+        except (TableError, DeltaError, OSError) as error:
             self._note(f"the table verdicts cannot be read: {' '.join(str(error).split())}")
             return []
         if rows is None:

@@ -1,8 +1,11 @@
 """The command line `fleetgauge`: one file per command. This one combines them, and prints errors as one sentence."""
 
+import errno
 import importlib
+import os
 import sys
-from typing import Annotated, ClassVar
+from contextlib import suppress
+from typing import Annotated, ClassVar, Final
 
 import typer
 
@@ -136,10 +139,25 @@ def _top(
     """The options before a command."""
 
 
+_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO))
+
+
 def main() -> None:
-    """Entry point of the `fleetgauge` script; a `FleetgaugeError` is one sentence and exit code 1."""
+    """Entry point of the `fleetgauge` script; a `FleetgaugeError` or a full disk is one sentence and exit code 1."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, not as the interpreter ends
     except FleetgaugeError as error:
-        typer.echo(f"fleetgauge: {printable(str(error))}", err=True)
-        sys.exit(1)
+        problem = printable(str(error))
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        problem = f"cannot write to {printable(str(error.filename or 'stdout'))}: {error.strerror}"
+        with suppress(OSError):  # what is left in its buffer cannot be written either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    else:
+        return
+    typer.echo(f"fleetgauge: {problem}", err=True)
+    sys.exit(1)

@@ -205,12 +205,24 @@ def test_it_is_written_to_stdout_or_replaces_the_file(tables: Path, tmp_path: Pa
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
+def test_what_a_link_leads_to_is_replaced_and_a_device_is_written_to(tables: Path, tmp_path: Path) -> None:
+    latest, page = tmp_path / "latest.html", tmp_path / "report.html"
+    latest.symlink_to(page)
+    written(tables, latest)
+    assert latest.is_symlink()
+    assert Read(page).text.startswith("Kafka clients, ")
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    done = fleet("report", "--tables", tables, "--output", full)
+    assert (done.exit_code, full.is_symlink(), Path("/dev/full").is_char_device()) == (1, True, True)
+    assert f"cannot write {full}: No space left on device" in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["--output", "."], "is a directory: give --output the name of a file"),
         (["--output", "none/report.html"], "there is no directory none"),
-        (["--output", "report.html", "--since", "soon"], "'soon' is no time"),
         (["--output", "report.html", "--subject", "biling"], "the nearest names are billing"),
     ],
 )

@@ -233,6 +233,39 @@ def test_coverage_goes_by_the_rules_that_the_tables_were_judged_by(tables: Path,
     assert "the rules leave it out" in {row["why_not"] for row in found["coverage"]}
 
 
+def test_other_rules_judge_anew_though_nothing_else_is_new(tables: Path, tmp_path: Path) -> None:
+    own, rules = tmp_path / "tables", tmp_path / "rules.toml"
+    shutil.copytree(tables, own)
+    rules.write_text("[slow-processing]\nenabled = false\n")
+    again = ["run", "--source", tables.parent / "out" / "landing", "--tables", own]
+    said = fleet(*again, "--rules", rules).stdout
+    assert said.endswith("the verdicts were given anew, by other rules than before\n")
+    verdicts = {row["verdict"] for row in rows_of(own, "gold/verdicts")}
+    assert verdicts == {row["verdict"] for row in rows_of(tables, "gold/verdicts")} - {"slow-processing"}
+    assert "given anew" not in fleet(*again, "--rules", rules).stdout
+    assert "given anew" in fleet(*again).stdout
+    assert rows_of(own, "gold/verdicts") == rows_of(tables, "gold/verdicts")
+
+
+@pytest.mark.parametrize("command", [["verdicts"], ["verdicts", "--coverage"], ["explain", "billing"], ["changes"]])
+@pytest.mark.parametrize("harm", ["truncated", "no log", "missing"])
+def test_damaged_tables_are_one_sentence_that_names_one(
+    tables: Path, tmp_path: Path, command: list[str], harm: str
+) -> None:
+    own = tmp_path / "tables"
+    shutil.copytree(tables, own)
+    for table in (own / "gold" / "verdicts", own / "silver" / "clients"):
+        files = [*table.glob("*.parquet")] if harm == "truncated" else [*table.glob("_delta_log/*.json")]
+        for file in files:
+            file.write_bytes(file.read_bytes()[:-100] if harm == "truncated" else b"{broken")
+        if harm == "missing" and table.name == "clients":
+            shutil.rmtree(table)
+    found = fleet(*command, "--tables", own, *(["--since", BEGIN.isoformat()] if command == ["changes"] else []))
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "restore a backup, or have fleet run make the tables again" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
 def test_changes_fail_for_verdicts_that_opened_since(tables: Path) -> None:
     assert changes(tables, BEGIN, "--fail-on", "warning").exit_code == 4
     late = changes(tables, BEGIN + timedelta(days=1), "--fail-on", "warning")

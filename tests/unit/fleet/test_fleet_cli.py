@@ -26,30 +26,46 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["inventory", "--since", "soon"], "'soon' is no time"),
         (["points", "--columns", "value", "--format", "csv"], "--columns is for --format table"),
         (["show", "points", "--columns", "value", "--format", "json"], "--columns is for --format table"),
-        (["latency", "--instance-id", "x"], "'x' is not a client instance id"),
-        (["latency", "--instance", "x"], "'x' is not a client instance id"),
         (["points", "--format", "parquet"], "add --output"),
         (["points", "--output", "somewhere"], "a table goes to the terminal"),
         (["summary", "--output", "somewhere"], "with --output add --format"),
         (["summary", "--format", "json"], "with --format add --output"),
-        (["run", "--window", "7m"], "'7m' is no window that divides a day"),
-        (["run", "--conf", "executor.memory=2g"], "'executor.memory=2g' is no setting of Spark"),
         (
             ["run", "--source", "kafka://a:1/t", "--kafka-jars", "/nosuch"],
             "there is no jar at /nosuch, which --kafka-jars names",
         ),
-        (["run", "--source", "kafka://nobody"], "has no bootstrap server of the form host:port"),
         (["show", "nosuch"], "there is no table nosuch: tables are points, pushes"),
         (["show", "points", "--output", "somewhere"], "a table goes to the terminal"),
-        (["maintain", "--keep", "long"], "'long' is no time"),
-        (["maintain", "--vacuum-after", "2999-01-01"], "are ages, such as 90d"),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence_and_exit_code_1(arguments: list[str], sentence: str) -> None:
     check_refusal(arguments, sentence, exit_code=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["inventory", "--since", "soon"], "'soon' is no time"),
+        (["inventory", "--until="], "'' is no time"),
+        (["verdicts", "--since="], "'' is no time"),
+        (["explain", "billing", "--since="], "'' is no time"),
+        (["latency", "--instance-id", "x"], "'x' is not a client instance id"),
+        (["latency", "--instance", "x"], "'x' is not a client instance id"),
+        (["run", "--window", "7m"], "'7m' is no window that divides a day"),
+        (["run", "--days", "2026-01-01"], "--days says which days --rebuild computes: give both"),
+        (["run", "--days", "2026-01-01..x", "--rebuild"], "'x' is no day: give one such as 2026-03-01"),
+        (["run", "--conf", "executor.memory=2g"], "'executor.memory=2g' is no setting of Spark"),
+        (["run", "--source", "kafka://nobody"], "has no bootstrap server of the form host:port"),
+        (["report", "--kind", "node", "--output", "-"], "--kind and --cluster say which --subject is meant"),
+        (["maintain", "--keep", "long"], "'long' is no time"),
+        (["maintain", "--vacuum-after", "2999-01-01"], "are ages, such as 90d"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence_and_exit_code_2(arguments: list[str], sentence: str) -> None:
+    check_refusal(arguments, sentence, exit_code=2)
 
 
 def check_refusal(arguments: list[str], sentence: str, exit_code: int) -> None:
@@ -123,7 +139,7 @@ def test_commands_that_tell_what_they_did_offer_no_format_for_rows(command: str,
 
 def test_an_error_that_quotes_a_stranger_is_one_line_of_plain_characters() -> None:
     result = CliRunner().invoke(app, ["inventory", "--since", "a\x1b[2J\nb\u202e"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.endswith("\n")
     assert result.stderr[:-1].isprintable()
 

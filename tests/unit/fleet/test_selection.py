@@ -26,7 +26,9 @@ def test_an_age_or_a_time_is_a_time_in_utc(text: str, expected: str) -> None:
     assert parse_time(text, NOW).isoformat() == expected
 
 
-@pytest.mark.parametrize("text", ["", "last week", "2x", "-1h", "999999999d", "2026-13-01"])
+@pytest.mark.parametrize(
+    "text", ["", "last week", "2x", "-1h", "999999999d", "\u0661h", "2026-13-01", "9999-12-31T23:00-05:00"]
+)
 def test_what_is_no_time_is_refused_with_the_forms_that_are(text: str) -> None:
     with pytest.raises(SelectionError, match="ISO 8601"):
         parse_time(text, NOW)

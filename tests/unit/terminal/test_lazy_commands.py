@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -38,6 +39,15 @@ def test_an_unknown_command_is_refused_with_the_nearest_one() -> None:
     )
     assert ran.returncode == 2
     assert "Did you mean 'status'" in ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--help"], ["metrics"], ["fleet", "rules"]])
+def test_a_full_disk_is_one_sentence(words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "fleetgauge", *words]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (1, "fleetgauge: cannot write to stdout: No space left on device\n")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"]])

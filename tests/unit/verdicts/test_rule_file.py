@@ -102,6 +102,10 @@ def test_what_is_wrong_is_one_sentence_with_key_value_and_what_is_allowed(body: 
     ("text", "sentence"),
     [
         ("[rules.r", "rules.toml: not TOML: "),
+        (f"x = {'9' * 5_000}", "rules.toml: not TOML: "),
+        (f"x = {'[' * 5_000}", "rules.toml: not TOML: "),
+        (f"[slow-node]\nfactor = {'9' * 400}", "rules.toml: [slow-node] factor is a number of 0 or more"),
+        ("[slow-node]\nshare = 50", "rules.toml: [slow-node] share is a number from 0 to 1, not 50"),
         ("rules = 1", "rules.toml: rules is no table of 100 rules at most: give tables named [rules.NAME]"),
         ("[rule.r]\nabove = 1", "rules.toml: there is no verdict 'rule'"),
         ("[rule.r]\nabove = 1", "rules of your own are tables named [rules.NAME]"),
@@ -128,6 +132,17 @@ def test_rules_that_another_release_judged_by_are_read_as_far_as_they_are_known_
     )
 
 
+@pytest.mark.parametrize("said", ["\U0001f525 {client_id}", "a\\u007fb", 'a \\"quoted\\" \\\\ {client_id}\\n'])
+def test_any_text_of_a_rule_is_written_as_it_was_read(said: str) -> None:
+    rules = parse_rules(f'[rules.r]\n{SLOW}text = "{said}"\n')
+    assert parse_rules(as_toml(rules)).own == rules.own
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_none_of_it(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("[slow-node]\nfactor = 3\n", encoding="utf-8-sig")
+    assert load_rules(tmp_path / "rules.toml")["slow-node"]["factor"] == 3
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match=r"cannot read the rules in .*nosuch\.toml: No such file or directory"):
         load_rules(tmp_path / "nosuch.toml")
@@ -135,8 +150,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match="it is not UTF-8"):
         load_rules(tmp_path / "binary.toml")
     (tmp_path / "huge.toml").write_bytes(b"#" * (1024 * 1024 + 1))
-    with pytest.raises(RulesError, match="longer than"):
-        load_rules(tmp_path / "huge.toml")
+    for endless in (tmp_path / "huge.toml", Path("/dev/zero")):
+        with pytest.raises(RulesError, match="longer than"):
+            load_rules(endless)
 
 
 @pytest.mark.parametrize(
