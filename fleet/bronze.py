@@ -11,7 +11,7 @@ from fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleet.selection import Selection
 from fleet.spark_errors import what_failed
 from fleet.spark_schema import spark_schema
-from fleet.tables.paths import qualified
+from fleet.tables.paths import qualified, without_parameters
 from fleet.zone_files import has_pushes, is_of_days, list_files
 from telemetry.push_record import SCHEMA_VERSION
 
@@ -22,7 +22,7 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
     Raises:
         LandingError: the path is missing, holds no Parquet file, or what it holds are no push records.
     """
-    root = qualified(source)
+    root = qualified(without_parameters(source))
     names = [path for path in list_files(source, lambda: spark) if has_pushes(path)]
     files = [f"{root}/{name}" if name else root for name in names]
     _check_form(spark, source, files)

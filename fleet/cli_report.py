@@ -95,12 +95,12 @@ def _written(output: str, text: str) -> str:
     if output == _STDOUT:
         sys.stdout.buffer.write(data)
         return f"{len(data) / 1000:,.0f} kB written."
-    path = Path(output).resolve()  # what a link leads to is replaced, not the link
-    temporary = None
+    path, temporary = Path(output), None
     try:
         if path.exists() and not path.is_file():  # a pipe or a device
             path.write_bytes(data)
             return f"Written to {output}, {len(data) / 1000:,.0f} kB."
+        path = path.resolve()  # what a link leads to is replaced, not the link
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}", delete=False) as file:
             temporary = Path(file.name)
             file.write(data)

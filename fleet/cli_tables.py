@@ -44,6 +44,7 @@ from fleet.cli_options import (
     selection,
     sentences,
     session_settings,
+    time_option,
 )
 from fleet.cli_verdicts import RuleFile, load
 from fleet.errors import WrongOptionError
@@ -220,7 +221,7 @@ def _show(options: dict[str, Any]) -> None:
 
 def _maintain(options: dict[str, Any], notes: Console) -> None:
     at = now()
-    keep_from = parse_time(options["keep"], at) if options["keep"] else None
+    keep_from = time_option(options["keep"], at)
     vacuum_after_hours = int((at - parse_time(options["vacuum_after"], at)).total_seconds() // 3600)
     if vacuum_after_hours < 0 or (keep_from is not None and keep_from > at):
         raise WrongOptionError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")

@@ -33,6 +33,10 @@ class TableError(FleetError):
     """A standing table is missing, is none of ours, or somebody else is writing it."""
 
 
+class UnreadableTableError(TableError):
+    """A standing table cannot be read: it is damaged, or its store does not answer."""
+
+
 class BusyError(TableError):
     """Another process is at work on the tables: what is asked can be done later."""
 

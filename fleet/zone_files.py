@@ -3,17 +3,18 @@
 Names that begin with `_` or `.` are no part of it: writers keep unfinished files there.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from pyarrow import BufferReader, fs
+from pyarrow import ArrowException, BufferReader, fs
 
-from fleet.errors import LandingError, no_landing_zone
+from fleet.errors import LandingError, first_line, no_landing_zone
 from fleet.selection import Selection
-from fleet.tables.paths import is_s3, local_path, qualified, s3_arguments
+from fleet.tables.paths import is_s3, local_path, qualified, s3_arguments, without_parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,32 +39,21 @@ def file_system(source: str, options: Mapping[str, str]) -> fs.FileSystem | None
         options: for object stores; see `fleet.tables.paths.storage_options`.
 
     Raises:
-        LandingError: the URI has credentials or a parameter that is not known, or there is no such bucket.
+        LandingError: there is no such bucket, or S3 does not answer.
     """
     if not is_s3(source):
         return None if local_path(source) is None else LOCAL
-    if "@" in urlsplit(source).netloc:  # tables and messages have the URI
-        raise LandingError(
-            "fleet takes no credentials in the URI of a landing zone: give them as AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or as --conf spark.hadoop.fs.s3a.access.key=... and secret.key=..."
-        )
+    arguments = s3_arguments(source, options)
     try:
-        arguments = s3_arguments(source, options)
-        return fs.S3FileSystem(**arguments) if arguments else fs.FileSystem.from_uri(f"s3://{_bare(source)}")[0]
+        if not arguments.keys() & {"region", "endpoint_override"} and "AWS_ENDPOINT_URL" not in os.environ:
+            arguments["region"] = fs.resolve_s3_region(_in_s3(source).partition("/")[0])
+        return fs.S3FileSystem(**arguments)
     except (OSError, ValueError) as error:
-        raise LandingError(f"cannot open the landing zone {source}: {error}") from error
+        raise LandingError(f"cannot open the landing zone {source}: {first_line(error)}") from error
 
 
-def in_file_system(path: str) -> str:
-    """The path of a zone or of one of its files as its `file_system` has it.
-
-    >>> in_file_system("/var/landing"), in_file_system("s3a://lake/pushes/?region=eu-west-1")
-    ('/var/landing', 'lake/pushes')
-    """
-    return _bare(path).partition("?")[0].rstrip("/") if is_s3(path) else path
-
-
-def _bare(uri: str) -> str:
+def _in_s3(uri: str) -> str:
+    """Bucket and key, as pyarrow has them."""
     return uri.partition("://")[2]
 
 
@@ -75,18 +65,18 @@ def opened(system: fs.FileSystem, path: str) -> str | BufferReader:
     """
     if system is LOCAL:
         return path
-    with system.open_input_stream(in_file_system(path)) as stream:
+    with system.open_input_stream(_in_s3(path)) as stream:
         return BufferReader(stream.read())
 
 
 def _list_s3(system: fs.FileSystem, source: str) -> dict[str, int]:
-    root = in_file_system(source)
+    root = _in_s3(without_parameters(source)).rstrip("/")
     try:
         found = system.get_file_info(fs.FileSelector(root, recursive=True))
     except FileNotFoundError as error:
         raise LandingError(no_landing_zone(source)) from error
-    except OSError as error:
-        raise LandingError(f"cannot list the landing zone {source}: {error}") from error
+    except (OSError, ArrowException) as error:
+        raise LandingError(f"cannot list the landing zone {source}: {first_line(error)}") from error
     return _visible({info.path[len(root) + 1 :]: info.size for info in found if info.is_file})
 
 
@@ -105,7 +95,9 @@ def list_files(source: str, start: Callable[[], "SparkSession"], system: fs.File
     directory = local_path(source)
     if directory is not None:
         return list_here(directory, source)
-    return _list_by_spark(start(), qualified(source)) if system is None else _list_s3(system, source)
+    return (
+        _list_by_spark(start(), qualified(without_parameters(source))) if system is None else _list_s3(system, source)
+    )
 
 
 def list_here(directory: Path, source: str) -> dict[str, int]:

@@ -167,7 +167,11 @@ class PushLogReader(Protocol):
         ...
 
     def lag(self) -> Lag:
-        """Distance between the durable cursor and the log's end."""
+        """Distance between the durable cursor and the log's end.
+
+        Raises:
+            PushLogError: it is not known now.
+        """
         ...
 
     def close(self) -> None:

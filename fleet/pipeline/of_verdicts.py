@@ -74,7 +74,9 @@ def latest_memory(store: Store) -> tuple[Memory, Rules]:
 
 
 def are_by_other_rules(store: Store, rules: Rules, window_s: int) -> bool:
-    """True where the verdicts on windows of this length were not given by these rules, or in another release's way."""
+    """True where the verdicts on windows of this length were not given by these rules, or by a release whose memory has
+    another form.
+    """
     if not store.has(catalog.JUDGED):
         return False
     found = set(store.log(catalog.JUDGED).rows(["signature"])["signature"].to_pylist())
@@ -87,7 +89,7 @@ def _signature(rules: Rules, window_s: int) -> str:
 
 def replace_verdicts(
     store: Store, spans: list[Span], rules: Rules, window_s: int, judged_to: datetime | None = None
-) -> None:
+) -> bool:
     """Judges the windows from the first of these spans on, and replaces the table `verdicts`.
 
     Args:
@@ -96,6 +98,9 @@ def replace_verdicts(
         rules: the figures of the verdicts.
         window_s: length of the windows [s]; those of another length are not judged.
         judged_to: windows that end later are left for a later run; None judges all.
+
+    Returns:
+        False if all of them are left for later.
     """
     keep_freed_memory()
     limit = None if judged_to is None else judged_to - (judged_to - EPOCH) % timedelta(seconds=window_s)
@@ -111,11 +116,13 @@ def replace_verdicts(
     ]
     before = max(kept, key=lambda each: each["judged_to"], default=None)
     if limit is not None and before is not None and before["judged_to"] >= limit:
-        return  # what changed is of windows that are left for later
+        return False  # what changed is of windows that are left for later
     memory = Memory() if before is None else Memory.of(dict(before["memory"]))
     offsets, traffic = store.snapshot(catalog.GROUP_OFFSETS), store.snapshot(catalog.TRAFFIC)
     trends: list[Table] = []
     hours = list(_hours(files, None if before is None else before["judged_to"], limit))
+    if limit is not None and not hours:
+        return False
     at_once = ROWS_IN_MEMORY if rules.own else _ROWS_AT_ONCE  # the points that own rules read stay in memory
     for begin, end in _together(hours, files, at_once):
         named = _named_points(points, (begin, end), rules)
@@ -127,10 +134,12 @@ def replace_verdicts(
             parts = memory.parts() | {_RULES: as_toml(rules).encode()}
             kept.append({"judged_to": end, "signature": signature, "memory": list(parts.items())})
     kept = [each for each in kept if not hours or _stays(each["judged_to"], hours[-1][1])]
-    store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
     store.replace(catalog.VERDICTS, ranked(memory, rules))
     if hours:
         _replace_trends(store, (hours[0][0], hours[-1][1]), pa.concat_tables(trends))
+    # Last, since its signature says that the others are done.
+    store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
+    return True
 
 
 def _sample_files(store: Store) -> list[dict[str, Any]]:

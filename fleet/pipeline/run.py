@@ -28,7 +28,7 @@ from fleet.selection import Days
 from fleet.tables import catalog
 from fleet.tables.lock import only_run
 from fleet.tables.maintain import Upkeep, maintain
-from fleet.tables.paths import qualified, storage_options
+from fleet.tables.paths import local_path, qualified, storage_options
 from fleet.tables.store import Store
 from fleet.topic.source import Source, TopicSource
 from fleet.zone_files import LOCAL, file_system
@@ -238,14 +238,16 @@ class _Run:
             from fleet.pipeline.topic_source import TopicStretch
 
             return TopicStretch(spark, source, ledger, catalog.LEDGER.path(self._store.root))
-        system = file_system(source, self._options)
-        if system is not LOCAL and self._engine is self._spark:
-            system = None  # Spark has its own way there, which its settings say
+        # Spark has its own way to S3, which its settings say.
+        has_own = self._engine is self._spark and local_path(source) is None
+        system = None if has_own else file_system(source, self._options)
         return LandingSource(lambda: self._spark.spark, source, ledger, system)
 
     def _bounds(self) -> Bounds:
         given = self._request.bounds
-        return given if self._engine is self._spark else replace(given, max_bytes=MAX_BATCH_BYTES_IN_PROCESS)
+        if self._engine is not self._spark:
+            return replace(given, max_bytes=MAX_BATCH_BYTES_IN_PROCESS)
+        return given if given.max_files is None else replace(given, max_bytes=sys.maxsize)
 
     def _choose_engine(self, source: "LandingSource | TopicStretch") -> None:
         if self._is_large(source):
@@ -321,8 +323,9 @@ class _Run:
             answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
         elif are_by_other_rules(self._store, request.rules, request.window_s):
             self._progress.stage(catalog.VERDICTS.name)
-            replace_verdicts(self._store, [(EPOCH, latest)], request.rules, request.window_s, judged_to)
-            self._is_judged_anew = True
+            self._is_judged_anew = replace_verdicts(
+                self._store, [(EPOCH, latest)], request.rules, request.window_s, judged_to
+            )
         if found.spans or self._reports or any(each.files for each in self._beside.values()):
             pending.close(self._store, self._row(found, now))
         return len(days(found.spans))

@@ -11,7 +11,7 @@ from pyarrow.fs import FileSystem
 from fleet.engine import MAX_BAD_FILES
 from fleet.errors import LandingError, no_landing_zone
 from fleet.pipeline.ledger import Ledger, Part, Plan, day_of
-from fleet.tables.paths import plain_path, qualified
+from fleet.tables.paths import plain_path, qualified, without_parameters
 from fleet.topic.source import Source, TopicSource
 from fleet.zone_files import FOLDERS_WITHOUT_PUSHES, LOCAL, has_pushes, list_files
 
@@ -34,7 +34,7 @@ class Bounds:
     """How much one batch reads at most.
 
     Attributes:
-        max_files: of a landing zone; None goes by their bytes.
+        max_files: of a landing zone; None goes by their bytes alone.
         max_bytes: of these files [B]; one that is larger is a batch.
         max_records: of a topic.
     """
@@ -100,7 +100,7 @@ class LandingSource:
     def __init__(
         self, start: Callable[[], "SparkSession"], source: str, ledger: Ledger, system: FileSystem | None = LOCAL
     ) -> None:
-        self.root = plain_path(qualified(source))
+        self.root = plain_path(qualified(without_parameters(source)))
         self.system = system
         sizes = list_files(source, start, system)
         if "" in sizes:
@@ -124,14 +124,12 @@ class LandingSource:
         return sum(size for path, size in self._sizes.items() if path in begun or path not in self._ledger.read_to)
 
     def cut(self, bounds: Bounds) -> Iterator[list[Part]]:
-        """By number or bytes; a file is never parted."""
+        """By number and bytes; a file is never parted."""
         batch: list[Part] = []
         size_bytes = 0
         for path in sorted(self._sizes.keys() - self._ledger.read_to):
             part = Part(path=path, begin=0, end=self._sizes[path])
-            if batch and (
-                len(batch) == bounds.max_files if bounds.max_files else size_bytes + part.end > bounds.max_bytes
-            ):
+            if batch and (len(batch) == bounds.max_files or size_bytes + part.end > bounds.max_bytes):
                 yield batch
                 batch, size_bytes = [], 0
             batch.append(part)
@@ -182,7 +180,7 @@ def source_name(source: Source) -> str:
     if isinstance(source, TopicSource):
         servers = ",".join(sorted(source.bootstrap_servers.split(",")))
         return f"topic-{source.topic}-{_short_hash(servers)}"
-    return f"landing-{_short_hash(qualified(source))}"
+    return f"landing-{_short_hash(qualified(without_parameters(source)))}"
 
 
 def _short_hash(text: str) -> str:

@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from fleet.decode.arrow import RecordBatch, Table, pa, pq
 from fleet.decode.arrow import Schema as ArrowSchema
-from fleet.errors import TableError, first_line
+from fleet.errors import TableError, UnreadableTableError, first_line
 from fleet.tables.paths import local_path, plain_path
 from fleet.tables.written_file import DATE, WrittenFile
 
@@ -333,12 +333,14 @@ class Snapshot:
 
 @contextmanager
 def _read_of(path: str) -> Iterator[None]:
-    """Raises TableError for what delta-rs, Arrow or the file system say of a table that cannot be read."""
+    """Raises UnreadableTableError for what delta-rs, Arrow or the file system say of a table that cannot be read."""
     try:
         yield
+    except MemoryError:
+        raise
     except (DeltaError, pa.ArrowException, OSError) as error:
         reason = first_line(error).rstrip(".")
-        raise TableError(
+        raise UnreadableTableError(
             f"the table at {path} cannot be read: {reason}; if it is damaged, restore a backup, or have fleet run make "
             "the tables again in an empty directory"
         ) from error

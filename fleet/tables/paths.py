@@ -20,17 +20,17 @@ _S3: Final = {
 
 
 _S3_PARAMETERS: Final = ("region", "scheme", "endpoint_override")
-"""Of a URI, as exporters take them."""
+"""Of a landing zone's URI, as exporters take them."""
 
 
 def qualified(path: str) -> str:
-    """A whole URI without parameters; what names no file system is a path of this machine.
+    """A whole URI; what names no file system is a path of this machine.
 
-    >>> qualified("/var/./fleet/"), qualified("file:///var/fleet"), qualified("s3a://lake/fleet/?region=eu-west-1")
+    >>> qualified("/var/./fleet/"), qualified("file:///var/fleet"), qualified("s3a://lake/fleet/")
     ('file:/var/fleet', 'file:/var/fleet', 's3a://lake/fleet')
     """
     directory = local_path(path)
-    return path.partition("?")[0].rstrip("/") if directory is None else f"file:{directory}"
+    return path.rstrip("/") if directory is None else f"file:{directory}"
 
 
 def local_path(path: str) -> Path | None:
@@ -72,28 +72,46 @@ def is_s3(uri: str) -> bool:
     return uri.startswith(("s3://", "s3a://"))
 
 
+def check_s3(uri: str) -> None:
+    """Raises ValueError, with a reason that does not quote it, for a landing zone's URI in S3 that is not taken."""
+    bucket = uri.partition("://")[2].partition("/")[0].partition("?")[0]
+    if "@" in bucket or ":" in bucket:  # tables and messages have the URI
+        raise ValueError(
+            "no credentials in the URI: give them as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or as --conf "
+            "spark.hadoop.fs.s3a.access.key=... and secret.key=..."
+        )
+    if not bucket:
+        raise ValueError("s3://bucket/path has a bucket")
+    if unknown := dict(parse_qsl(urlsplit(uri).query)).keys() - set(_S3_PARAMETERS):
+        raise ValueError(
+            f"the parameters of such a URI are {', '.join(_S3_PARAMETERS)}, not {', '.join(sorted(unknown))}"
+        )
+
+
+def without_parameters(source: str) -> str:
+    """A landing zone's path or URI without the parameters that one in S3 may have.
+
+    >>> without_parameters("s3://lake/pushes/?region=eu-west-1"), without_parameters("/var/why?")
+    ('s3://lake/pushes/', '/var/why?')
+    """
+    return source.partition("?")[0] if is_s3(source) else source
+
+
 def s3_arguments(uri: str, options: Mapping[str, str]) -> dict[str, Any]:
     """What `pyarrow.fs.S3FileSystem` is told beside the environment: parameters of a URI, then `storage_options`.
 
-    Raises:
-        ValueError: of a parameter that is not known.
-
-    >>> s3_arguments("s3://lake/pushes?region=eu-west-1", {"aws_endpoint": "http://127.0.0.1:9000"})
-    {'endpoint_override': '127.0.0.1:9000', 'scheme': 'http', 'region': 'eu-west-1'}
+    >>> s3_arguments("s3://lake/pushes?region=eu-west-1", {"aws_endpoint": "127.0.0.1:9000"})
+    {'endpoint_override': '127.0.0.1:9000', 'region': 'eu-west-1'}
     """
-    found: dict[str, Any] = dict(parse_qsl(urlsplit(uri).query))
-    if unknown := found.keys() - set(_S3_PARAMETERS):
-        raise ValueError(f"its parameters are {', '.join(_S3_PARAMETERS)}, not {', '.join(sorted(unknown))}")
-    endpoint = urlsplit(options.get("aws_endpoint", ""))
+    endpoint = options.get("aws_endpoint", "")
+    place = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
     given = {
         "access_key": options.get("aws_access_key_id"),
         "secret_key": options.get("aws_secret_access_key"),
         "session_token": options.get("aws_session_token"),
-        "endpoint_override": endpoint.netloc,
-        "scheme": endpoint.scheme,
+        "endpoint_override": place.netloc,
+        "scheme": place.scheme,
         "region": options.get("aws_region"),
+        "force_virtual_addressing": options.get("aws_virtual_hosted_style_request") == "true",
     }
-    found = {**{name: value for name, value in given.items() if value}, **found}
-    if options.get("aws_virtual_hosted_style_request") == "true":
-        found["force_virtual_addressing"] = True
-    return found
+    return {name: value for name, value in given.items() if value} | dict(parse_qsl(urlsplit(uri).query))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from fleet.errors import SourceError
+from fleet.tables.paths import check_s3, is_s3
 
 SCHEME: Final = "kafka://"
 _FORM: Final = "kafka://host:port[,host:port]/topic"
@@ -55,6 +56,11 @@ def parse_source(text: str, options: Iterable[str] = (), config: Path | None = N
     if not text.startswith(SCHEME):
         if given or config is not None:
             raise SourceError(f"settings of Kafka's client are for a --source {_FORM}, and {text} is none")
+        if is_s3(text):
+            try:
+                check_s3(text)
+            except ValueError as error:
+                raise SourceError(f"--source: {error}") from None
         return text
     servers, slash, topic = text.removeprefix(SCHEME).partition("/")
     _check_servers(text, servers)

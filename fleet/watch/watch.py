@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from rich.console import Console
 
 from base.clock import Time
-from fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError
+from fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError, UnreadableTableError
 from fleet.interrupt import EXIT_INTERRUPTED
 from fleet.pipeline.report import RunReport
 from fleet.pipeline.run import RunRequest, explained, run
@@ -213,7 +213,7 @@ class Loop:
         except (NotInstalledError, SparkEndedError):
             raise
         except FleetError as error:
-            for_good = isinstance(error, TableError) and not isinstance(error, BusyError)
+            for_good = isinstance(error, TableError) and not isinstance(error, BusyError | UnreadableTableError)
             if self._request.once or for_good:
                 raise
             self._note(f"{error}: trying again")

@@ -139,25 +139,29 @@ def _top(
     """The options before a command."""
 
 
-_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO))
+_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 def main() -> None:
     """Entry point of the `fleetgauge` script; a `FleetgaugeError` or a full disk is one sentence and exit code 1."""
+    code: str | int | None = 0
     try:
         try:
             app()
-        finally:
+        except SystemExit as ended:
+            code = ended.code
+        except FleetgaugeError as error:
+            typer.echo(f"fleetgauge: {printable(str(error))}", err=True)
+            code = 1
+        if sys.stdout is not None:
             sys.stdout.flush()  # here, not as the interpreter ends
-    except FleetgaugeError as error:
-        problem = printable(str(error))
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in {*_FULL, errno.EPIPE}:
             raise
-        problem = f"cannot write to {printable(str(error.filename or 'stdout'))}: {error.strerror}"
+        if error.errno in _FULL:
+            place = f" to {printable(str(error.filename))}" if error.filename else ""
+            typer.echo(f"fleetgauge: cannot write{place}: {error.strerror}", err=True)
         with suppress(OSError):  # what is left in its buffer cannot be written either
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    else:
-        return
-    typer.echo(f"fleetgauge: {problem}", err=True)
-    sys.exit(1)
+        code = code or 1
+    sys.exit(code)

@@ -337,7 +337,7 @@ def _exporters(found: Status) -> Table:
         known = f", {size(state['lag_bytes'])}" if state["lag_bytes"] is not None else ""
         lag = state["lag_records"]
         if lag is None:
-            behind = "unknown: no partition of the topic is assigned to it"
+            behind = "unknown" if state.get("partitions") else "unknown: no partition of the topic is assigned to it"
         else:
             behind = f"{amount(lag)} {'push' if lag == 1 else 'pushes'}{known}"
         table.add_row("  behind", behind)

@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import os
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -211,6 +213,11 @@ def test_what_a_link_leads_to_is_replaced_and_a_device_is_written_to(tables: Pat
     written(tables, latest)
     assert latest.is_symlink()
     assert Read(page).text.startswith("Kafka clients, ")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    written(tables, pipe)
+    assert reader.communicate(timeout=60)[0] == page.read_bytes()
     full = tmp_path / "full"
     full.symlink_to("/dev/full")
     done = fleet("report", "--tables", tables, "--output", full)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from pyarrow import fs
+from support.ports import free_port
 from support.s3_store import SECRET, s3, s3_store
 from support.standing_tables import assert_equal, contents, rows
 from typer.testing import CliRunner, Result
 
 from fleet.cli import app
+from fleet.zone_files import opened
 
 pytestmark = pytest.mark.integration
 SEED = "5"
@@ -49,7 +51,12 @@ def zone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options(port: int) -> list[str]:
-    keys = {"endpoint": f"http://127.0.0.1:{port}", "access.key": "key", "secret.key": SECRET}
+    keys = {
+        "endpoint": f"http://127.0.0.1:{port}",
+        "endpoint.region": "us-east-1",
+        "access.key": "key",
+        "secret.key": SECRET,
+    }
     return [word for key, value in keys.items() for word in ("--conf", f"spark.hadoop.fs.s3a.{key}={value}")]
 
 
@@ -84,30 +91,63 @@ def test_parameters_and_credentials_are_those_of_an_exporter(
 
 
 @pytest.mark.parametrize(
-    ("source", "problem"),
+    ("source", "problem", "code"),
     [
-        ("s3://lake/nothing", "there is no landing zone at s3://lake/nothing"),
-        ("s3://key:hidden@lake/pushes", "fleet takes no credentials in the URI of a landing zone"),
-        ("s3://lake/pushes?zone=b", "its parameters are region, scheme, endpoint_override, not zone"),
+        ("s3://lake/nothing", "there is no landing zone at s3://lake/nothing", 1),
+        ("s3://key:hidden@lake/pushes", "--source: no credentials in the URI: give them as AWS_ACCESS_KEY_ID", 2),
+        ("s3://key:hid/den@lake/pushes", "--source: no credentials in the URI", 2),
+        ("s3://lake/pushes?secret_key=hidden", "region, scheme, endpoint_override, not secret_key", 2),
+        ("s3:///pushes", "--source: s3://bucket/path has a bucket", 2),
     ],
 )
-def test_what_is_wrong_is_one_sentence(zone: Path, port: int, tmp_path: Path, source: str, problem: str) -> None:
-    result = fleet("run", "--source", source, "--tables", str(tmp_path), *options(port))
-    assert result.exit_code == 1
-    assert problem in " ".join(result.output.split())
-    assert "hidden" not in result.output
-
-
-def test_a_store_that_does_not_answer_sets_no_file_aside(
-    zone: Path, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_wrong_is_one_sentence(
+    zone: Path, port: int, tmp_path: Path, source: str, problem: str, code: int
 ) -> None:
-    def away(*_: object) -> Any:
-        raise OSError("AWS Error NETWORK_CONNECTION: timed out")
+    result = fleet("run", "--source", source, "--tables", str(tmp_path), *options(port))
+    assert result.exit_code == code
+    assert problem in " ".join(result.output.split())
+    assert "hid" not in result.output
+    assert list(tmp_path.glob("silver/*")) == []
 
-    words = ["--source", "s3://lake/pushes", "--tables", str(tmp_path), "--format", "json", *options(port)]
-    with monkeypatch.context() as patched:
-        patched.setattr("fleet.landing.opened", away)
-        result = fleet("run", *words)
-    assert result.exit_code == 1
-    assert "AWS Error NETWORK_CONNECTION" in result.output
-    assert len(said(fleet("run", *words))["rejects"]) == 1, "the damaged file alone"
+
+@pytest.mark.parametrize("folder", ["date=", "group_offsets/"])
+def test_a_store_that_does_not_answer_sets_no_file_aside(zone: Path, tmp_path: Path, folder: str) -> None:
+    """It ends as the first such file is read; the next run reads the rest, from the store at another port."""
+    with s3_store(tmp_path / "access.log") as port, pytest.MonkeyPatch.context() as patched:
+        s3(port).create_dir("lake")
+        fs.copy_files(str(zone), "lake/pushes", destination_filesystem=s3(port))
+
+        def ended(system: fs.FileSystem, path: str) -> Any:
+            if path.startswith(f"s3://lake/pushes/{folder}"):
+                system = s3(free_port())  # where nobody listens
+            return opened(system, path)
+
+        for reader in ("landing", "pipeline.side_rows"):
+            patched.setattr(f"fleet.{reader}.opened", ended)
+        words = ["--source", "s3://lake/pushes", "--tables", str(tmp_path / "tables"), "--format", "json"]
+        result = fleet("run", *words, *options(port))
+        assert result.exit_code == 1
+        assert "AWS Error NETWORK_CONNECTION" in result.output
+    assert [row["reason"] for row in rows(tmp_path / "tables", "rejects") if "damaged" not in row["source_file"]] == []
+    with s3_store(tmp_path / "access.log") as port:
+        s3(port).create_dir("lake")
+        fs.copy_files(str(zone), "lake/pushes", destination_filesystem=s3(port))
+        said(fleet("run", *words, *options(port)))
+    said(fleet("run", "--source", str(zone), "--tables", str(tmp_path / "here"), "--format", "json"))
+    found, expected = (contents(tmp_path / name, without=("rejects", "verdicts")) for name in ("tables", "here"))
+    assert_equal(found, expected)
+
+
+def test_a_file_that_is_gone_is_set_aside(zone: Path, port: int, tmp_path: Path) -> None:
+    store, gone = s3(port), "lake/fewer/date=2026-03-02/hour=06"
+    fs.copy_files(str(zone), "lake/fewer", destination_filesystem=store)
+
+    def after_the_listing(system: fs.FileSystem, path: str) -> Any:
+        if store.get_file_info(gone).type != fs.FileType.NotFound:
+            store.delete_dir(gone)
+        return opened(system, path)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("fleet.landing.opened", after_the_listing)
+        words = ["--source", "s3://lake/fewer", "--tables", str(tmp_path), "--format", "json", *options(port)]
+        assert list(said(fleet("run", *words))["rejects"]) == ["the file cannot be read: it is damaged, or gone"]

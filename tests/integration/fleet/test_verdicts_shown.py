@@ -11,8 +11,9 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from fleet.cli import app
-from fleet.pipeline.of_verdicts import replace_verdicts
+from fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
 from fleet.simulate.plan import BEGIN
+from fleet.tables.catalog import Table
 from fleet.tables.store import Store
 from verdicts.rules import parse_rules
 
@@ -243,8 +244,33 @@ def test_other_rules_judge_anew_though_nothing_else_is_new(tables: Path, tmp_pat
     verdicts = {row["verdict"] for row in rows_of(own, "gold/verdicts")}
     assert verdicts == {row["verdict"] for row in rows_of(tables, "gold/verdicts")} - {"slow-processing"}
     assert "given anew" not in fleet(*again, "--rules", rules).stdout
-    assert "given anew" in fleet(*again).stdout
+
+    replace = Store.replace
+
+    def cut_off(store: Store, table: Table, new: Any) -> int:
+        if table.name == waiting[0]:
+            raise OSError("no space")
+        return replace(store, table, new)
+
+    waiting = ["verdicts", "judged"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Store, "replace", cut_off)
+        while waiting:
+            assert fleet(*again).exit_code == 1
+            del waiting[0]
+    assert "given anew" in fleet(*again).stdout, "of a run that was cut off nothing counts as done"
     assert rows_of(own, "gold/verdicts") == rows_of(tables, "gold/verdicts")
+
+
+def test_other_rules_leave_verdicts_alone_until_windows_are_old_enough(tables: Path, tmp_path: Path) -> None:
+    own = tmp_path / "tables"
+    shutil.copytree(tables, own)
+    store, rules, before = Store(str(own), {}), parse_rules("[slow-node]\nfactor = 9"), rows_of(own, "gold/verdicts")
+    span = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    assert not replace_verdicts(store, [span], rules, 300, BEGIN)
+    assert are_by_other_rules(store, rules, 300)
+    assert rows_of(own, "gold/verdicts") == before
+    assert not are_by_other_rules(store, rules, 600), "windows of that length were not judged"
 
 
 @pytest.mark.parametrize("command", [["verdicts"], ["verdicts", "--coverage"], ["explain", "billing"], ["changes"]])

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from base.clock import MockTime
-from fleet.errors import BusyError, FleetError, LandingError, NotInstalledError, TableError
+from fleet.errors import BusyError, FleetError, LandingError, NotInstalledError, TableError, UnreadableTableError
 from fleet.pipeline.report import RunReport
 from fleet.pipeline.run import RunRequest
 from fleet.tables import catalog
@@ -206,9 +206,8 @@ def test_a_source_that_is_away_is_one_line_a_round_with_longer_and_longer_waits(
     waits = [seconds for seconds in watched.waited if seconds]
     assert waits[:6] == [TRIGGER_S] * 6, "no more often than there is a round"
     assert waits[6:] == [64, 128, 256, 300]
-    assert Watched(tmp_path, Recorder()).run(fail(BusyError("another run")), []).notes[0] == (
-        "another run: trying again"
-    )
+    for error in (BusyError("another run"), UnreadableTableError("no answer")):
+        assert Watched(tmp_path, Recorder()).run(fail(error), []).notes[0] == f"{error}: trying again"
 
 
 @pytest.mark.parametrize("error", [NotInstalledError("no pyspark"), TableError("of another release")])
