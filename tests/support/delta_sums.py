@@ -31,11 +31,13 @@ class DeltaSums:
         of a push that failed, so that one more has the comparison begin anew.
 
         A delta that was lost is never made up for: while no more is missing than after the first of these pushes, none
-        was. The answer is empty once that was so after three more, and stays so: of several clients each agrees at a
-        time of its own.
+        was; half of the least delta may be, since the client counts on while its pushes land. The answer is empty once
+        that was so after three more, and stays so: of several clients each agrees at a time of its own.
         """
-        longer = sum(record["push_interval_ms"] == self._longer_ms for record in records)
-        beyond = own_count - sum(map(self._delta, records))
+        deltas = [(record["push_interval_ms"] == self._longer_ms, self._delta(record)) for record in records]
+        longer = sum(is_longer for is_longer, _ in deltas)
+        beyond = own_count - sum(delta for _, delta in deltas)
+        between = min((delta for is_longer, delta in deltas if is_longer), default=0) // 2
         if failed != self._failed:
             self._failed, self._missing = failed, {}
         missing = self._missing
@@ -44,7 +46,7 @@ class DeltaSums:
         if longer:
             missing[longer] = min(beyond, missing.get(longer, beyond))
         first = min(missing, default=longer)
-        self._agreed = self._agreed or (longer >= first + 3 and missing[longer] <= missing[first])
+        self._agreed = self._agreed or (longer >= first + 3 and missing[longer] <= missing[first] + between)
         return {} if self._agreed else missing or {0: beyond}
 
     def _delta(self, record: dict[str, Any]) -> int:

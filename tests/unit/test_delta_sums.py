@@ -32,6 +32,13 @@ def test_one_delta_that_is_lost_is_never_made_up_for() -> None:
     assert missing([5, 2, 0, 1, 3, 1, 1, 1], [6, 8, 9, 10, 13, 14, 15, 16]) != {}
 
 
+def test_what_a_client_counts_until_a_push_has_landed_is_none_that_is_lost() -> None:
+    deltas, own_counts = [5, 4, 4, 4, 4, 4], [6, 10, 15, 19, 23, 27]
+    assert missing(deltas, own_counts) == {}
+    assert missing([5, 4, 4, 0, 4, 4], own_counts) != {}
+    assert missing([5, 4, 4, 4, 4, 4], [count + 4 * (number > 2) for number, count in enumerate(own_counts)]) != {}
+
+
 def test_nothing_is_compared_before_everything_acknowledged_has_landed() -> None:
     sums = DeltaSums("requests", longer_ms=200)
     landed = [push(delta) for delta in (5, 1, 1, 1, 1)]

@@ -3,6 +3,7 @@
 Their own logs say so, and which pushes they saw acknowledged; each of those has to be in the landing zone.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from support.client_fleet import ALL_EACH_SECOND, ClientFleet
 from support.delta_sums import DeltaSums
 from support.landing import landed
 from support.node import Node
-from support.telemetry_clients import Client, missing_tools, wait_until
+from support.telemetry_clients import missing_tools, wait_until
 
 pytestmark = [
     pytest.mark.integration,
@@ -48,10 +49,12 @@ def fleet(shared_fleet: ClientFleet) -> ClientFleet:
     return shared_fleet
 
 
-def own_pushes(fleet: ClientFleet, client: Client) -> list[dict[str, Any]]:
-    """What has landed of a client."""
-    instance_id = client.instance_id()
-    return [record for record in landed(fleet.landing) if record["client_instance_id"] == instance_id]
+def pushes(fleet: ClientFleet) -> dict[str, list[dict[str, Any]]]:
+    """What has landed of each client instance."""
+    found = defaultdict(list)
+    for record in landed(fleet.landing):
+        found[record["client_instance_id"]].append(record)
+    return found
 
 
 def test_clients_that_a_request_quota_mutes_keep_their_telemetry_on(fleet: ClientFleet) -> None:
@@ -78,8 +81,9 @@ def test_clients_over_a_telemetry_quota_push_less_often_and_no_delta_is_lost(fle
     assert {client.process.library for client in counted} == {"java", "franz-go"}
 
     def not_agreed() -> dict[str, dict[int, int]]:
+        own = pushes(fleet)  # of all at once: the more often they are compared, the less is between their counts
         missing = {
-            c.name: sums.missing(own_pushes(fleet, c), c.own_count(), acknowledged=c.acknowledged())
+            c.name: sums.missing(own[c.instance_id()], c.own_count(), acknowledged=c.acknowledged())
             for c, sums in counted.items()
         }
         return {name: each for name, each in missing.items() if each}

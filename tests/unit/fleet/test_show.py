@@ -126,16 +126,16 @@ def test_rows_are_written_to_a_new_directory_alone(tables: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "sentence", "code"),
     [
-        (["latency"], "there is no table latency in {root}: fleet run makes it"),
-        (["points", "--columns", "colour"], "there is no column 'colour'; there are push_id,"),
-        (["points", "--instance-id", "x"], "'x' is not a client instance id"),
+        (["latency"], "there is no table latency in {root}: fleet run makes it", 1),
+        (["points", "--columns", "colour"], "there is no column 'colour'; there are push_id,", 1),
+        (["points", "--instance-id", "x"], "'x' is not a client instance id", 2),
     ],
 )
-def test_what_is_not_there_is_one_sentence(tables: Path, arguments: list[str], sentence: str) -> None:
+def test_what_is_not_there_is_one_sentence(tables: Path, arguments: list[str], sentence: str, code: int) -> None:
     result = show(tables, *arguments)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (code, "")
     assert sentence.format(root=tables) in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
