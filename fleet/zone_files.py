@@ -46,7 +46,7 @@ def file_system(source: str, options: Mapping[str, str]) -> fs.FileSystem | None
     arguments = s3_arguments(source, options)
     try:
         if not arguments.keys() & {"region", "endpoint_override"} and "AWS_ENDPOINT_URL" not in os.environ:
-            arguments["region"] = fs.resolve_s3_region(_in_s3(source).partition("/")[0])
+            arguments["region"] = fs.resolve_s3_region(_in_s3(without_parameters(source)).partition("/")[0])
         return fs.S3FileSystem(**arguments)
     except (OSError, ValueError) as error:
         raise LandingError(f"cannot open the landing zone {source}: {first_line(error)}") from error
