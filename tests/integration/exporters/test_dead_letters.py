@@ -60,11 +60,12 @@ url = "{hook.url}"
     with Node(tmp_path, config=config) as node:
         for client_id in ("good", "bad", "bad", "good", "bad"):
             push(node, client_id)
+        # A status reads the counts, the cursor and the letters one after the other: each may be ahead of the others.
+        counts = {"letters": 3, "refused": {"unwanted": 3}, "delivered_records": 2, "lag_records": 0}
         state = node.wait_for(
-            lambda s: s["exporter_process"]["exporters"]["hook"]["letters"] == 3, what="three dead letters"
+            lambda s: counts.items() <= s["exporter_process"]["exporters"]["hook"].items(), what=str(counts)
         )["exporter_process"]["exporters"]["hook"]
-        assert (state["refused"], state["state"]) == ({"unwanted": 3}, "running")
-        node.wait_for(lambda s: s["exporter_process"]["exporters"]["hook"]["lag_records"] == 0)
+        assert state["state"] == "running"
         assert [each["client_id"] for each in hook.pushes] == ["good", "good"]
 
         commands = Commands(node.data)
