@@ -35,7 +35,7 @@ public final class RecordClients {
 
     private static void produce(String bootstrap, String topic) throws Exception {
         Properties settings = settings(bootstrap, "java-producer");
-        settings.put("max.block.ms", "2000");
+        settings.put("max.block.ms", "10000");
         try (KafkaProducer<String, String> producer =
                 new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
             producer.send(new ProducerRecord<>(topic, "value")).get();

@@ -9,6 +9,7 @@ from support.node import Node
 from support.telemetry_clients import VERSIONS, Client, ClientProcess, JavaProcess, wait_until
 
 ALL_EACH_SECOND = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 1000\n'
+ALL_IN_TEN_MINUTES = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 600000\n'
 INTERVALS = 2
 """A client is back if it was acknowledged so often since the event."""
 SILENT_S = 400.0

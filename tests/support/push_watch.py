@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
 from push_log.embedded.inspect import records_after
 
 PARTITIONS = 3
-_ANSWER_S = 0.15
+_ANSWER_S = 0.25
 """What the answer to a push may still take once the push is in the log."""
-_FRESH_S = 0.3
+_NEXT_S = 0.6
 """How old a push may be for the next one to be far off: these clients push each second, a fifth sooner or later."""
 
 
@@ -25,17 +25,22 @@ def close_after_a_push(push_log: Path, client_id: str, client: Producer | Consum
     def pushes() -> int:
         return sum(record.client_id == client_id for _, record in records_after(push_log))
 
-    before = pushes()
     deadline = time.monotonic() + within_s
-    while pushes() == before:
-        assert time.monotonic() < deadline, f"{client_id} pushed no more"
+    while time.monotonic() < deadline:
+        before, looked_at = pushes(), time.monotonic()
         client.poll(0.02)
-    _close_once_answered(client)
+        if pushes() > before and _close_unless_due(client, looked_at):
+            return
+    raise AssertionError(f"{client_id} pushed no more")
 
 
-def _close_once_answered(client: Producer | Consumer) -> None:
+def _close_unless_due(client: Producer | Consumer, pushed_at: float) -> bool:
+    """Closes it once its push, made then or later (monotonic) [s], is answered; False if the next may be due."""
     time.sleep(_ANSWER_S)  # poll would return at once where there is something to consume
+    if time.monotonic() - pushed_at > _NEXT_S:
+        return False
     client.close()
+    return True
 
 
 class PushWatch:
@@ -64,11 +69,7 @@ class PushWatch:
             message = self._consumer.poll(0.05)
             if message is not None and message.error() is None:
                 headers = dict(message.headers() or [])
-                if headers.get("client_id") == client_id.encode() and _age_s(message) < _FRESH_S:
-                    _close_once_answered(client)
+                pushed_at = time.monotonic() - (time.time() - message.timestamp()[1] / 1000)
+                if headers.get("client_id") == client_id.encode() and _close_unless_due(client, pushed_at):
                     return
         raise AssertionError(f"{client_id} pushed no more")
-
-
-def _age_s(message: Message) -> float:
-    return time.time() - message.timestamp()[1] / 1000

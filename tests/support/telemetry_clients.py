@@ -24,6 +24,8 @@ SOURCES = ROOT / "tests" / "kafka"
 READY_WITHIN_S = 180.0
 REQUEST_TIMEOUT_MS = 30_000
 """Kafka's default; a client that waits longer for an answer cuts the connection."""
+LIBRDKAFKA_WAITS_FOR_MINUTES = r"scheduling FSM after \d{9} microseconds, state = PushScheduled"
+"""A line of its log: no push is on its way, with which it would send no last one when it is closed."""
 
 
 @dataclass(frozen=True)

@@ -278,6 +278,7 @@ def test_a_topic_that_is_away_costs_the_client_nothing_and_drops_are_counted(tmp
         "admin.default.api.timeout.ms": "500",
         "admin.request.timeout.ms": "500",
     }
+    started_at = time.monotonic()
     with broker_with_plugin(tmp_path / "kafka", FORMS[0], **settings) as broker:
         broker.subscribe(interval_ms=1000)
         payload = metrics_data(8000)
@@ -295,7 +296,8 @@ def test_a_topic_that_is_away_costs_the_client_nothing_and_drops_are_counted(tmp
         assert broker.stop() == 143, "it closes although its topic is away"
         log = broker.output_all()
     assert f"closed {fit}" in log
-    assert log.count("wait, since the topic fleetgauge-pushes cannot be written to") == 1, "one warning a minute"
+    warnings = log.count("wait, since the topic fleetgauge-pushes cannot be written to")
+    assert 1 <= warnings <= 1 + (time.monotonic() - started_at) / 60, "one warning a minute"
 
 
 def test_a_controller_loads_the_plugin_and_starts_nothing(tmp_path: Path) -> None:

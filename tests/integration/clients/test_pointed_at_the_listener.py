@@ -125,7 +125,7 @@ def test_a_java_producer_and_consumer_fail_with_the_texts_of_the_documentation(n
         [*program, f"127.0.0.1:{node.port}", "orders"], capture_output=True, text=True, timeout=300, check=True
     )
     producer, consumer = done.stdout.splitlines()
-    assert "TimeoutException: Topic orders not present in metadata after 2000 ms." in producer
+    assert "TimeoutException: Topic orders not present in metadata after 10000 ms." in producer
     assert "UnsupportedVersionException: The node does not support FIND_COORDINATOR" in consumer
     for client_id in ("java-producer", "java-consumer"):
         assert len(lines_of(node, client_id)) == 1, node.output()

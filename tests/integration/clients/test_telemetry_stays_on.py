@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from support.bad_reporters import BLOCKS_WHILE
-from support.client_fleet import ALL_EACH_SECOND, INTERVALS, ClientFleet
+from support.client_fleet import ALL_EACH_SECOND, ALL_IN_TEN_MINUTES, INTERVALS, ClientFleet
 from support.kafka_jars import ROOT
 from support.landing import landed
 from support.node import Node
@@ -27,7 +27,15 @@ from support.payloads import metrics_data
 from support.ports import free_port
 from support.raw_client import RawClient
 from support.tampering_proxy import TamperingProxy
-from support.telemetry_clients import VERSIONS, ClientProcess, JavaProcess, LibrdkafkaProcess, missing_tools, wait_until
+from support.telemetry_clients import (
+    LIBRDKAFKA_WAITS_FOR_MINUTES,
+    VERSIONS,
+    ClientProcess,
+    JavaProcess,
+    LibrdkafkaProcess,
+    missing_tools,
+    wait_until,
+)
 
 pytestmark = [
     pytest.mark.integration,
@@ -122,7 +130,7 @@ def test_every_client_sends_metrics_when_it_is_asked_for_all(fleet: ClientFleet)
 def test_a_changed_subscription_costs_each_client_one_round_trip(
     fleet: ClientFleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before, refused = fleet.acknowledged(), fleet.refusals()
+    refused = fleet.refusals()
     fleet.subscribe('[client-metrics.other]\nmetrics = "org.apache.kafka."\ninterval.ms = 1500\n')
     ids = {client.instance_id(): client.name for client in fleet.clients}
 
@@ -133,7 +141,7 @@ def test_a_changed_subscription_costs_each_client_one_round_trip(
     wait_until(not_yet_changed, "a push of each client under the new subscription")
     assert fleet.refusals() - refused == {"UNKNOWN_SUBSCRIPTION_ID": len(ids)}, "each is refused once, and comes back"
     fleet.subscribe(ALL_EACH_SECOND)
-    expect_all_well(fleet, before, capsys)
+    expect_all_well(fleet, fleet.acknowledged(), capsys)
 
 
 def test_a_subscription_taken_away_and_given_back_finds_every_client_again(
@@ -249,9 +257,9 @@ def test_the_last_push_of_a_closed_client_is_taken(fleet: ClientFleet, capsys: p
     The others send none where another request is on its way: all have the next one in minutes before they are closed.
     """
     refused = fleet.refusals()
-    fleet.subscribe('[client-metrics.rare]\nmetrics = "*"\ninterval.ms = 600000\n')
+    fleet.subscribe(ALL_IN_TEN_MINUTES)
     awaits = {
-        "librdkafka": r"scheduling FSM after \d{9} microseconds, state = PushScheduled",
+        "librdkafka": LIBRDKAFKA_WAITS_FOR_MINUTES,
         "franz-go-1.22": r"(?s)outdated subscription.*read GetTelemetrySubscriptions",
     }
     sends_one = {

@@ -1,5 +1,6 @@
 """The console's state of real clients: at a real node, and over the topic of a real broker with the plugin."""
 
+import re
 import subprocess
 import sys
 import time
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.client_fleet import ALL_EACH_SECOND, ALL_IN_TEN_MINUTES
 from support.http import get_at, wait_until
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import Node
+from support.telemetry_clients import LIBRDKAFKA_WAITS_FOR_MINUTES
 
 from console.fleet import ClientQuery, Fleet, FleetSettings
 from console.source import EmbeddedSource
@@ -21,7 +24,6 @@ from push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration
 
-CONFIG = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 1000\n'
 CLIENTS = Path(__file__).parents[2] / "support" / "rdkafka_clients.py"
 LATENCY = "request_latency_avg_ms"
 
@@ -78,7 +80,7 @@ def are_live(*names: str) -> Callable[[dict[str, dict[str, Any]]], bool]:
 
 
 def test_real_clients_appear_with_measures_and_one_that_is_killed_has_vanished(tmp_path: Path) -> None:
-    with Node(tmp_path, config=CONFIG) as node, fleet_at(node) as fleet:
+    with Node(tmp_path, config=ALL_EACH_SECOND) as node, fleet_at(node) as fleet:
         bootstrap = f"127.0.0.1:{node.port}"
         with clients(bootstrap, "stays", tmp_path / "stays.log"):
             with clients(bootstrap, "killed", tmp_path / "killed.log"):
@@ -114,9 +116,12 @@ def test_real_clients_appear_with_measures_and_one_that_is_killed_has_vanished(t
 
 
 def test_after_a_restart_it_reads_the_hour_back_also_while_no_node_runs(tmp_path: Path) -> None:
-    with Node(tmp_path, config=CONFIG) as node:
+    with Node(tmp_path, config=ALL_EACH_SECOND) as node:
         with clients(f"127.0.0.1:{node.port}", "before", tmp_path / "clients.log") as process, fleet_at(node) as fleet:
             wait_for(fleet, are_live("before-producer", "before-consumer"), "the clients")
+            node.reread(ALL_IN_TEN_MINUTES)
+            log = tmp_path / "clients.log"
+            wait_until(lambda: len(re.findall(LIBRDKAFKA_WAITS_FOR_MINUTES, log.read_text())) == 2, what="the interval")
             assert process.stdin is not None
             process.stdin.write(b"\n")
             process.stdin.flush()

@@ -6,7 +6,7 @@ So it is through every fault; each test runs over gRPC and over HTTP, and prints
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from support.payloads import metrics_data
 from support.push_log import push_record
 from support.resetting_proxy import ResettingProxy
 
-from exporters.delivery.stats import DeliveryStats
 from exporters.labels import LabelSettings
 from telemetry.push_record import PushRecord
 
@@ -87,10 +86,12 @@ def test_a_collector_that_is_away_and_comes_back_and_is_killed_at_work_gets_ever
         for start in (300, 600, 900):
             collector.kill()
             delivery.push(*records[start : start + 150])
-            wait_for_more(delivery, lambda stats: stats.retried.get("unavailable", 0))
+            retried = delivery.stats().retried.get("unavailable", 0)
+            delivery.wait(lambda stats, before=retried: stats.retried.get("unavailable", 0) > before)
+            delivered = delivery.stats().delivered_batches
             collector.start()
             delivery.push(*records[start + 150 : start + 300])
-            resumed_s.append(wait_for_more(delivery, lambda stats: stats.delivered_batches))
+            resumed_s.append(delivery.wait(lambda stats, before=delivered: stats.delivered_batches > before))
         collector.stop()
         delivery.push(*records[1_200:])
         collector.start()
@@ -98,12 +99,6 @@ def test_a_collector_that_is_away_and_comes_back_and_is_killed_at_work_gets_ever
         assert delivery.stats().refused == {}
     print("delivered again after", [f"{seconds:.1f} s" for seconds in resumed_s])
     assert_all_arrived(collector, records)
-
-
-def wait_for_more(delivery: Delivery, figure: Callable[[DeliveryStats], int]) -> float:
-    """Waits until a figure has grown; how long that took [s]."""
-    before = figure(delivery.stats())
-    return delivery.wait(lambda stats: figure(stats) > before)
 
 
 def test_a_collector_that_hangs_gets_everything_when_it_goes_on(collector: OtelCollector, protocol: str) -> None:

@@ -165,7 +165,7 @@ def test_a_connection_that_sends_no_request_or_only_a_part_of_one_is_closed(
 
 def test_a_reader_that_does_not_read_is_cut_off_and_holds_up_no_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a page that is larger than what the system's buffers take."""
-    exporter = started_with(monkeypatch, HttpSettings(read_within_s=1.0), large=True)
+    exporter = started_with(monkeypatch, HttpSettings(read_within_s=5.0), large=True)
     with socket.create_connection(address_of(exporter), timeout=60) as lazy:
         lazy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         page = scrape(exporter)[1]

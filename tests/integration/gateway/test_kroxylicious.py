@@ -251,8 +251,10 @@ def test_the_nodes_error_codes_reach_the_client(proxy: Kroxylicious) -> None:
     with RawClient(proxy.port) as client:
         client.api_versions()
         subscription = subscribed(client)
-        assert client.push(subscription, metrics_data()).error_code == 0
-        assert client.push(subscription, metrics_data()).error_code == THROTTLING_QUOTA_EXCEEDED
+        push = [subscription.client_instance_id, subscription.subscription_id, metrics_data()]
+        client.send(push_request(1, *push) + push_request(2, *push))
+        codes = [parse_push(client.receive_frame()[5:]).error_code for _ in range(2)]
+        assert codes == [0, THROTTLING_QUOTA_EXCEEDED]
         largest = subscription.telemetry_max_bytes
         assert (
             client.push(client.get(uuid.uuid4()), bytes(largest + 1)).error_code == TELEMETRY_TOO_LARGE
@@ -298,7 +300,7 @@ def test_clients_go_on_without_a_node_and_push_again_when_it_is_back(
         produce_for(3)
         node.wait_for_pushes(clients)
         node.fail(failure)
-        assert produce_for(10) < 2 * TIMEOUT_S
+        assert produce_for(10) < 3 * TIMEOUT_S
         landed_before = node.pushes()
         node.recover()
         produce_for(3)
@@ -345,9 +347,9 @@ def test_a_silent_node_delays_one_connection_by_the_time_limit_and_no_other(
             third_took = time.monotonic() - begin
         finally:
             node.recover()
-        assert others_took < TIMEOUT_S / 2
+        assert others_took < 0.9 * TIMEOUT_S
         assert 0.9 * TIMEOUT_S < took < 3 * TIMEOUT_S
-        assert third_took < TIMEOUT_S / 2, "one connection tries at a time"
+        assert third_took < 0.9 * TIMEOUT_S, "one connection tries at a time"
         assert (subscription.error_code, subscription.requested_metrics) == (0, [])
         assert subscription.push_interval_ms == RETRY_MS
         assert subscription.client_instance_id.int != 0
@@ -359,11 +361,14 @@ def test_pipelined_pushes_are_answered_in_their_order(proxy: Kroxylicious) -> No
         client.api_versions()
         subscription = subscribed(client)
         push = [subscription.client_instance_id, subscription.subscription_id, metrics_data()]
+        begin = time.monotonic()
         client.send(b"".join(push_request(number, *push) for number in range(50)) + API_VERSIONS_0)
         frames = [client.receive_frame() for _ in range(50)]
         assert [struct.unpack_from(">i", frame)[0] for frame in frames] == list(range(50))
         codes = Counter(parse_push(frame[5:]).error_code for frame in frames)
-        assert codes == {0: 1, THROTTLING_QUOTA_EXCEEDED: 49}
+        intervals = (time.monotonic() - begin) * 1_000 / subscription.push_interval_ms
+        assert set(codes) == {0, THROTTLING_QUOTA_EXCEEDED}
+        assert codes[0] <= 1 + intervals
         assert client.receive_frame()[:4] == struct.pack(">i", 99)
 
 

@@ -42,7 +42,7 @@ def it_still_serves(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def test_a_node_that_serves_is_healthy_and_ready_and_says_where(node: Node) -> None:
     assert get(node, "/healthz").status == 200
-    assert get(node, "/readyz").json() == {"ready": True, "reasons": []}
+    wait_until(lambda: get(node, "/readyz").json() == {"ready": True, "reasons": []}, what="it to be ready")
     assert set(get(node, "/").json()["endpoints"]) == {"/healthz", "/readyz", "/metrics", "/clients"}
     assert url_of(node) in run_cli("status", "--log-dirs", str(node.data)).stdout
     wait_until(lambda: f"http          {url_of(node)}" in node.output(), what="the address at the start")

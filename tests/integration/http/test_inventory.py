@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.http import get, url_of, wait_until
 from support.node import Node, run_cli
 from support.payloads import metrics_data
+from support.push_watch import close_after_a_push
 from support.raw_client import RawClient, get_request, parse_get
 
 from telemetry.push_record import format_instance_id
@@ -59,7 +60,7 @@ def test_a_real_client_is_listed_with_what_it_did_and_as_ended_when_it_has_close
         shown = run_cli("clients", "--log-dirs", str(node.data), "--software", "confluent-kafka-python").stdout
         assert client["client_instance_id"] in shown
         assert "team-a" in shown
-        producer.close()
+        close_after_a_push(node.data / "push-log", "orders", producer)
         wait_until(lambda: node.status()["telemetry"]["counters"]["instances"] == 0, what="the client to be gone")
         (ended,) = get(node, "/clients").json()["clients"]
         assert (ended["client_instance_id"], ended["state"]) == (client["client_instance_id"], "ended")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from support.export import Export
+from support.http import wait_until
 from support.kafka_broker import KafkaBroker
 from support.landing import landed
 from support.node import Node
@@ -147,8 +148,11 @@ def test_nothing_is_lost_when_the_exporter_is_killed_and_when_a_second_export_jo
         assert first.status()["exporter_process"]["restarts"] == 1
         assert first.stop() == 0
     assert sum(found.values()) < 750, "what was delivered and not committed comes again, and not more"
-    instances = Counter(uuid_of(record["client_instance_id"]) for record in landed(tmp_path / "landing"))
-    assert set(instances) == set(acknowledged)
+    assert landed_instances(tmp_path) == set(acknowledged)
+
+
+def landed_instances(tmp_path: Path) -> set[str]:
+    return {uuid_of(record["client_instance_id"]) for record in landed(tmp_path / "landing")}
 
 
 def uuid_of(instance: object) -> str:
@@ -259,9 +263,9 @@ def test_while_the_broker_is_down_pushes_are_throttled_and_service_resumes_when_
                 within_s=180,
                 what="the landing zone to have everything",
             )
+            # The status may still be that of the time before the broker was away.
+            wait_until(lambda: landed_instances(tmp_path) >= set(acknowledged), what="every push that was acknowledged")
             assert node.stop() == 0, node.output()
-        instances = {uuid_of(record["client_instance_id"]) for record in landed(tmp_path / "landing")}
-        assert instances >= set(acknowledged)
 
 
 def test_a_node_that_starts_before_its_brokers_throttles_until_they_are_there(tmp_path: Path) -> None:
@@ -269,7 +273,7 @@ def test_a_node_that_starts_before_its_brokers_throttles_until_they_are_there(tm
     topic = KafkaTopicSettings(bootstrap_servers=broker.bootstrap, topic="pushes", partitions=2)
     with serving(tmp_path, *topic_keys(topic)) as node:
         assert push(node, 3) == []
-        assert "push_log.topic_unreachable" in node.output()
+        wait_until(lambda: "push_log.topic_unreachable" in node.output(), what="the line that says so")
         with broker:
             deadline = time.monotonic() + 180
             while not push(node, 1) and time.monotonic() < deadline:
@@ -298,6 +302,7 @@ def test_a_page_that_cannot_be_served_holds_no_partition_and_delivers_once_it_ca
             )
         )
         stuck.wait_for("page", lambda state: state["state"] == "retrying")
+        told_at = time.monotonic()
         well = stack.enter_context(
             Export(elsewhere, config, *topic_keys(topic), *page, "exporters.page.listen=127.0.0.1:0")
         )
@@ -313,7 +318,8 @@ def test_a_page_that_cannot_be_served_holds_no_partition_and_delivers_once_it_ca
         assert problem in state["last_error"]
         stuck.wait_for("landing", lambda state: state["delivered_records"] >= 6)
         assert stuck.status()["export"]["not_ready"] == [], "the other exporter reads the topic"
-        assert stuck.output().count(problem) == 1
+        told = stuck.output().count(problem)
+        assert 1 <= told <= 2 + (time.monotonic() - told_at) / 60, "once a minute"
         assert "Traceback" not in stuck.output()
         taken.close()
         stuck.wait_for("page", lambda state: state["state"] == "running")

@@ -176,8 +176,8 @@ def test_errors_that_a_get_cures_do_not_evade_the_interval(node: Node, opened: E
     """A last push need not be due, and its refusal gives it back: with the Get that cures it, it opens no gate."""
     client = opened.enter_context(Connection(node))
     subscription = client.get()
-    assert push(client, subscription) == NONE
     started, taken = time.monotonic(), 0
+    assert push(client, subscription) == NONE
     for _ in range(20):
         wrong = client.push(subscription, metrics_data(), subscription_id=1, terminating=True)
         assert wrong.error_code == UNKNOWN_SUBSCRIPTION_ID

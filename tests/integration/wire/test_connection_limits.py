@@ -138,7 +138,7 @@ async def listening(*overrides: str, security: ListenerSecurity | None = None, *
 
 def test_a_storm_from_many_addresses_is_held_to_its_rate() -> None:
     """From the first on, k seconds let rate x (k + 10) connections in, since a fresh rate is taken over 10 windows."""
-    rate, clients, addresses = 10, 109, 40
+    rate, clients, addresses = 10, 130, 40
 
     async def main() -> None:
         async with listening(f"max.connection.creation.rate={rate}") as place:

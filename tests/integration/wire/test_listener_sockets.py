@@ -314,7 +314,7 @@ def test_a_client_that_vanishes_within_a_frame_is_told_apart() -> None:
 def test_an_idle_connection_is_closed_by_the_listeners_own_sweep() -> None:
     async def main() -> None:
         handler = Handler()
-        async with listening(handler, connections_max_idle_ms=1_000) as listener:
+        async with listening(handler, connections_max_idle_ms=3_000) as listener:
             client = await Client.connect(listener)
             client.writer.write(push(1))
             assert await client.receive_rest() == answer(1)
