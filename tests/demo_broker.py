@@ -8,19 +8,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from support.broker_road import fleet, missing, run_road
+from support.broker_pipeline import fleet, missing, run_pipeline
 
 VERSIONS = ("4.3.1", "3.9.2")
 
 
 def main() -> int:
-    """Runs the road once for each broker version."""
+    """Runs the pipeline once for each broker version."""
     problems: list[str] = []
     for version in VERSIONS:
         print(f"\nApache Kafka {version}", flush=True)
         with tempfile.TemporaryDirectory(prefix="fleetgauge-demo-broker-") as made:
             directory = Path(made)
-            outcome = run_road(version, directory, lambda text: print(f"  {text}", flush=True))
+            outcome = run_pipeline(version, directory, lambda text: print(f"  {text}", flush=True))
             found = missing(outcome)
             problems += [f"Kafka {version}: {problem}" for problem in found]
             for question in ("inventory", "latency"):

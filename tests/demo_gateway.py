@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from support.broker_road import create_topic, fleet
+from support.broker_pipeline import create_topic, fleet
 from support.gateway import GatewayBefore
 from support.node import run_cli
 from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients

@@ -17,7 +17,7 @@ from annotated_types import Ge, Le
 from prometheus_client import Metric
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from support import broker_road, helm, kafka_jars, otel_collector, telemetry_clients
+from support import broker_pipeline, helm, kafka_jars, otel_collector, telemetry_clients
 from typer import Context
 from typer.main import get_command
 from unit.fleetgauge.test_exposition import status
@@ -267,7 +267,7 @@ def versions() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     spark = next(each for each in project["optional-dependencies"]["spark"] if each.startswith("pyspark=="))
     java = re.findall(r"-(?:ge|lt) (\d+)", (ROOT / ".ci/java.sh").read_text())
-    clients: dict[str, set[str]] = {"java": set(broker_road.JAVA_VERSIONS)}
+    clients: dict[str, set[str]] = {"java": set(broker_pipeline.JAVA_VERSIONS)}
     for process, version in telemetry_clients.VERSIONS:
         newest = installed("confluent-kafka") if version == telemetry_clients.LibrdkafkaProcess.NEWEST else version
         clients.setdefault(process.library, set()).add(newest)

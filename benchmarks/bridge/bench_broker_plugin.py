@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.broker_road import DATA_TOPIC, PACKAGE, REPORTERS, create_topic
+from support.broker_pipeline import DATA_TOPIC, PACKAGE, REPORTERS, create_topic
 from support.kafka_broker import NODE_ID, KafkaBroker
 from support.kafka_jars import bridge_jar, kafka_jars
 from support.payloads import metrics_data

@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.broker_road import PUSH_TOPIC
+from support.broker_pipeline import PUSH_TOPIC
 from support.export import Export
 from support.kafka_broker import KafkaBroker
 from support.payloads import metrics_data

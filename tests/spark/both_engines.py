@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from spark.landing_zone import LandingZone
 
 from fleet import jobs
 from fleet.landing import find_zone
 from fleet.questions import Pushes, answer, question
 from fleet.selection import Selection
-from tests.spark.landing_zone import LandingZone
 
 
 @dataclass(frozen=True, slots=True)

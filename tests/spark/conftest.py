@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from spark.landing_zone import LandingZone
 
 from fleet.errors import JavaError
 from fleet.session import SessionSettings, check_java, start_session
-from tests.spark.landing_zone import LandingZone
 
 # pyspark.testing imports pandas-on-Spark, which wants this set before the session starts.
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")

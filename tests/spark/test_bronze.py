@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
+from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
 from exporters.landing.exporter import partition_of
 from exporters.landing.parquet import encode
@@ -17,7 +18,6 @@ from fleet.selection import Selection
 from fleet.silver.check import checked
 from fleet.spark_schema import spark_schema
 from telemetry.push_record import PushRecord
-from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
 
 def test_bronze_has_the_push_records_fields_in_their_order() -> None:

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from spark.both_engines import ask
+from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
+from unit.fleet import dialect_payloads as dialect
 
 from fleet import jobs
 from fleet.questions import question
 from fleet.selection import Selection
-from tests.spark.both_engines import ask
-from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND_US = 1_000_000

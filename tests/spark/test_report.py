@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
+from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from typer.testing import CliRunner, Result
+from unit.fleet import dialect_payloads as dialect
 
 from fleet.cli import app
 from fleet.report.progress import Tally, show_progress
-from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from spark.landing_zone import LandingZone, push
 from support.fleet_in_disorder import fleet_pushes, shuffled_batches
 from support.killed_runs import ON_SPARK, QUICK_SPARK
 from support.standing_tables import assert_equal, contents, rows
@@ -14,7 +15,6 @@ from typer.testing import CliRunner, Result
 
 from fleet.cli import app
 from fleet.engine import InProcess, OnSpark
-from tests.spark.landing_zone import LandingZone, push
 
 pytestmark = pytest.mark.timeout(900)  # runs on Spark, on a machine that may be busy
 

@@ -10,6 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
+from spark.landing_zone import ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 from support.fleet_in_disorder import fleet_pushes, shuffled_batches
 from support.silver_tables import SilverTables
 
@@ -24,7 +25,6 @@ from fleet.selection import Selection
 from fleet.silver.repeats import ORDER
 from fleet.spark_schema import spark_schema
 from fleet.tables import catalog
-from tests.spark.landing_zone import ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
 
 def rows_of(frame: DataFrame, schema: Schema) -> list[dict[str, Any]]:

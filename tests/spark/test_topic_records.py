@@ -6,6 +6,8 @@ from datetime import datetime
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
+from spark.landing_zone import NOON_US
+from spark.topic_records import APPENDED_AT, Record, frame_of, good
 
 from fleet.schemas import BRONZE, CHECKED
 from fleet.silver.check import TIMES, checked
@@ -14,8 +16,6 @@ from fleet.topic.records import HEADER_FIELDS, MAX_HEADER_BYTES, to_bronze
 from push_log.kafka_topic import record_codec
 from push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
 from telemetry.push_record import PushRecord
-from tests.spark.landing_zone import NOON_US
-from tests.spark.topic_records import APPENDED_AT, Record, frame_of, good
 
 LARGEST = 2**63 - 1
 LAST_US = int(TIMES[1].timestamp()) * 1_000_000

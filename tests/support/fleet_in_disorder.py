@@ -10,9 +10,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AGGREGATION_TEMPORALITY_DELTA,
     MetricsData,
 )
+from spark.landing_zone import push
 
 from exporters.group_offsets.schema import Sample
-from tests.spark.landing_zone import push
 
 SECOND_US: Final = 1_000_000
 NOON_US: Final = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * SECOND_US

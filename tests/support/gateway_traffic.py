@@ -79,7 +79,7 @@ class Client:
     def unmute(self) -> None: ...
 
 
-class Road:
+class Relay:
     """The streams of one connection; `served` holds the telemetry requests that nobody has answered yet."""
 
     def __init__(
@@ -146,14 +146,14 @@ def authenticated(version: int = 2, error: int = 0, answer: bytes = b"") -> byte
     return response(36, version, 0, encoded(schema(error_code=code, error_message=None, auth_bytes=answer)))
 
 
-def begin(road: Road, mechanism: bytes = b"PLAIN") -> None:
+def begin(relay: Relay, mechanism: bytes = b"PLAIN") -> None:
     """A mechanism that the broker takes."""
-    road.from_client(handshake(mechanism))
-    road.from_broker(response(17, 1, 0, b"\0\0"))
+    relay.from_client(handshake(mechanism))
+    relay.from_broker(response(17, 1, 0, b"\0\0"))
 
 
-def exchange(road: Road, *tokens: bytes, version: int = 2, error: int = 0) -> None:
+def exchange(relay: Relay, *tokens: bytes, version: int = 2, error: int = 0) -> None:
     """Tokens, each answered before the next."""
     for token in tokens:
-        road.from_client(authenticate(token, version))
-        road.from_broker(authenticated(version, error))
+        relay.from_client(authenticate(token, version))
+        relay.from_broker(authenticated(version, error))

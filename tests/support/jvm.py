@@ -41,7 +41,7 @@ def quicken_spark() -> None:
 
 
 def _run_spark(option: str) -> None:
-    from tests.spark.landing_zone import LandingZone, push
+    from spark.landing_zone import LandingZone, push
 
     with tempfile.TemporaryDirectory() as made:
         zone = LandingZone(Path(made))

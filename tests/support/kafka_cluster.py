@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.broker_road import PACKAGE, REPORTERS
+from support.broker_pipeline import PACKAGE, REPORTERS
 from support.delaying_proxy import DelayingProxy
 from support.kafka_broker import KafkaBroker
 from support.kafka_jars import bridge_jar

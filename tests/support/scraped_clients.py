@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.broker_road import PUSH_TOPIC, broker_with_plugin
+from support.broker_pipeline import PUSH_TOPIC, broker_with_plugin
 from support.export import Export
 from support.kafka_jars import ROOT
 from support.ports import free_port

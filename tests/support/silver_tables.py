@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from spark.landing_zone import LandingZone
+
 from fleet.engine import InProcess
 from fleet.measures.merge import merge
 from fleet.pipeline.batch import BatchReport, BatchWriter
 from fleet.pipeline.source import Batch
 from fleet.tables import catalog
 from fleet.tables.store import Store
-from tests.spark.landing_zone import LandingZone
 
 Row = dict[str, Any]
 

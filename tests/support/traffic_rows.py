@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from spark.landing_zone import NOON_US
 
 from exporters.traffic.schema import record_batch
-from tests.spark.landing_zone import NOON_US
 
 MINUTE_US = 60_000_000
 Row = dict[str, Any]

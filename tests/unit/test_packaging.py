@@ -1,4 +1,4 @@
-"""What wheels and images are made of; tests/integration/road builds them (test_compiled_form.py, test_image.py)."""
+"""What wheels and images are made of; tests/integration/end_to_end builds them (test_compiled_form, test_image)."""
 
 import importlib.util
 import tomllib

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fuzz.target import Target
-from support.gateway_traffic import Road, produce, request, response
+from support.gateway_traffic import Relay, produce, request, response
 
 from gateway.in_flight import InFlight
 from gateway.rules import WHOLE_FRAME, ClientConnection, More, NoRules, RequestVerdict
@@ -20,12 +20,12 @@ class _Curious(NoRules):
         return More(WHOLE_FRAME) if not body and request.size > 100 else None
 
 
-def _road(curious: bool) -> Road:
+def _relay(curious: bool) -> Relay:
     rules = _Curious() if curious else None
-    return Road(("1=gateway:1", "*=g{id}:2+id"), rules=rules, max_request_bytes=MAX_REQUEST_BYTES)
+    return Relay(("1=gateway:1", "*=g{id}:2+id"), rules=rules, max_request_bytes=MAX_REQUEST_BYTES)
 
 
-def _talk(road: Road, data: bytes, step: int) -> tuple[bytes, bytes, str]:
+def _talk(relay: Relay, data: bytes, step: int) -> tuple[bytes, bytes, str]:
     """Feeds what the bytes say: for each piece a direction and a length; returns what passed, and the error."""
     to_broker = to_client = b""
     position = 0
@@ -37,13 +37,13 @@ def _talk(road: Road, data: bytes, step: int) -> tuple[bytes, bytes, str]:
             for at in range(0, len(piece), step or max(len(piece), 1)):
                 part = piece[at : at + step] if step else piece
                 if is_client:
-                    to_broker += road.from_client(part)
+                    to_broker += relay.from_client(part)
                 else:
-                    to_client += road.from_broker(part)
-            for in_flight, _ in road.served:
+                    to_client += relay.from_broker(part)
+            for in_flight, _ in relay.served:
                 in_flight.local = b"own"
-            to_client += road.from_broker(b"")
-            to_broker += road.from_client(b"")
+            to_client += relay.from_broker(b"")
+            to_broker += relay.from_client(b"")
     except ProtocolError as error:
         return to_broker, to_client, error.reason
     return to_broker, to_client, ""
@@ -51,13 +51,13 @@ def _talk(road: Road, data: bytes, step: int) -> tuple[bytes, bytes, str]:
 
 def run(data: bytes) -> None:
     for curious in (False, True):
-        whole = _talk(_road(curious), data, 0)
-        road = _road(curious)
-        pieces = _talk(road, data, 5)
+        whole = _talk(_relay(curious), data, 0)
+        relay = _relay(curious)
+        pieces = _talk(relay, data, 5)
         assert whole[2] == pieces[2], "pieces make a difference"
         if not whole[2]:
             assert whole == pieces
-        assert road.requests.kept_bytes <= len(data)
+        assert relay.requests.kept_bytes <= len(data)
 
 
 def _turns(*turns: tuple[bool, bytes]) -> bytes:

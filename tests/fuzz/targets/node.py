@@ -1,4 +1,4 @@
-"""The whole road of a request on clocks moved by hand: bytes, channel, dispatcher, manager, answers. No socket.
+"""The whole pipeline of a request on clocks moved by hand: bytes, channel, dispatcher, manager, answers. No socket.
 
 An input is a program: bytes and well-made requests on four connections, time, a push log that commits late or fails,
 edits of the subscriptions, ends of connections.

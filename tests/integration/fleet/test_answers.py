@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.side_by_side import SideBySide
 
 from fleet.decode.arrow import Schema, Table
 from fleet.engine import InProcess
@@ -21,7 +22,6 @@ from fleet.silver.clients import clients, seen
 from fleet.small_tables import rows
 from fleet.tables import catalog
 from fleet.tables.store import Store
-from tests.support.side_by_side import SideBySide
 
 DAY = date(2026, 3, 1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.broker_road import broker_with_plugin, create_topic, export_config, settled, wait_until_landed
+from support.broker_pipeline import broker_with_plugin, create_topic, export_config, settled, wait_until_landed
 from support.export import Export
 from support.node import run_cli
-from support.quota_road import fleet, load
+from support.quota_pipeline import fleet, load
 from support.receiver import OtlpReceiver
 
 pytestmark = [

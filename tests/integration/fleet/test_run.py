@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
+from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from support.standing_tables import OF_SIDE_ROWS, assert_equal, contents, for_every_table, rows
 from typer.testing import CliRunner, Result
+from unit.fleet import dialect_payloads as dialect
 
 from fleet import schemas
 from fleet.cli import app
@@ -22,8 +24,6 @@ from fleet.errors import FleetError
 from fleet.tables import catalog
 from fleet.tables.lock import only_run
 from fleet.tables.store import Store
-from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 SECOND_US = 1_000_000
 EXAMPLES = Path(__file__).parents[3] / "examples"

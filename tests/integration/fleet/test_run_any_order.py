@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark.landing_zone import LandingZone, push
 from support.fleet_in_disorder import (
     CONSUMED,
     INTERVAL_US,
@@ -26,7 +27,6 @@ from typer.testing import CliRunner
 
 from exporters.group_offsets.schema import Sample, record_batch
 from fleet.cli import app
-from tests.spark.landing_zone import LandingZone, push
 
 FILES = 6
 HERE = "landing"

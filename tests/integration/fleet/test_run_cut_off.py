@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from support.fleet_in_disorder import CONSUMED, sums
 from support.killed_runs import ENDED_WITHIN_S, ON_SPARK, kill_at_random, start_run
 from support.standing_tables import assert_equal, contents, for_every_table
 from typer.testing import CliRunner, Result
+from unit.fleet import dialect_payloads as dialect
 
 from fleet.cli import app
 from fleet.tables.catalog import POINTS, Table
 from fleet.tables.store import Store
-from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 WRITES = (
     *("ledger", "rejects", "points", "windows", "batches", "points corrected", "series", "pushes"),

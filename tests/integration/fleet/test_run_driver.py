@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spark.landing_zone import NOON_US, LandingZone, push
 from support.standing_tables import for_every_table
 from typer.testing import CliRunner
 
 from fleet.cli import app
 from fleet.engine import InProcess
 from telemetry.push_record import format_instance_id
-from tests.spark.landing_zone import NOON_US, LandingZone, push
 
 SHARDS = 64
 

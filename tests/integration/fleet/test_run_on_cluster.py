@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from support.killed_runs import QUICK_JVM, QUICK_SPARK
 from support.spark_cluster import ON_LOOPBACK, cluster, packed_environment, shipped_code
 from support.standing_tables import assert_equal, contents, for_every_table
+from unit.fleet import dialect_payloads as dialect
 
 from fleet.errors import JavaError
 from fleet.session import check_java
-from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(2_400)]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
+from spark.landing_zone import NOON_US, LandingZone, push
 from support.silver_tables import SilverTables
 
 from fleet.decode.stage import MAX_CHUNK_BYTES
@@ -19,7 +20,6 @@ from fleet.silver.batch import points_of
 from fleet.silver.check import checked
 from fleet.silver.late import Late
 from fleet.tables import catalog
-from tests.spark.landing_zone import NOON_US, LandingZone, push
 
 MINUTE_US = 60_000_000
 FIRST_CHARACTERS = "-" + string.digits + string.ascii_uppercase + "_" + string.ascii_lowercase

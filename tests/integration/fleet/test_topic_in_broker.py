@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from spark.landing_zone import OTHER_INSTANCE, push
 from support.fleet_commands import FleetCommands
 from support.kafka_broker import KafkaBroker
 from support.ports import free_ports
 from support.standing_tables import rows
+from unit.fleet import dialect_payloads as dialect
 
 from exporters.landing.parquet import encode
 from fleet.errors import JarError, JavaError
@@ -24,8 +26,6 @@ from fleet.session import check_java
 from fleet.topic.connector import connector_jars
 from push_log.kafka_topic.record_codec import encode_record
 from telemetry.push_record import PushIds, PushRecord
-from tests.spark.landing_zone import OTHER_INSTANCE, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 pytestmark = [
     pytest.mark.integration,

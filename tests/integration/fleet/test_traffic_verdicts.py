@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spark.landing_zone import NOON_US, LandingZone, push
 from support.standing_tables import rows
 from support.traffic_rows import MINUTE_US, Row, produced, write_traffic
 from typer.testing import CliRunner
+from unit.fleet import dialect_payloads as dialect
 
 from fleet.cli import app
-from tests.spark.landing_zone import NOON_US, LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 
 @pytest.fixture(autouse=True)

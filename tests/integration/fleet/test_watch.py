@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from spark.landing_zone import NOON_US, LandingZone, push
 from support.alertmanager import Alertmanager, missing_tools
 from support.json_receiver import JsonReceiver, listening
 from support.standing_tables import rows
 from typer.testing import CliRunner
+from unit.fleet import dialect_payloads as dialect
 
 from exporters.group_offsets.zone import FOLDER
 from fleet.cli import app
-from tests.spark.landing_zone import NOON_US, LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 pytestmark = pytest.mark.integration
 

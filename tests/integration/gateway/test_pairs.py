@@ -73,7 +73,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
         runner.run(asyncio.wait_for(scenario, WITHIN_S))
 
 
-class Road:
+class Relay:
     """A gateway before a scripted broker."""
 
     def __init__(self, listener: Listener, gateway: Gateway, handler: Handler) -> None:
@@ -96,13 +96,13 @@ class Road:
 
 
 @contextlib.asynccontextmanager
-async def road(
+async def relay(
     broker: Broker,
     *,
     security: ListenerSecurity | None = None,
     broker_tls: ssl.SSLContext | None = None,
     **settings: Any,
-) -> AsyncIterator[Road]:
+) -> AsyncIterator[Relay]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             await broker(reader, writer)
@@ -136,7 +136,7 @@ async def road(
         new_channel=gateway.channel,
     )
     await listener.start()
-    way = Road(listener, gateway, handler)
+    way = Relay(listener, gateway, handler)
     try:
         yield way
     finally:
@@ -168,7 +168,7 @@ def answer_to(sent: bytes) -> bytes:
 
 def test_answers_of_broker_and_gateway_come_in_the_order_of_requests() -> None:
     async def scenario() -> None:
-        async with road(echo) as way:
+        async with relay(echo) as way:
             way.handler.answers_later = True
             reader, writer = await way.connect()
             writer.write(FETCH + PUSH + FETCH)
@@ -186,7 +186,7 @@ def test_answers_of_broker_and_gateway_come_in_the_order_of_requests() -> None:
 
 def test_a_client_that_closes_its_side_gets_its_answers() -> None:
     async def scenario() -> None:
-        async with road(echo) as way:
+        async with relay(echo) as way:
             reader, writer = await way.connect()
             writer.write(FETCH + PUSH)
             writer.write_eof()
@@ -206,7 +206,7 @@ def test_records_without_acks_reach_the_broker_though_the_client_closes_at_once(
         got.append(await reader.read(-1))
 
     async def scenario() -> None:
-        async with road(broker) as way:
+        async with relay(broker) as way:
             _, writer = await way.connect()
             sent = b"".join(produce(number, 0, b"r" * 100_000) for number in range(30))
             writer.write(sent)
@@ -264,7 +264,7 @@ def test_a_fault_of_one_peer_ends_that_pair_alone_and_is_logged(
             await broker(reader, writer)
 
     async def scenario() -> None:
-        async with road(first_is_calm) as way:
+        async with relay(first_is_calm) as way:
             other_reader, other_writer = await way.connect()
             other_writer.write(FETCH)
             assert await read_frame(other_reader) == answer_to(FETCH)
@@ -288,7 +288,7 @@ def test_a_fault_of_one_peer_ends_that_pair_alone_and_is_logged(
 
 def test_a_broker_that_cannot_be_reached_ends_the_client_and_is_counted() -> None:
     async def scenario() -> None:
-        async with road(silent, port=1) as way:
+        async with relay(silent, port=1) as way:
             reader, writer = await way.connect()
             writer.write(FETCH)
             with capture_logs() as logs:
@@ -305,7 +305,7 @@ def test_a_broker_that_cannot_be_reached_ends_the_client_and_is_counted() -> Non
 
 def test_a_broker_that_does_not_answer_ends_the_pair_and_an_idle_pair_ends_too() -> None:
     async def scenario() -> None:
-        async with road(silent, response_timeout_ms=200, connections_max_idle_ms=3_000) as way:
+        async with relay(silent, response_timeout_ms=200, connections_max_idle_ms=3_000) as way:
             reader, writer = await way.connect()
             idle_reader, _ = await way.connect()
             writer.write(FETCH)
@@ -318,7 +318,7 @@ def test_a_broker_that_does_not_answer_ends_the_pair_and_an_idle_pair_ends_too()
     run(scenario())
 
 
-def _transport_buffers(way: Road) -> int:
+def _transport_buffers(way: Relay) -> int:
     channel: Any = way.handler.made[0]
     return sum(side.get_write_buffer_size() for side in (channel._transport, channel._broker) if side is not None)
 
@@ -336,7 +336,7 @@ def test_a_large_request_waits_for_a_slow_broker_in_the_clients_own_buffers() ->
         await reader.read()
 
     async def scenario() -> None:
-        async with road(broker) as way:
+        async with relay(broker) as way:
             reader, writer = await way.connect()
             start = produce(1, 1)[4:]
 
@@ -384,7 +384,7 @@ def test_a_client_that_does_not_read_holds_up_its_broker_and_no_other_client() -
         await reader.read()
 
     async def scenario() -> None:
-        async with road(broker) as way:
+        async with relay(broker) as way:
             _, slow = await way.connect()
             slow.write(FETCH)
             held = -1
@@ -410,7 +410,7 @@ class _Throttled(NoRules):
 
 def test_a_muted_connection_is_answered_and_goes_on_afterwards() -> None:
     async def scenario() -> None:
-        async with road(echo, rules=_Throttled()) as way:
+        async with relay(echo, rules=_Throttled()) as way:
             reader, writer = await way.connect()
             later = request(1, 15, 9, b"later")
             writer.write(FETCH)
@@ -443,7 +443,7 @@ def test_tls_on_both_sides_and_the_certificates_principal(tmp_path: Path) -> Non
     async def scenario() -> None:
         security = ListenerSecurity(protocol=SecurityProtocol.SSL, tls=tls)
         to_broker = ssl.create_default_context(cafile=str(authority.certificate))
-        async with road(echo, security=security, broker_tls=broker_side, tls=to_broker) as way:
+        async with relay(echo, security=security, broker_tls=broker_side, tls=to_broker) as way:
             reader, writer = await way.connect(ssl=trusting, server_hostname="localhost")
             large = request(1, 15, 1, b"r" * 3_000_000)
             writer.write(large + PUSH)
@@ -461,7 +461,7 @@ def test_a_broker_whose_certificate_is_not_trusted_is_not_connected_to(tmp_path:
     broker_side.load_cert_chain(server.certificate, server.key)
 
     async def scenario() -> None:
-        async with road(echo, broker_tls=broker_side, tls=ssl.create_default_context()) as way:
+        async with relay(echo, broker_tls=broker_side, tls=ssl.create_default_context()) as way:
             reader, _ = await way.connect()
             assert await reader.read() == b""
             while way.listener.connection_count:
@@ -479,7 +479,7 @@ def test_a_stop_waits_for_the_answers_in_flight() -> None:
         await reader.read()
 
     async def scenario() -> None:
-        async with road(late) as way:
+        async with relay(late) as way:
             reader, writer = await way.connect()
             writer.write(FETCH)
             while not way.gateway.status()["requests"]:
@@ -519,7 +519,7 @@ def test_a_client_that_sends_thousands_of_requests_at_once_takes_turns_with_the_
         await reader.read()
 
     async def scenario() -> None:
-        async with road(broker, time=SlowTime()) as way:
+        async with relay(broker, time=SlowTime()) as way:
             _, flooding = await way.connect()
             reader, writer = await way.connect()
             while way.gateway.status()["broker_connections"] < 2:
@@ -550,7 +550,7 @@ async def ended(reader: asyncio.StreamReader) -> None:
 
 def test_a_client_behind_a_load_balancer_is_known_by_its_own_address() -> None:
     async def scenario() -> None:
-        async with road(echo, security=ListenerSecurity(proxy=ProxyTrust(["127.0.0.1"]))) as way:
+        async with relay(echo, security=ListenerSecurity(proxy=ProxyTrust(["127.0.0.1"]))) as way:
             reader, writer = await way.connect()
             writer.write(proxied("192.0.2.7") + FETCH)
             assert await read_frame(reader) == answer_to(FETCH)
@@ -566,7 +566,7 @@ def test_a_client_behind_a_load_balancer_is_known_by_its_own_address() -> None:
 
 def test_a_connection_that_bypasses_the_load_balancer_is_closed() -> None:
     async def scenario() -> None:
-        async with road(echo, security=ListenerSecurity(proxy=ProxyTrust(["192.0.2.1"]))) as way:
+        async with relay(echo, security=ListenerSecurity(proxy=ProxyTrust(["192.0.2.1"]))) as way:
             reader, writer = await way.connect()
             writer.write(proxied("192.0.2.7") + FETCH)
             await ended(reader)
@@ -595,13 +595,13 @@ def test_the_broker_gets_the_clients_address_before_tls(tmp_path: Path) -> None:
         )
         await broker.start()
         settings = {"tls": to_broker, "sends_proxy_header": True, "answers_telemetry": False, "port": broker.port}
-        async with road(echo, **settings) as way:
+        async with relay(echo, **settings) as way:
             reader, writer = await way.connect()
             writer.write(PUSH)
             assert await read_frame(reader) == encode_push_telemetry_response(2, 0, 0)
             (seen,) = at_broker.made
             assert (seen.client_address, seen.client_port) == writer.get_extra_info("sockname")
-        async with road(echo, security=ListenerSecurity(proxy=trust), **settings) as way:
+        async with relay(echo, security=ListenerSecurity(proxy=trust), **settings) as way:
             reader, writer = await way.connect()
             writer.write(proxied("192.0.2.7") + PUSH)
             assert await read_frame(reader) == encode_push_telemetry_response(2, 0, 0)
@@ -616,7 +616,7 @@ def test_the_broker_gets_the_clients_address_before_tls(tmp_path: Path) -> None:
 def test_a_broker_that_cannot_be_reached_ends_a_connection_with_a_proxy_header_too() -> None:
     async def scenario() -> None:
         (port,) = free_ports(1)
-        async with road(echo, sends_proxy_header=True, port=port) as way:
+        async with relay(echo, sends_proxy_header=True, port=port) as way:
             reader, _ = await way.connect()
             assert await reader.read() == b""
             assert way.closed() == {"broker_unreachable": 1}
@@ -674,7 +674,7 @@ def test_the_server_name_of_a_tls_client_leads_to_its_broker(
                 stack.callback(server.close)
             brokers = [f"{node}=127.0.0.1:{each.sockets[0].getsockname()[1]}" for node, each in enumerate(servers, 1)]
             security = example_security(example_authority)
-            way = await stack.enter_async_context(road(numbered(0), security=security, **server_names(*brokers)))
+            way = await stack.enter_async_context(relay(numbered(0), security=security, **server_names(*brokers)))
 
             async def reached(name: str) -> int:
                 reader, writer = await way.connect(ssl=client, server_hostname=name)
@@ -745,7 +745,7 @@ def test_a_handshake_with_another_server_name_is_refused_and_logged(
     async def scenario() -> None:
         security = example_security(example_authority)
         with capture_logs() as lines:
-            async with road(silent, security=security, **server_names("1=127.0.0.1:1", "2=127.0.0.1:2")) as way:
+            async with relay(silent, security=security, **server_names("1=127.0.0.1:1", "2=127.0.0.1:2")) as way:
                 reader, writer = await way.connect()
                 writer.write(sent)
                 await ended(reader)

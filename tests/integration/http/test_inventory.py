@@ -131,7 +131,7 @@ def clients(node: Node) -> Iterator[tuple[RawClient, RawClient]]:
     wait_until(lambda: node.status()["telemetry"]["counters"]["instances"] == 0, what="the clients to be gone")
 
 
-def test_the_http_port_and_both_roads_of_the_command_say_the_same(
+def test_the_http_port_and_both_sources_of_the_command_say_the_same(
     node: Node, clients: tuple[RawClient, RawClient]
 ) -> None:
     told = {each["client_id"]: each for each in present(node)}
@@ -142,26 +142,26 @@ def test_the_http_port_and_both_roads_of_the_command_say_the_same(
     assert (bad["last_error"], bad["last_error_reason"]) == ("INVALID_RECORD", "malformed_metrics_data")
     assert good["client_source_port"] == clients[0].socket.getsockname()[1]
     times = {"last_push_at", "last_seen_at", "last_error_at"}
-    for road in (("--log-dirs", str(node.data)), ("--url", url_of(node))):
-        lines = run_cli("clients", *road, "--state", HERE, "--format", "json").stdout.splitlines()
+    for source in (("--log-dirs", str(node.data)), ("--url", url_of(node))):
+        lines = run_cli("clients", *source, "--state", HERE, "--format", "json").stdout.splitlines()
         found = {each["client_id"]: each for each in map(json.loads, lines)}
         for name, row in told.items():
             assert {k: v for k, v in found[name].items() if k not in times} == {
                 k: v for k, v in row.items() if k not in times
             }
-        rows = list(csv.DictReader(io.StringIO(run_cli("clients", *road, "--state", HERE, "--format", "csv").stdout)))
+        rows = list(csv.DictReader(io.StringIO(run_cli("clients", *source, "--state", HERE, "--format", "csv").stdout)))
         assert {row["client_id"] for row in rows} == {r"good\x1b[2J", "'=bad,1"}, "no formula for a spreadsheet"
         assert {row["pushes"] for row in rows} == {"0", "1"}
-        table = run_cli("clients", *road, "--state", "refused").stdout
+        table = run_cli("clients", *source, "--state", "refused").stdout
         assert "malformed_metrics_data" in table
         assert "good" not in table
-        table = run_cli("clients", *road).stdout
+        table = run_cli("clients", *source).stdout
         assert r"good\x1b[2J" in table
         assert "\x1b[2J" not in table
-        chosen = run_cli("clients", *road, "--columns", "state,client_id").stdout
+        chosen = run_cli("clients", *source, "--columns", "state,client_id").stdout
         assert [line.split() for line in chosen.splitlines()[:1]] == [["state", "client", "id"]]
         with pytest.raises(subprocess.CalledProcessError) as wrong:
-            run_cli("clients", *road, "--columns", "colour")
+            run_cli("clients", *source, "--columns", "colour")
         assert "there is no column 'colour'; there are client_instance_id,client_id,software," in wrong.value.stderr
 
 
@@ -304,7 +304,7 @@ def test_twenty_thousand_clients_are_listed_while_pushes_go_on(node: Node) -> No
 
 def test_a_node_that_does_not_run_is_one_sentence(tmp_path: Path, node: Node) -> None:
     (tmp_path / "data").mkdir()
-    for road, says in (
+    for source, says in (
         (("--log-dirs", str(tmp_path / "data")), "no node answers at"),
         (("--log-dirs", str(tmp_path / "nowhere")), "there is no data directory"),
         (("--url", "http://127.0.0.1:1"), "no node answers at http://127.0.0.1:1"),
@@ -314,7 +314,7 @@ def test_a_node_that_does_not_run_is_one_sentence(tmp_path: Path, node: Node) ->
         (("--log-dirs", str(node.data), "--sort", "colour"), "sorts are client_instance_id"),
         (("--log-dirs", str(node.data), "--instance-id", "x"), "22 characters"),
     ):
-        ended = run_cli("clients", *road, check=False)
+        ended = run_cli("clients", *source, check=False)
         assert (ended.returncode, ended.stdout) == (1, "")
         assert says in ended.stderr
         assert ended.stderr.startswith("fleetgauge: ")

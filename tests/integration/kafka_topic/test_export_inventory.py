@@ -87,13 +87,13 @@ def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
         assert (row["connections"], row["subscriptions"], row["push_bytes"]) == (None, None, None)
         coverage = coverage_of(export)
         assert (coverage["topic"], coverage["partitions"]) == (topic.topic, [0, 1, 2])
-        for road in (("--log-dirs", str(export.data)), ("--url", url)):
-            (vanished,) = run_cli("clients", *road, "--state", "vanished", "--format", "json").stdout.splitlines()
+        for source in (("--log-dirs", str(export.data)), ("--url", url)):
+            (vanished,) = run_cli("clients", *source, "--state", "vanished", "--format", "json").stdout.splitlines()
             assert json.loads(vanished)["client_id"] == "killed"
-            table = run_cli("clients", *road).stdout
+            table = run_cli("clients", *source).stdout
             assert all(each in table for each in states)
             assert f"clients of topic {topic.topic}, partitions 0, 1, 2" in table
-            assert "matches the filter" in run_cli("clients", *road, "--client-id", "nobody").stdout
+            assert "matches the filter" in run_cli("clients", *source, "--client-id", "nobody").stdout
 
         brokers.push("orders", instance=live, push_interval_ms=300_000)
         wait_until(lambda: listed(export, client_id="orders")["clients"][0]["pushes"] == 2, what="the second push")

@@ -1,4 +1,4 @@
-"""The whole road over a real broker: serve appends to the topic, fleetgauge export delivers, and parts of it fail."""
+"""The pipeline over a real broker: serve appends to the topic, fleetgauge export delivers, and parts of it fail."""
 
 import socket
 import time

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
+from integration.reality.stage import TOPIC, Stage
 from support.kafka_cluster import FAR
 from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients, shifted_clock
-
-from tests.integration.reality.stage import TOPIC, Stage
 
 Steps = Iterator[None]
 

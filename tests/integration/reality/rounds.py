@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.verdict_road import Row
-
-from tests.integration.reality.faults import Fault, Steps
-from tests.integration.reality.stage import Stage
+from integration.reality.faults import Fault, Steps
+from integration.reality.stage import Stage
+from support.verdict_pipeline import Row
 
 PATIENCE = 3
 """How many times as long as it has to be so a verdict is waited for, beside how long it takes to be delivered."""
@@ -51,7 +50,7 @@ def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Ro
             time.sleep(CLEARS_S)
         of_round = [(outcome, each) for outcome, each in zip(outcomes, steps, strict=True) if outcome.fault in some]
         _make_round(stage, of_round)
-    strange = _assign(outcomes, [row for _, row in stage.road.rows()])
+    strange = _assign(outcomes, [row for _, row in stage.pipeline.rows()])
     return outcomes, strange
 
 
@@ -69,7 +68,7 @@ def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, Steps]]) -> None
                 outcome.found_s = min(times) - outcome.began_s
         return all(outcome.found_s is not None for outcome in outcomes)
 
-    stage.road.wait_for(all_found, within_s)
+    stage.pipeline.wait_for(all_found, within_s)
     for _, steps in of_round:
         next(steps, None)
 

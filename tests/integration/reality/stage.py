@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from support.kafka_cluster import NEAR, KafkaCluster
-from support.verdict_road import PUSH_INTERVAL_MS, VerdictRoad
+from support.verdict_pipeline import PUSH_INTERVAL_MS, VerdictPipeline
 from support.working_clients import LIBRARIES, WorkingClients
 
 TOPIC = "orders"
@@ -19,7 +19,7 @@ class Stage:
 
     Attributes:
         cluster: the brokers.
-        road: from their push log to verdicts.
+        pipeline: from their push log to verdicts.
         directory: for logs.
         clients: by library the process of its healthy clients, and of those that need none of their own.
     """
@@ -37,7 +37,7 @@ class Stage:
             self.cluster.nodes[1].subscribe(interval_ms=PUSH_INTERVAL_MS)
             self.cluster.create_topics({TOPIC: 6})
             self._stack = stack
-            self.road = stack.enter_context(VerdictRoad(self.directory, self.cluster.bootstrap))
+            self.pipeline = stack.enter_context(VerdictPipeline(self.directory, self.cluster.bootstrap))
             for library in LIBRARIES:
                 name = library.replace(" ", "-")
                 self.clients[library] = self.start(library)
@@ -60,7 +60,7 @@ class Stage:
 
     def wait_for_history(self) -> None:
         """Waits until all clients were seen for long enough to be compared with: JVMs may take a while to start."""
-        self.road.wait_for_pushes({client_id for each in self._processes for client_id in each.client_ids})
+        self.pipeline.wait_for_pushes({client_id for each in self._processes for client_id in each.client_ids})
         time.sleep(HISTORY_S)
 
     def topic(self, name: str, partitions: int = 3) -> str:

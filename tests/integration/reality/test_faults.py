@@ -8,12 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+from integration.reality.faults import ALL, FOUR
+from integration.reality.rounds import Outcome, make, table, write
+from integration.reality.stage import Stage
 from support.kafka_broker import MISSING
-from support.verdict_road import Row
-
-from tests.integration.reality.faults import ALL, FOUR
-from tests.integration.reality.rounds import Outcome, make, table, write
-from tests.integration.reality.stage import Stage
+from support.verdict_pipeline import Row
 
 pytestmark = [
     pytest.mark.integration,
@@ -31,7 +30,7 @@ def check(outcomes: list[Outcome], strange: list[Row], stage: Stage) -> None:
     missing = [f"{each.fault.verdict} {each.fault.subject}" for each in outcomes if each.found_s is None]
     print(table(outcomes))
     others = [f"{row['verdict']} {row['subject']}: {row['why']}" for row in strange]
-    assert (missing, others) == ([], []), table(outcomes) + stage.road.output()
+    assert (missing, others) == ([], []), table(outcomes) + stage.pipeline.output()
 
 
 def test_four_faults_are_found_for_the_right_subjects_and_nothing_else_is(tmp_path: Path) -> None:
@@ -57,4 +56,4 @@ def test_a_healthy_hour_has_no_verdict(tmp_path: Path) -> None:
             next(fault.steps(stage, fault.library, fault.subject))
         stage.wait_for_history()
         time.sleep(HOUR_S)
-        assert [row["why"] for _, row in stage.road.rows()] == []
+        assert [row["why"] for _, row in stage.pipeline.rows()] == []

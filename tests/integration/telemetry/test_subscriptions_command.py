@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from support.broker_road import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic
+from support.broker_pipeline import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic
 from support.certificates import Authority
 from support.export import Export
 from support.kafka_broker import MISSING, KafkaBroker
@@ -52,7 +52,7 @@ _CLIENTS = 8
 
 
 @dataclass
-class Road:
+class Pipeline:
     """A broker with the plugin, some librdkafka producers, and an export."""
 
     broker: KafkaBroker
@@ -119,7 +119,7 @@ class Road:
 
 
 @pytest.fixture(scope="module")
-def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     directory = tmp_path_factory.mktemp("subscriptions")
     authority = Authority(directory / "ca")
     (sasl_port,) = free_ports(1)
@@ -148,7 +148,7 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
         create_topic(broker.bootstrap)
         cluster = stack.enter_context(Cluster(ClusterSettings(bootstrap_servers=broker.bootstrap)))
         export_config = _export_config(broker, directory)
-        made = Road(broker, directory, authority, sasl_port, None, {}, export_config, cluster)  # type: ignore[arg-type]
+        made = Pipeline(broker, directory, authority, sasl_port, None, {}, export_config, cluster)  # type: ignore[arg-type]
         made.run("apply", "-f", made.file(_STANDING), "--yes")
         made.producers |= {
             f"orders-{number}": Producer(
@@ -178,12 +178,12 @@ def _export_config(broker: KafkaBroker, directory: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _only_standing(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    if "road" not in request.fixturenames:
+    if "pipeline" not in request.fixturenames:
         return
-    road: Road = request.getfixturevalue("road")
-    subscriptions = Subscriptions(road.cluster)
-    subscriptions.apply(subscriptions.plan(read_file(Path(road.file(_STANDING))), prune=True))
-    road.wait_listed("standing")
+    pipeline: Pipeline = request.getfixturevalue("pipeline")
+    subscriptions = Subscriptions(pipeline.cluster)
+    subscriptions.apply(subscriptions.plan(read_file(Path(pipeline.file(_STANDING))), prune=True))
+    pipeline.wait_listed("standing")
 
 
 def wait_for(condition: Callable[[], bool], *, within_s: float = 180.0) -> None:
@@ -193,61 +193,61 @@ def wait_for(condition: Callable[[], bool], *, within_s: float = 180.0) -> None:
         time.sleep(0.2)
 
 
-def test_a_plan_changes_nothing_and_apply_makes_the_named_clients_push_it(road: Road) -> None:
-    file = road.file(_STANDING + _MORE + 'match = "client_id=orders-[0-3]"\n')
-    planned = road.planned("plan", "-f", file, "--format", "json", "--show", check=False)
+def test_a_plan_changes_nothing_and_apply_makes_the_named_clients_push_it(pipeline: Pipeline) -> None:
+    file = pipeline.file(_STANDING + _MORE + 'match = "client_id=orders-[0-3]"\n')
+    planned = pipeline.planned("plan", "-f", file, "--format", "json", "--show", check=False)
     assert planned.returncode == 2, planned.stderr
     (change,) = [each for each in json.loads(planned.stdout)["changes"] if each["action"] != "keep"]
     assert (change["name"], change["action"], change["clients"]) == ("more", "add", 4)
     chosen = {each["client_instance_id"] for each in change["matching"]}
     assert {each["client_id"] for each in change["matching"]} == {f"orders-{number}" for number in range(4)}
-    assert list(road.listed()) == ["standing"]
-    applied = road.planned("apply", "-f", file, "--yes")
+    assert list(pipeline.listed()) == ["standing"]
+    applied = pipeline.planned("apply", "-f", file, "--yes")
     assert "matches 4 of 8 live clients" in applied.stdout
     assert applied.stdout.endswith("Applied.\n")
-    road.wait_listed("more", "standing")
-    found = road.who_pushes(_ASKED_FOR, lambda found: {each for each, has in found.items() if has} == chosen)
+    pipeline.wait_listed("more", "standing")
+    found = pipeline.who_pushes(_ASKED_FOR, lambda found: {each for each, has in found.items() if has} == chosen)
     assert len(found) == _CLIENTS
-    again = road.run("plan", "-f", file, check=False)
+    again = pipeline.run("plan", "-f", file, check=False)
     assert (again.returncode, "No change." in again.stdout) == (0, True)
 
 
-def test_apply_leaves_alone_what_it_does_not_own_and_asks_first(road: Road) -> None:
+def test_apply_leaves_alone_what_it_does_not_own_and_asks_first(pipeline: Pipeline) -> None:
     # It matches everybody, since clients that nothing asks for metrics come back after five minutes.
-    file = road.file(_STANDING.replace("standing", "own"))
-    refused = road.run("apply", "-f", file, check=False)  # standard input ends, which is no yes
+    file = pipeline.file(_STANDING.replace("standing", "own"))
+    refused = pipeline.run("apply", "-f", file, check=False)  # standard input ends, which is no yes
     assert refused.returncode == 1
-    assert list(road.listed()) == ["standing"]
-    road.run("apply", "-f", file, "--yes")
-    road.wait_listed("own", "standing")
-    road.run("apply", "-f", file, "--yes", "--prune")
-    road.wait_listed("own")
+    assert list(pipeline.listed()) == ["standing"]
+    pipeline.run("apply", "-f", file, "--yes")
+    pipeline.wait_listed("own", "standing")
+    pipeline.run("apply", "-f", file, "--yes", "--prune")
+    pipeline.wait_listed("own")
 
 
 @pytest.mark.soak
-def test_a_canary_is_pushed_by_its_sample_alone_until_it_is_promoted(road: Road) -> None:
-    file = road.file(_MORE)
-    compared = road.planned("canary", "50%", "more", "-f", file, "--yes", "--intervals", "2")
+def test_a_canary_is_pushed_by_its_sample_alone_until_it_is_promoted(pipeline: Pipeline) -> None:
+    file = pipeline.file(_MORE)
+    compared = pipeline.planned("canary", "50%", "more", "-f", file, "--yes", "--intervals", "2")
     assert "50.000% of all" in compared.stdout
     assert "gone since (all)" in compared.stdout
-    (selector,) = parse_match(road.listed()["more.canary"].match)
+    (selector,) = parse_match(pipeline.listed()["more.canary"].match)
 
     def is_sampled(instance_id: str) -> bool:
         return selector.pattern.fullmatch(instance_id) is not None
 
-    road.who_pushes(_ASKED_FOR, lambda found: all(has == is_sampled(each) for each, has in found.items()))
-    road.planned("canary", "more", "--promote", "--yes")
-    listed = road.listed()
+    pipeline.who_pushes(_ASKED_FOR, lambda found: all(has == is_sampled(each) for each, has in found.items()))
+    pipeline.planned("canary", "more", "--promote", "--yes")
+    listed = pipeline.listed()
     assert (list(listed), listed["more"].match) == (["more", "standing"], "")
-    road.who_pushes(_ASKED_FOR, lambda found: all(found.values()))
-    assert "has no canary" in road.run("canary", "more", "--abort", check=False).stderr
+    pipeline.who_pushes(_ASKED_FOR, lambda found: all(found.values()))
+    assert "has no canary" in pipeline.run("canary", "more", "--abort", check=False).stderr
 
 
-def test_an_aborted_canary_leaves_nothing(road: Road) -> None:
-    road.run("canary", "5%", "more", "-f", road.file(_MORE), "--yes", "--intervals", "0")
-    road.wait_listed("more.canary", "standing")
-    road.run("canary", "more", "--abort", "--yes")
-    road.wait_listed("standing")
+def test_an_aborted_canary_leaves_nothing(pipeline: Pipeline) -> None:
+    pipeline.run("canary", "5%", "more", "-f", pipeline.file(_MORE), "--yes", "--intervals", "0")
+    pipeline.wait_listed("more.canary", "standing")
+    pipeline.run("canary", "more", "--abort", "--yes")
+    pipeline.wait_listed("standing")
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.37])
@@ -266,78 +266,85 @@ def test_a_sample_has_its_share_of_100_000_of_kafkas_ids_and_re2_agrees_with_jav
 
 
 @pytest.mark.soak
-def test_a_deadline_outlives_the_export_and_is_kept_by_the_next_one(road: Road) -> None:
-    road.export.kill()
-    road.run("expire", "1s", "more", "-f", road.file(_MORE))
+def test_a_deadline_outlives_the_export_and_is_kept_by_the_next_one(pipeline: Pipeline) -> None:
+    pipeline.export.kill()
+    pipeline.run("expire", "1s", "more", "-f", pipeline.file(_MORE))
     time.sleep(1)
-    assert [each.name for each in deadlines(road.cluster.list())] == ["more"]
-    road.export = Export(road.directory, road.config)
-    wait_for(lambda: list(road.listed()) == ["standing"])
-    road.who_pushes(_ASKED_FOR, lambda found: not any(found.values()))
-    road.run("expire", "1s", "more", "-f", road.file(_MORE))  # while it runs
-    wait_for(lambda: list(road.listed()) == ["standing"])
+    assert [each.name for each in deadlines(pipeline.cluster.list())] == ["more"]
+    pipeline.export = Export(pipeline.directory, pipeline.config)
+    wait_for(lambda: list(pipeline.listed()) == ["standing"])
+    pipeline.who_pushes(_ASKED_FOR, lambda found: not any(found.values()))
+    pipeline.run("expire", "1s", "more", "-f", pipeline.file(_MORE))  # while it runs
+    wait_for(lambda: list(pipeline.listed()) == ["standing"])
 
     def looked() -> dict[str, object]:
-        status: dict[str, object] = road.export.status()["exporter_process"]["subscription_deadlines"]
+        status: dict[str, object] = pipeline.export.status()["exporter_process"]["subscription_deadlines"]
         return status
 
     wait_for(lambda: looked()["taken_back"] == 2)
     assert looked()["problem"] is None
-    assert "taken back" in run_cli("status", "--log-dirs", str(road.export.data)).stdout
+    assert "taken back" in run_cli("status", "--log-dirs", str(pipeline.export.data)).stdout
 
 
-def test_a_deadline_is_kept_by_a_scheduler_or_cancelled(road: Road) -> None:
-    road.run("expire", "1h", "more", "-f", road.file(_MORE))
-    wait_for(lambda: [each.name for each in deadlines(road.cluster.list())] == ["more"])
-    assert road.run("expire", "--due").stdout == ""
-    (row,) = [each for each in json.loads(road.run("list", "--format", "json").stdout) if each["name"] == "more"]
+def test_a_deadline_is_kept_by_a_scheduler_or_cancelled(pipeline: Pipeline) -> None:
+    pipeline.run("expire", "1h", "more", "-f", pipeline.file(_MORE))
+    wait_for(lambda: [each.name for each in deadlines(pipeline.cluster.list())] == ["more"])
+    assert pipeline.run("expire", "--due").stdout == ""
+    (row,) = [each for each in json.loads(pipeline.run("list", "--format", "json").stdout) if each["name"] == "more"]
     assert row["until"] is not None
-    road.run("expire", "--cancel", "more")
-    wait_for(lambda: not deadlines(road.cluster.list()))
-    assert list(road.listed()) == ["more", "standing"]
-    assert "has no deadline" in road.run("expire", "--cancel", "more", check=False).stderr
+    pipeline.run("expire", "--cancel", "more")
+    wait_for(lambda: not deadlines(pipeline.cluster.list()))
+    assert list(pipeline.listed()) == ["more", "standing"]
+    assert "has no deadline" in pipeline.run("expire", "--cancel", "more", check=False).stderr
 
 
-def secured(road: Road, **keys: str) -> list[str]:
+def secured(pipeline: Pipeline, **keys: str) -> list[str]:
     """Options for the SASL_SSL listener, with a file in the form of Kafka's tools."""
-    file = road.directory / "admin.properties"
+    file = pipeline.directory / "admin.properties"
     lines = {
         "security.protocol": "SASL_SSL",
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(road.authority.certificate),
+        "ssl.truststore.location": str(pipeline.authority.certificate),
         "sasl.mechanism": "PLAIN",
         **{key.replace("_", "."): value for key, value in keys.items()},
     }
     file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    return ["--bootstrap-server", f"127.0.0.1:{road.sasl_port}", "--command-config", str(file), "--timeout", "20000"]
+    return [
+        "--bootstrap-server",
+        f"127.0.0.1:{pipeline.sasl_port}",
+        "--command-config",
+        str(file),
+        "--timeout",
+        "20000",
+    ]
 
 
 def jaas(user: str, password: str, module: str = "plain.Plain") -> str:
     return f'org.apache.kafka.common.security.{module}LoginModule required username="{user}" password="{password}";'
 
 
-def test_tls_with_plain_and_scram_is_as_kafkas_tools_are_told(road: Road) -> None:
-    listed = run_cli("subscriptions", "list", *secured(road, sasl_jaas_config=jaas("admin", "admin-secret")))
+def test_tls_with_plain_and_scram_is_as_kafkas_tools_are_told(pipeline: Pipeline) -> None:
+    listed = run_cli("subscriptions", "list", *secured(pipeline, sasl_jaas_config=jaas("admin", "admin-secret")))
     assert "standing" in listed.stdout
-    admin = AdminClient({"bootstrap.servers": road.broker.bootstrap, "enable.metrics.push": False})
+    admin = AdminClient({"bootstrap.servers": pipeline.broker.bootstrap, "enable.metrics.push": False})
     scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     for future in admin.alter_user_scram_credentials(
         [UserScramCredentialUpsertion("scram", scram, b"scram-secret", b"salt")]
     ).values():
         future.result(120)
     options = secured(
-        road, sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=jaas("scram", "scram-secret", "scram.Scram")
+        pipeline, sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=jaas("scram", "scram-secret", "scram.Scram")
     )
     wait_for(lambda: run_cli("subscriptions", "list", *options, check=False).returncode == 0)
 
 
-def test_what_the_principal_may_not_do_names_the_acl(road: Road) -> None:
-    options = secured(road, sasl_jaas_config=jaas("reader", "reader-secret"))
-    file = road.file(_STANDING + _MORE)
+def test_what_the_principal_may_not_do_names_the_acl(pipeline: Pipeline) -> None:
+    options = secured(pipeline, sasl_jaas_config=jaas("reader", "reader-secret"))
+    file = pipeline.file(_STANDING + _MORE)
     refused = run_cli("subscriptions", "plan", "-f", file, *options, check=False)
     assert refused.returncode == 1
     assert "needs DESCRIBE_CONFIGS on the cluster" in refused.stderr
-    admin = AdminClient({"bootstrap.servers": road.broker.bootstrap, "enable.metrics.push": False})
+    admin = AdminClient({"bootstrap.servers": pipeline.broker.bootstrap, "enable.metrics.push": False})
     cluster = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)
     allowed = AclBinding(*cluster, "User:reader", "*", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.ALLOW)
     for future in admin.create_acls([allowed]).values():
@@ -346,7 +353,7 @@ def test_what_the_principal_may_not_do_names_the_acl(road: Road) -> None:
     refused = run_cli("subscriptions", "apply", "-f", file, "--yes", *options, check=False)
     assert refused.returncode == 1
     assert "needs ALTER_CONFIGS on the cluster" in refused.stderr
-    assert list(road.listed()) == ["standing"]
+    assert list(pipeline.listed()) == ["standing"]
 
 
 def findings(*options: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -356,10 +363,10 @@ def findings(*options: str) -> tuple[int, dict[str, dict[str, str]]]:
     return done.returncode, {each["check"]: each for each in map(json.loads, done.stdout.splitlines())}
 
 
-def test_doctor_finds_no_error_beside_a_running_export(road: Road) -> None:
-    code, found = findings("--config", str(road.config))
+def test_doctor_finds_no_error_beside_a_running_export(pipeline: Pipeline) -> None:
+    code, found = findings("--config", str(pipeline.config))
     assert code == 0, found
-    broker = found[f"broker 1 at {road.broker.bootstrap}"]
+    broker = found[f"broker 1 at {pipeline.broker.bootstrap}"]
     assert broker["level"] == "ok"
     assert "4.3" in broker["detail"]
     assert "receives telemetry" in broker["detail"]
@@ -368,14 +375,14 @@ def test_doctor_finds_no_error_beside_a_running_export(road: Road) -> None:
     assert found["subscriptions"]["detail"] == "standing"
 
 
-def test_doctor_names_what_a_principal_may_not_do_on_topic_and_groups(road: Road, tmp_path: Path) -> None:
-    options = secured(road, sasl_jaas_config=jaas("reader", "reader-secret"))[:-2]
+def test_doctor_names_what_a_principal_may_not_do_on_topic_and_groups(pipeline: Pipeline, tmp_path: Path) -> None:
+    options = secured(pipeline, sasl_jaas_config=jaas("reader", "reader-secret"))[:-2]
     code, found = findings(*options)
     assert code == 1
     refused = found[f"topic {PUSH_TOPIC}"]
     assert refused["level"] == "error"
     assert f"kafka-acls.sh --add --topic {PUSH_TOPIC} --operation Read --operation Describe" in refused["remedy"]
-    admin = AdminClient({"bootstrap.servers": road.broker.bootstrap, "enable.metrics.push": False})
+    admin = AdminClient({"bootstrap.servers": pipeline.broker.bootstrap, "enable.metrics.push": False})
     topic = (ResourceType.TOPIC, PUSH_TOPIC, ResourcePatternType.LITERAL)
     for future in admin.create_acls(
         [AclBinding(*topic, "User:reader", "*", AclOperation.READ, AclPermissionType.ALLOW)]
@@ -384,8 +391,8 @@ def test_doctor_names_what_a_principal_may_not_do_on_topic_and_groups(road: Road
     config = tmp_path / "export.toml"
     config.write_text(
         f'log.dirs = "{tmp_path}"\nhttp.listeners = ""\n"push.log" = "kafka"\n'
-        f'push.log.kafka.bootstrap.servers = "127.0.0.1:{road.sasl_port}"\n[push.log.kafka.client]\n'
-        f'"security.protocol" = "SASL_SSL"\n"ssl.ca.location" = "{road.authority.certificate}"\n"linger.ms" = 5\n'
+        f'push.log.kafka.bootstrap.servers = "127.0.0.1:{pipeline.sasl_port}"\n[push.log.kafka.client]\n'
+        f'"security.protocol" = "SASL_SSL"\n"ssl.ca.location" = "{pipeline.authority.certificate}"\n"linger.ms" = 5\n'
         '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "reader"\n"sasl.password" = "reader-secret"\n'
         f'[exporters.landing]\ntype = "landing"\npath = "{tmp_path / "landing"}"\n'
     )
@@ -403,7 +410,7 @@ def test_doctor_says_that_no_broker_answers(tmp_path: Path) -> None:
     assert "no broker" in found[f"brokers 127.0.0.1:{port}"]["detail"]
 
 
-def test_what_is_wrong_with_the_connection_is_one_sentence_without_secrets(road: Road) -> None:
+def test_what_is_wrong_with_the_connection_is_one_sentence_without_secrets(pipeline: Pipeline) -> None:
     def refused(options: list[str]) -> str:
         done = run_cli("subscriptions", "list", *options, check=False)
         assert (done.returncode, done.stdout) == (1, "")
@@ -411,9 +418,9 @@ def test_what_is_wrong_with_the_connection_is_one_sentence_without_secrets(road:
         assert "secret" not in done.stderr
         return done.stderr
 
-    other = Authority(road.directory / "other")
-    assert "credentials" in refused(secured(road, sasl_jaas_config=jaas("admin", "wrong-secret")))
+    other = Authority(pipeline.directory / "other")
+    assert "credentials" in refused(secured(pipeline, sasl_jaas_config=jaas("admin", "wrong-secret")))
     password = jaas("admin", "admin-secret")
     assert "certificate verify failed" in refused(
-        secured(road, sasl_jaas_config=password, ssl_truststore_location=str(other.certificate))
+        secured(pipeline, sasl_jaas_config=password, ssl_truststore_location=str(other.certificate))
     )

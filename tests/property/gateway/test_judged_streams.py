@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from support.gateway_traffic import encoded, framed, request, response
-from support.judged_road import JudgedRoad
+from support.judged_relay import JudgedRelay
 
 from gateway.apis import PASSED
 from wire.errors import ProtocolError
@@ -18,11 +18,11 @@ _VERSIONS = [
 ]
 
 
-def under_all_quotas() -> JudgedRoad:
-    road = JudgedRoad()
-    for manager in road.managers.client_quota_managers:
-        road.limit(manager, 1e-9)
-    return road
+def under_all_quotas() -> JudgedRelay:
+    relay = JudgedRelay()
+    for manager in relay.managers.client_quota_managers:
+        relay.limit(manager, 1e-9)
+    return relay
 
 
 @settings(deadline=None, max_examples=150)
@@ -30,15 +30,15 @@ def under_all_quotas() -> JudgedRoad:
 def test_any_bodies_end_a_connection_with_a_reason_at_most(
     api: tuple[int, int], asked: bytes, answered: bytes, chunk: int
 ) -> None:
-    road = under_all_quotas()
+    relay = under_all_quotas()
     reason = ""
     stream = request(*api, 1, asked) + request(*api, 2, asked)
     try:
         for at in range(0, len(stream), chunk):
-            road.from_client(stream[at : at + chunk])
+            relay.from_client(stream[at : at + chunk])
         answers = response(*api, 1, answered) + framed(struct.pack(">i", 2) + answered)
         for at in range(0, len(answers), chunk):
-            road.from_broker(answers[at : at + chunk])
+            relay.from_broker(answers[at : at + chunk])
     except ProtocolError as error:
         reason = error.reason
     assert reason in {"", "malformed_request", "broker_malformed", "broker_unasked", "frame_too_large"}
@@ -48,12 +48,12 @@ def test_any_bodies_end_a_connection_with_a_reason_at_most(
 @given(st.data())
 def test_any_request_to_create_or_delete_topics_is_judged(data: st.DataObject) -> None:
     key, version = data.draw(st.sampled_from([(19, 7), (19, 4), (20, 6), (20, 3), (37, 3), (37, 1)]))
-    road = under_all_quotas()
+    relay = under_all_quotas()
     message: Any = data.draw(st.from_type(load_request_schema(key, version)))
     answer: Any = data.draw(st.from_type(load_response_schema(key, version)))
-    road.from_client(request(key, version, 1, encoded(message)))
-    if road.in_flight and road.in_flight[0].local is None:
-        road.from_broker(response(key, version, 1, encoded(answer)))
+    relay.from_client(request(key, version, 1, encoded(message)))
+    if relay.in_flight and relay.in_flight[0].local is None:
+        relay.from_broker(response(key, version, 1, encoded(answer)))
     else:
-        road.from_broker(b"")
-    assert road.in_flight == []
+        relay.from_broker(b"")
+    assert relay.in_flight == []

@@ -4,7 +4,7 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.gateway_traffic import Road, produce, request, response
+from support.gateway_traffic import Relay, produce, request, response
 
 FETCH, UNANSWERED, PUSH, METADATA = "fetch", "unanswered", "push", "metadata"
 
@@ -44,10 +44,10 @@ def _pieces(data: bytes, cuts: list[int]) -> list[bytes]:
 def test_bytes_may_arrive_in_any_pieces(
     kinds: list[tuple[str, int]], request_cuts: list[int], response_cuts: list[int], made_after: list[int]
 ) -> None:
-    road = Road(("*=gw:9092",))
+    relay = Relay(("*=gw:9092",))
     sent = [_sent(kind, number, size) for number, (kind, size) in enumerate(kinds)]
     passed = [frame for frame, (kind, _) in zip(sent, kinds, strict=True) if kind != PUSH]
-    got = b"".join(road.from_client(piece) for piece in _pieces(b"".join(sent), request_cuts))
+    got = b"".join(relay.from_client(piece) for piece in _pieces(b"".join(sent), request_cuts))
     assert got == b"".join(passed)
 
     answers = [
@@ -58,14 +58,14 @@ def test_bytes_may_arrive_in_any_pieces(
     pieces = _pieces(b"".join(raw for raw, _ in answers), response_cuts)
     out = b""
     for step, piece in enumerate(pieces):
-        for number, (in_flight, _) in enumerate(road.served):
+        for number, (in_flight, _) in enumerate(relay.served):
             if made_after[number] <= step:
                 in_flight.local = b"own-%d." % in_flight.correlation_id
-        out += road.from_broker(piece)
-    for in_flight, _ in road.served:
+        out += relay.from_broker(piece)
+    for in_flight, _ in relay.served:
         in_flight.local = b"own-%d." % in_flight.correlation_id
-    out += road.from_broker(b"")
+    out += relay.from_broker(b"")
     assert out == b"".join(answer for _, answer in answers)
-    assert not road.in_flight
-    assert not road.requests.is_cut
-    assert not road.responses.is_cut
+    assert not relay.in_flight
+    assert not relay.requests.is_cut
+    assert not relay.responses.is_cut

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import pytest
+from unit.verdicts.fleets import Judged, Row, client, with_links
 
-from tests.unit.verdicts.fleets import Judged, Row, client, with_links
 from verdicts.rules import parse_rules
 
 BUSY = {"request_rate_per_s": 80.0}

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from unit.verdicts.fleets import Judged, Row, client, with_links
 
-from tests.unit.verdicts.fleets import Judged, Row, client, with_links
 from verdicts.rules import parse_rules
 
 DEPLOY = 8

@@ -1,6 +1,7 @@
 """What the judge remembers: the same however it is kept, and bounded."""
 
-from tests.unit.verdicts.fleets import NOON_US, Judged, Row, client, with_links
+from unit.verdicts.fleets import NOON_US, Judged, Row, client, with_links
+
 from verdicts.memory import Memory
 
 DAY = 86_400 // 3600

@@ -5,10 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from spark.landing_zone import ONE_INSTANCE, push
 
 from fleet.schemas import BRONZE, CHECKED
 from fleet.silver.check import TIMES, check, checked
-from tests.spark.landing_zone import ONE_INSTANCE, push
 
 FIRST, LAST = (int(end.timestamp()) * 1_000_000 for end in TIMES)
 NO_TIME = "received_at is not between the years 2000 and 2200"

@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from spark.landing_zone import NOON_US, push
 from support.fleet_in_disorder import CONSUMED, sums
 from support.silver_tables import SilverTables
 
 from fleet.silver.correct import CORRECTED, MARKS, Correct, files_with
 from fleet.tables import catalog
-from tests.spark.landing_zone import NOON_US, push
 
 DAY_US = 86_400_000_000
 MINUTE_US = 60_000_000

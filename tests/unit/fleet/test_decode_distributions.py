@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from support.decoded import senders_of
+from unit.fleet import dialect_payloads as dialect
 
 from fleet.decode import by_bytes, by_protobuf
 from fleet.decode.payloads import Reader, count, decode
 from fleet.dialects import Sender
 from fleet.schemas import DISTRIBUTION
-from tests.unit.fleet import dialect_payloads as dialect
 
 READERS = [pytest.param(by_bytes.read, id="bytes"), pytest.param(by_protobuf.read, id="protobuf")]
 NOTHING = dict.fromkeys(DISTRIBUTION.names)

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, NumberDataPoint
 from support.decoded import senders_of
+from unit.fleet import dialect_payloads as dialect
 
 from fleet.decode import by_bytes, by_protobuf
 from fleet.decode.payloads import CountedPayloads, DecodedPayloads, Reader, count, decode, decode_and_count
 from fleet.schemas import DECODED
-from tests.unit.fleet import dialect_payloads as dialect
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "broker"
 READERS = [pytest.param(by_bytes.read, id="bytes"), pytest.param(by_protobuf.read, id="protobuf")]

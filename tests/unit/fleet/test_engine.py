@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
 from fleet.engine import MAX_BAD_FILES, InProcess
 from fleet.errors import LandingError
 from fleet.pipeline.source import Batch
 from fleet.schemas import BRONZE
 from fleet.silver.repeats import ORDER
-from tests.spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
 CANNOT_BE_READ = "the file cannot be read: it is damaged, or gone"
 

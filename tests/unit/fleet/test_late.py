@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from spark.landing_zone import NOON_US, push
 from support.fleet_in_disorder import CONSUMED, sums
 from support.silver_tables import SilverTables
 
@@ -15,7 +16,6 @@ from fleet.silver.check import check
 from fleet.silver.deltas import HORIZON_US
 from fleet.silver.late import Late, Standing
 from fleet.tables import catalog
-from tests.spark.landing_zone import NOON_US, push
 
 SECOND_US = 1_000_000
 Group = tuple[pa.RecordBatch, list[int], Standing]

@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark.landing_zone import NOON_US, LandingZone, push
 from typer.testing import CliRunner, Result
+from unit.fleet import dialect_payloads as dialect
 
 from fleet import questions
 from fleet.cli import app
@@ -19,8 +21,6 @@ from fleet.report import run
 from fleet.report.request import Request
 from fleet.selection import Selection
 from fleet.silver.check import check
-from tests.spark.landing_zone import NOON_US, LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded"
 HOUR_US = 3_600_000_000

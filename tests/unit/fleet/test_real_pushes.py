@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
+from support.silver_tables import SilverTables
 
 from fleet.decode.arrow import Table, pc
 from fleet.gold import latency, members, throttling
@@ -23,7 +24,6 @@ from fleet.schemas import CLIENTS, LATENCY, POINTS, PUSHES, THROTTLING
 from fleet.selection import Selection
 from fleet.silver.clients import clients, seen, with_state
 from fleet.tables import catalog
-from tests.support.silver_tables import SilverTables
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded"
 AN_HOUR_LATER = datetime(2026, 11, 21, 23, 46, tzinfo=UTC)

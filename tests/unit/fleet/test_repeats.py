@@ -5,11 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from spark.landing_zone import NOON_US, OTHER_INSTANCE, push
+from unit.fleet import dialect_payloads as dialect
 
 from fleet.schemas import CHECKED
 from fleet.silver.repeats import ORDER, WithoutRepeats, repeated
-from tests.spark.landing_zone import NOON_US, OTHER_INSTANCE, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 ONE, TWO = "1" * 32, "2" * 32
 PLACES = itertools.count()

@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from spark.landing_zone import LandingZone, push
+from unit.fleet import dialect_payloads as dialect
 
 from fleet.decode.stage import CountPoints
 from fleet.landing import read
@@ -14,8 +16,6 @@ from fleet.schemas import COUNTED, REJECTS, SENT_POINTS
 from fleet.selection import Selection
 from fleet.silver.batch import reject_rows_of
 from fleet.silver.check import checked
-from tests.spark.landing_zone import LandingZone, push
-from tests.unit.fleet import dialect_payloads as dialect
 
 
 class Rejects:

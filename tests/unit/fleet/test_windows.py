@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.side_by_side import SideBySide
 
 from fleet.decode.arrow import Table
 from fleet.engine import InProcess
@@ -15,7 +16,6 @@ from fleet.schemas import POINTS
 from fleet.small_tables import rows
 from fleet.tables import catalog
 from fleet.tables.store import Store
-from tests.support.side_by_side import SideBySide
 
 DAYS = [date(2026, 3, 1), date(2026, 3, 2)]
 NODE = "org.apache.kafka.producer.node.request.latency.avg"

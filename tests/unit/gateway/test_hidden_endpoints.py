@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kio.serial.readers import read_unsigned_varint
-from support.gateway_traffic import Road, encoded, request, response, response_schema
+from support.gateway_traffic import Relay, encoded, request, response, response_schema
 from support.made_messages import Made
 
 from gateway.apis import PASSED, PRODUCE
@@ -27,11 +27,11 @@ def made(api_key: int, version: int) -> Any:
     return Made([1, 2, 300]).message(response_schema(api_key, version))
 
 
-def hidden(raw: bytes, api_key: int, version: int, step: int = 1 << 30, road: Road | None = None) -> bytes:
+def hidden(raw: bytes, api_key: int, version: int, step: int = 1 << 30, relay: Relay | None = None) -> bytes:
     """What a client gets of a response that arrives in pieces of `step` bytes."""
-    road = road or Road(MAPPED)
-    road.from_client(request(api_key, version, 5, b""))
-    return b"".join(road.from_broker(raw[at : at + step]) for at in range(0, len(raw), step))
+    relay = relay or Relay(MAPPED)
+    relay.from_client(request(api_key, version, 5, b""))
+    return b"".join(relay.from_broker(raw[at : at + step]) for at in range(0, len(raw), step))
 
 
 def is_without_endpoints(raw: bytes, message: Any) -> bool:
@@ -76,24 +76,24 @@ def test_responses_without_addresses_and_those_of_gateways_that_map_none_pass_as
     if nodes:
         message = dataclasses.replace(message, node_endpoints=())
     raw = response(api_key, version, 5, encoded(message))
-    assert hidden(raw, api_key, version, road=Road(nodes)) == raw
-    assert hidden(raw, api_key, version, 1, road=Road(nodes)) == raw
+    assert hidden(raw, api_key, version, relay=Relay(nodes)) == raw
+    assert hidden(raw, api_key, version, 1, relay=Relay(nodes)) == raw
 
 
 @pytest.mark.slow
 def test_responses_in_turn_with_answers_of_the_gateway_and_others() -> None:
-    road = Road(MAPPED)
+    relay = Relay(MAPPED)
     fetched = response(1, 18, 5, encoded(made(1, 18)))
     shared = response(78, 2, 5, encoded(made(78, 2)))
     older = response(1, 15, 5, b"records" * 100)
     requests = [(1, 18), (1, 15), (78, 2), (1, 18), (1, 15)]
-    road.from_client(b"".join(request(key, version, 5, b"") for key, version in requests))
+    relay.from_client(b"".join(request(key, version, 5, b"") for key, version in requests))
     raw = fetched + older + shared + fetched + older
     for step in (1 << 30, 1, 11):
-        got = b"".join(road.from_broker(raw[at : at + step]) for at in range(0, len(raw), step))
+        got = b"".join(relay.from_broker(raw[at : at + step]) for at in range(0, len(raw), step))
         alone = hidden(fetched, 1, 18)
         assert got == alone + older + hidden(shared, 78, 2) + alone + older
-        road.from_client(b"".join(request(key, version, 5, b"") for key, version in requests))
+        relay.from_client(b"".join(request(key, version, 5, b"") for key, version in requests))
 
 
 class Throttling(NoRules):
@@ -119,7 +119,7 @@ def test_a_response_that_rules_change_hides_them_too(api_key: int, version: int,
     if not has_topics:
         message = dataclasses.replace(message, responses=())
     raw = response(api_key, version, 5, encoded(message))
-    got = hidden(raw, api_key, version, step, Road(MAPPED, rules=Throttling()))
+    got = hidden(raw, api_key, version, step, Relay(MAPPED, rules=Throttling()))
     assert is_without_endpoints(got, dataclasses.replace(message, throttle_time=timedelta(milliseconds=1_234)))
 
 

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from support.gateway_traffic import Road, begin, exchange, framed, produce, request, response
+from support.gateway_traffic import Relay, begin, exchange, framed, produce, request, response
 
 from gateway.in_flight import InFlight
 from gateway.rules import WHOLE_FRAME, Answer, ClientConnection, Hold, More, NoRules, RequestVerdict, Rewrite
@@ -13,16 +13,16 @@ METADATA = request(3, 12, 7, b"\x00\x01\x00\x00")
 PUSH = request(72, 0, 8, bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x03ab\x00")
 
 
-def byte_by_byte(road: Road, data: bytes) -> None:
+def byte_by_byte(relay: Relay, data: bytes) -> None:
     for at in range(len(data)):
-        road.from_client(data[at : at + 1])
+        relay.from_client(data[at : at + 1])
 
 
 def test_requests_pass_as_they_are() -> None:
-    road = Road()
+    relay = Relay()
     data = METADATA + produce(1, records=b"r" * 500) + METADATA
-    assert road.from_client(data) == data
-    assert [(each.api_key, each.correlation_id, each.client_id) for each in road.in_flight] == [
+    assert relay.from_client(data) == data
+    assert [(each.api_key, each.correlation_id, each.client_id) for each in relay.in_flight] == [
         (3, 7, "client"),
         (0, 1, "client"),
         (3, 7, "client"),
@@ -30,67 +30,67 @@ def test_requests_pass_as_they_are() -> None:
 
 
 def test_the_body_of_a_large_request_is_not_kept() -> None:
-    road = Road()
+    relay = Relay()
     data = produce(1, records=b"r" * 500_000)
-    assert len(road.from_client(data[:1_000])) == 1_000
-    assert road.requests.kept_bytes == 0
-    assert road.requests.is_cut
-    assert road.from_client(data[1_000:]) == data[1_000:]
-    assert not road.requests.is_cut
+    assert len(relay.from_client(data[:1_000])) == 1_000
+    assert relay.requests.kept_bytes == 0
+    assert relay.requests.is_cut
+    assert relay.from_client(data[1_000:]) == data[1_000:]
+    assert not relay.requests.is_cut
 
 
 @pytest.mark.parametrize("version", [2, 3, 8, 9, 13])
 @pytest.mark.parametrize(("acks", "awaited"), [(0, 0), (1, 1), (-1, 1)])
 def test_a_produce_without_acks_awaits_no_answer(version: int, acks: int, awaited: int) -> None:
-    road = Road()
-    road.from_client(produce(1, acks, version=version))
-    assert len(road.in_flight) == awaited
+    relay = Relay()
+    relay.from_client(produce(1, acks, version=version))
+    assert len(relay.in_flight) == awaited
 
 
 def test_acks_are_found_behind_a_transactional_id_and_tagged_fields_of_the_header() -> None:
-    road = Road()
+    relay = Relay()
     body = b"\x05txid" + struct.pack(">hi", 0, 1000)
-    road.from_client(request(0, 9, 1, body, tags=b"\x01\x07\x03abc"))
-    assert not road.in_flight
+    relay.from_client(request(0, 9, 1, body, tags=b"\x01\x07\x03abc"))
+    assert not relay.in_flight
 
 
 def test_a_null_client_id_is_an_empty_one() -> None:
-    road = Road()
-    road.from_client(request(3, 12, 7, b"\x00", client_id=None))
-    assert road.in_flight[0].client_id == ""
+    relay = Relay()
+    relay.from_client(request(3, 12, 7, b"\x00", client_id=None))
+    assert relay.in_flight[0].client_id == ""
 
 
 def test_a_push_is_not_passed_but_served_in_its_place() -> None:
-    road = Road()
-    assert road.from_client(METADATA + PUSH + METADATA) == METADATA + METADATA
-    ((in_flight, frame),) = road.served
+    relay = Relay()
+    assert relay.from_client(METADATA + PUSH + METADATA) == METADATA + METADATA
+    ((in_flight, frame),) = relay.served
     assert frame == PUSH[4:]
-    assert in_flight is road.in_flight[1]
+    assert in_flight is relay.in_flight[1]
 
 
 def test_telemetry_passes_where_the_broker_answers_it() -> None:
-    road = Road(answers_telemetry=False)
-    assert road.from_client(PUSH) == PUSH
-    assert not road.served
+    relay = Relay(answers_telemetry=False)
+    assert relay.from_client(PUSH) == PUSH
+    assert not relay.served
 
 
 def test_a_push_that_is_too_large_ends_the_connection() -> None:
     with pytest.raises(ProtocolError, match="PushTelemetry v0 of"):
-        Road().from_client(request(72, 0, 8, bytes(20_000)))
+        Relay().from_client(request(72, 0, 8, bytes(20_000)))
 
 
 def test_an_api_versions_request_of_an_unknown_version_is_answered_in_version_0() -> None:
-    road = Road()
-    assert road.from_client(request(18, 5, 3, b"\x02a\x02b\x00")) == b""
-    assert road.from_broker(b"") == framed(struct.pack(">ihihhh", 3, 35, 1, 18, 0, 4))
+    relay = Relay()
+    assert relay.from_client(request(18, 5, 3, b"\x02a\x02b\x00")) == b""
+    assert relay.from_broker(b"") == framed(struct.pack(">ihihhh", 3, 35, 1, 18, 0, 4))
 
 
 def test_api_versions_names_the_software_of_the_client() -> None:
-    road = Road()
-    road.from_client(request(18, 3, 1, b"\x05java\x064.4.0\x00"))
-    assert (road.client.client_software_name, road.client.client_software_version) == ("java", "4.4.0")
-    road.from_client(request(18, 3, 1, b"\x03a\x1f\x02b\x00"))  # which the broker refuses
-    assert road.client.client_software_name == "java"
+    relay = Relay()
+    relay.from_client(request(18, 3, 1, b"\x05java\x064.4.0\x00"))
+    assert (relay.client.client_software_name, relay.client.client_software_version) == ("java", "4.4.0")
+    relay.from_client(request(18, 3, 1, b"\x03a\x1f\x02b\x00"))  # which the broker refuses
+    assert relay.client.client_software_name == "java"
 
 
 @pytest.mark.parametrize(
@@ -116,84 +116,84 @@ def test_api_versions_names_the_software_of_the_client() -> None:
 )
 def test_a_stream_that_is_no_kafka_ends_whole_and_byte_by_byte(data: bytes, reason: str) -> None:
     with pytest.raises(ProtocolError) as whole:
-        Road().from_client(data)
+        Relay().from_client(data)
     assert whole.value.reason == reason
     with pytest.raises(ProtocolError) as piecewise:
-        byte_by_byte(Road(), data)
+        byte_by_byte(Relay(), data)
     assert piecewise.value.reason == reason
 
 
 def test_a_sasl_token_may_be_as_large_as_at_a_broker() -> None:
-    road = Road()
-    road.from_client(request(17, 1, 1, b"\x00\x06GSSAPI"))
+    relay = Relay()
+    relay.from_client(request(17, 1, 1, b"\x00\x06GSSAPI"))
     token = request(36, 1, 2, struct.pack(">i", 500_000) + bytes(500_000))
-    assert road.from_client(token) == token
+    assert relay.from_client(token) == token
 
 
 def test_a_header_without_end_is_not_kept() -> None:
     endless = request(0, 9, 1, b"\x01\x01\xff\xff\xff\x7f" + bytes(900_000), tags=b"")
-    road = Road()
+    relay = Relay()
     with pytest.raises(ProtocolError, match="the header takes more than"):
-        road.from_client(endless[:200_000])
+        relay.from_client(endless[:200_000])
 
 
 def test_requests_before_a_malformed_one_have_passed() -> None:
-    road = Road()
+    relay = Relay()
     with pytest.raises(ProtocolError):
-        road.from_client(METADATA + request(1_000, 1, 1, b""))
-    assert len(road.in_flight) == 1
+        relay.from_client(METADATA + request(1_000, 1, 1, b""))
+    assert len(relay.in_flight) == 1
 
 
 def test_no_more_requests_are_passed_than_may_be_in_flight() -> None:
-    road = Road(max_in_flight=2)
+    relay = Relay(max_in_flight=2)
     sent = [request(3, 12, number, b"\x00") for number in range(5)]
-    assert road.from_client(b"".join(sent)) == b"".join(sent[:2])
-    assert road.requests.is_held
-    road.from_broker(response(3, 12, 0, b"xx"))
-    assert road.from_client(b"") == sent[2]
-    road.from_broker(response(3, 12, 1, b"xx") + response(3, 12, 2, b"xx"))
-    assert road.from_client(b"") == sent[3] + sent[4]
+    assert relay.from_client(b"".join(sent)) == b"".join(sent[:2])
+    assert relay.requests.is_held
+    relay.from_broker(response(3, 12, 0, b"xx"))
+    assert relay.from_client(b"") == sent[2]
+    relay.from_broker(response(3, 12, 1, b"xx") + response(3, 12, 2, b"xx"))
+    assert relay.from_client(b"") == sent[3] + sent[4]
 
 
 class TestSasl:
     @pytest.mark.parametrize("version", [1, 2])
     def test_the_user_is_the_principal_once_the_broker_accepts_it(self, version: int) -> None:
-        road = Road()
-        begin(road)
-        exchange(road, b"\0mallory\0wrong", version=version, error=58)
-        assert road.client.principal.name == "ANONYMOUS"
-        begin(road)
-        exchange(road, b"\0alice\0secret", version=version)
-        assert road.client.principal.name == "alice"
+        relay = Relay()
+        begin(relay)
+        exchange(relay, b"\0mallory\0wrong", version=version, error=58)
+        assert relay.client.principal.name == "ANONYMOUS"
+        begin(relay)
+        exchange(relay, b"\0alice\0secret", version=version)
+        assert relay.client.principal.name == "alice"
 
     def test_scram_ends_with_the_second_token(self) -> None:
-        road = Road()
-        begin(road, b"SCRAM-SHA-256")
-        exchange(road, b"n,,n=bob,r=abc")
-        assert road.client.principal.name == "ANONYMOUS"
-        exchange(road, b"c=biws,r=abc,p=x")
-        assert road.client.principal.name == "bob"
+        relay = Relay()
+        begin(relay, b"SCRAM-SHA-256")
+        exchange(relay, b"n,,n=bob,r=abc")
+        assert relay.client.principal.name == "ANONYMOUS"
+        exchange(relay, b"c=biws,r=abc,p=x")
+        assert relay.client.principal.name == "bob"
 
     def test_telemetry_waits_for_the_brokers_consent_where_it_requires_sasl(self) -> None:
-        road = Road(requires_sasl=True)
+        relay = Relay(requires_sasl=True)
         with pytest.raises(ProtocolError, match="before a SASL exchange"):
-            road.from_client(PUSH)
+            relay.from_client(PUSH)
         for error in (58, 0):
-            road = Road(requires_sasl=True)
-            begin(road)
-            exchange(road, b"\0alice\0secret", error=error)
+            relay = Relay(requires_sasl=True)
+            begin(relay)
+            exchange(relay, b"\0alice\0secret", error=error)
             if error:
                 with pytest.raises(ProtocolError, match="before a SASL exchange"):
-                    road.from_client(PUSH)
+                    relay.from_client(PUSH)
             else:
-                road.from_client(PUSH)
-                assert len(road.served) == 1
+                relay.from_client(PUSH)
+                assert len(relay.served) == 1
 
     def test_the_subject_of_a_token_is_the_principal(self) -> None:
-        road = Road()
-        begin(road, b"OAUTHBEARER")
-        exchange(road, b"n,,\x01auth=Bearer h.eyJzdWIiOiJzdmMifQ.s\x01\x01")
-        assert road.client.principal.name == "svc"
+        relay = Relay()
+        begin(relay, b"OAUTHBEARER")
+        exchange(relay, b"n,,\x01auth=Bearer h.eyJzdWIiOiJzdmMifQ.s\x01\x01")
+        assert relay.client.principal.name == "svc"
 
 
 class _Scripted(NoRules):
@@ -210,37 +210,37 @@ class _Scripted(NoRules):
 
 @pytest.mark.parametrize("step", [1, 3, 10_000])
 class TestRules:
-    def send(self, road: Road, data: bytes, step: int) -> bytes:
-        return b"".join(road.from_client(data[at : at + step]) for at in range(0, len(data), step))
+    def send(self, relay: Relay, data: bytes, step: int) -> bytes:
+        return b"".join(relay.from_client(data[at : at + step]) for at in range(0, len(data), step))
 
     def test_they_get_the_bytes_that_they_want(self, step: int) -> None:
         rules = _Scripted(More(3), More(WHOLE_FRAME), None)
-        road = Road(rules=rules)
+        relay = Relay(rules=rules)
         sent = request(3, 12, 7, b"abcdef")
-        assert self.send(road, sent + METADATA, step) == sent + METADATA
+        assert self.send(relay, sent + METADATA, step) == sent + METADATA
         assert rules.bodies == [b"", b"abc", b"abcdef", b""]
 
     def test_their_answer_takes_the_place_of_the_brokers(self, step: int) -> None:
         own = response(1, 15, 7, b"empty")
-        road = Road(rules=_Scripted(None, Answer(own)))
-        assert self.send(road, METADATA + request(1, 15, 8, b"f" * 5_000) + METADATA, step) == METADATA + METADATA
+        relay = Relay(rules=_Scripted(None, Answer(own)))
+        assert self.send(relay, METADATA + request(1, 15, 8, b"f" * 5_000) + METADATA, step) == METADATA + METADATA
         first = response(3, 12, 7, b"x")
-        assert road.from_broker(first + first) == first + own + first
+        assert relay.from_broker(first + first) == first + own + first
 
     def test_they_may_rewrite_a_request(self, step: int) -> None:
-        road = Road(rules=_Scripted(More(WHOLE_FRAME), Rewrite(b"other body")))
+        relay = Relay(rules=_Scripted(More(WHOLE_FRAME), Rewrite(b"other body")))
         assert (
-            self.send(road, request(3, 12, 7, b"abc") + METADATA, step) == request(3, 12, 7, b"other body") + METADATA
+            self.send(relay, request(3, 12, 7, b"abc") + METADATA, step) == request(3, 12, 7, b"other body") + METADATA
         )
 
     def test_a_mute_holds_the_next_request_of_the_same_bytes(self, step: int) -> None:
-        road = Road(rules=_Scripted(Hold(25)))
-        assert self.send(road, METADATA + METADATA, step) == METADATA
-        road.requests.mute_ms = 0
-        assert road.from_client(b"") == METADATA
+        relay = Relay(rules=_Scripted(Hold(25)))
+        assert self.send(relay, METADATA + METADATA, step) == METADATA
+        relay.requests.mute_ms = 0
+        assert relay.from_client(b"") == METADATA
 
     def test_they_may_hold_what_follows_a_request_without_an_answer(self, step: int) -> None:
-        road = Road(rules=_Scripted(Hold(25)))
-        assert self.send(road, produce(1, 0, b"records"), step) == produce(1, 0, b"records")
-        assert road.requests.mute_ms == 25
-        assert not road.in_flight
+        relay = Relay(rules=_Scripted(Hold(25)))
+        assert self.send(relay, produce(1, 0, b"records"), step) == produce(1, 0, b"records")
+        assert relay.requests.mute_ms == 25
+        assert not relay.in_flight

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kio.serial import entity_reader
-from support.gateway_traffic import Road, encoded, produce, request, response, response_schema
+from support.gateway_traffic import Relay, encoded, produce, request, response, response_schema
 from support.made_messages import Made
 
 from gateway.apis import PASSED
@@ -40,11 +40,11 @@ def mapped(value: Any) -> Any:
 def test_every_address_is_replaced_and_nothing_else(api_key: int, version: int) -> None:
     kind = response_schema(api_key, version)
     message = Made(HOSTS).message(kind)
-    road = Road(NODES)
+    relay = Relay(NODES)
     sent = produce(5, version=version) if api_key == 0 else request(api_key, version, 5, b"")
     raw = response(api_key, version, 5, encoded(message))
-    road.from_client(sent + sent)
-    got = road.from_broker(raw) + b"".join(road.from_broker(raw[at : at + 1]) for at in range(len(raw)))
+    relay.from_client(sent + sent)
+    got = relay.from_broker(raw) + b"".join(relay.from_broker(raw[at : at + 1]) for at in range(len(raw)))
     half = len(got) // 2
     assert got[:half] == got[half:]
     (size,) = struct.unpack_from(">i", got)
@@ -57,11 +57,11 @@ def test_every_address_is_replaced_and_nothing_else(api_key: int, version: int) 
 
 
 def test_a_tagged_field_that_is_unknown_stays() -> None:
-    road = Road(("*=g:1",))
-    road.from_client(request(3, 9, 5, b""))
+    relay = Relay(("*=g:1",))
+    relay.from_client(request(3, 9, 5, b""))
     broker = struct.pack(">i", 1) + b"\x02b" + struct.pack(">i", 9092) + b"\x00" + b"\x01\x09\x02zz"
     raw = response(3, 9, 5, b"\0\0\0\0\x02" + broker + b"\x00" + struct.pack(">i", 1) + b"\x01\x01\x08\x01q")
-    assert road.from_broker(raw) == raw.replace(b"\x02b\x00\x00\x23\x84", b"\x02g\x00\x00\x00\x01")
+    assert relay.from_broker(raw) == raw.replace(b"\x02b\x00\x00\x23\x84", b"\x02g\x00\x00\x00\x01")
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 1 << 21])
@@ -72,4 +72,4 @@ def test_a_varint_is_what_readers_read(value: int) -> None:
 
 def test_this_file_names_every_api_with_addresses() -> None:
     """Those of Fetch and the share APIs are hidden: `test_hidden_endpoints.py`."""
-    assert {key for key, _ in VERSIONS} == set(Road(NODES).policy.splicers) - {18}
+    assert {key for key, _ in VERSIONS} == set(Relay(NODES).policy.splicers) - {18}

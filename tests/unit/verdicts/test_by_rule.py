@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from unit.verdicts.fleets import NOON_US, Judged, Row, client
 
-from tests.unit.verdicts.fleets import NOON_US, Judged, Row, client
 from verdicts.memory import Memory
 from verdicts.rules import parse_rules
 

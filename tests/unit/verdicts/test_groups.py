@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-
-from tests.unit.verdicts.fleets import Judged, Row, client
+from unit.verdicts.fleets import Judged, Row, client
 
 
 def member(number: int = 1, **columns: Any) -> Row:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from unit.verdicts.fleets import CLIENTS, Judged, Row, client, with_links
+from unit.verdicts.test_latency import fleet, of_node
 
-from tests.unit.verdicts.fleets import CLIENTS, Judged, Row, client, with_links
-from tests.unit.verdicts.test_latency import fleet, of_node
 from verdicts.catalogue import VERDICTS
 from verdicts.coverage import coverage
 from verdicts.errors import RowsError, RulesError

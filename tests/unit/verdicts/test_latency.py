@@ -3,8 +3,8 @@
 from itertools import chain
 
 import pytest
+from unit.verdicts.fleets import Judged, Row, client, with_links
 
-from tests.unit.verdicts.fleets import Judged, Row, client, with_links
 from verdicts.rules import parse_rules
 
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-
-from tests.unit.verdicts.fleets import NOON_US, Judged, Row, client
+from unit.verdicts.fleets import NOON_US, Judged, Row, client
 
 MINUTE_US = 60_000_000
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.verdicts.fleets import Judged, client, with_links
 
 from fleet.measures.catalogue import BY_COLUMN, LAG, LAG_RECORDS
 from telemetry.catalogue.standard_metrics import KAFKA_PREFIX
-from tests.unit.verdicts.fleets import Judged, client, with_links
 from verdicts.catalogue import VERDICTS
 from verdicts.declare import Verdict
 from verdicts.memory import Memory

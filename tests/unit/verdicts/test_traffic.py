@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from unit.verdicts.fleets import NOON_US, Judged, Row, client
 
-from tests.unit.verdicts.fleets import NOON_US, Judged, Row, client
 from verdicts.coverage import coverage
 from verdicts.memory import Memory
 from verdicts.traffic import covered_us

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from unit.fleet.watch.verdict_rows import Row, at, verdict
+
 from fleet.watch.changes import Change, changes, verdict_id
-from tests.unit.fleet.watch.verdict_rows import Row, at, verdict
 
 NOW = at(59)
 

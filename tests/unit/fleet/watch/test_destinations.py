@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from support.json_receiver import listening
+from unit.fleet.watch.verdict_rows import Row, at, verdict
 
 from fleet.errors import FleetError
 from fleet.topic.source import parse_source
 from fleet.watch.changes import Change, Kind
 from fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook, check_link
 from fleet.watch.http import DeliveryError, Endpoint, RefusedError, parse_headers
-from tests.unit.fleet.watch.verdict_rows import Row, at, verdict
 
 AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
+from unit.verdicts.fleets import Judged
+from unit.verdicts.test_latency import fleet, of_node
 
 from fleet.cli import app
 from fleet.report.cells import json_dicts
 from fleet.watch.changes import Change, Kind, verdict_id
-from tests.unit.verdicts.fleets import Judged
-from tests.unit.verdicts.test_latency import fleet, of_node
 from verdicts.rows import ranked
 
 PAGE = (Path(__file__).parents[4] / "docs" / "fleet-watch.md").read_text()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from unit.fleet.watch.verdict_rows import Row, verdict
 
 from base.clock import MockTime
 from fleet.errors import BusyError, FleetError, LandingError, NotInstalledError, TableError, UnreadableTableError
@@ -18,7 +19,6 @@ from fleet.watch.changes import Row as AnyRow
 from fleet.watch.delivered import Delivered
 from fleet.watch.http import DeliveryError, RefusedError
 from fleet.watch.watch import REPEAT_S, Loop, WatchRequest
-from tests.unit.fleet.watch.verdict_rows import Row, verdict
 
 SINCE = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TRIGGER_S = 60.0

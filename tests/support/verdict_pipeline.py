@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from support.broker_road import PUSH_TOPIC
+from support.broker_pipeline import PUSH_TOPIC
 from support.export import Export
 from support.kafka_broker import with_the_test_run
 from support.landing import landed
@@ -22,7 +22,7 @@ PUSH_INTERVAL_MS = 2_000
 Row = dict[str, Any]
 
 
-class VerdictRoad:
+class VerdictPipeline:
     """`fleetgauge export` from a cluster's push log, and `fleetgauge fleet watch` over its landing zone."""
 
     def __init__(self, directory: Path, bootstrap: str) -> None:

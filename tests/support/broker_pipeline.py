@@ -1,4 +1,4 @@
-"""The road through a real Kafka broker: clients -> broker with the plugin -> topic -> `fleetgauge export` -> outputs.
+"""The pipeline through a real broker: clients -> broker with the plugin -> topic -> `fleetgauge export` -> outputs.
 
 Used by the end-to-end test and by `make demo-broker` (`python tests/demo_broker.py`).
 """
@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Outcome:
-    """What came out at the road's ends."""
+    """What came out at the pipeline's ends."""
 
     instance_ids: dict[str, str] = field(default_factory=dict)
     """Client id to the instance id that the client itself reported; empty text where its library tells none."""
@@ -98,7 +98,7 @@ def wait_until_landed(
     raise AssertionError(f"{len(records)} of {number} pushes landed in time: {export.output()[-4000:]}")
 
 
-def run_road(version: str, directory: Path, say: Say, java_versions: tuple[str, ...] = JAVA_VERSIONS) -> Outcome:
+def run_pipeline(version: str, directory: Path, say: Say, java_versions: tuple[str, ...] = JAVA_VERSIONS) -> Outcome:
     """Drives real clients through a broker of `version`, and returns what came out."""
     outcome = Outcome()
     receiver = OtlpReceiver()

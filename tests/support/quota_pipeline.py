@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.broker_road import DATA_TOPIC, broker_with_plugin, create_topic, export_config, settled, wait_until_landed
+from support.broker_pipeline import (
+    DATA_TOPIC,
+    broker_with_plugin,
+    create_topic,
+    export_config,
+    settled,
+    wait_until_landed,
+)
 from support.export import Export
 from support.java_clients import java_program
 from support.kafka_broker import KafkaBroker

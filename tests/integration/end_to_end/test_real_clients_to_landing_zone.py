@@ -1,4 +1,4 @@
-"""The road: real librdkafka clients, a node, a real OTLP receiver in another process, the landing zone."""
+"""Real librdkafka clients, a node, a real OTLP receiver in another process, the landing zone."""
 
 import json
 import os

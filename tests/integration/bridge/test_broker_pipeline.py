@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.broker_road import inventory, missing, run_road
+from support.broker_pipeline import inventory, missing, run_pipeline
 
 pytestmark = [
     pytest.mark.integration,
@@ -15,7 +15,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("version", ["4.3.1", pytest.param("3.9.2", marks=pytest.mark.soak)])
 def test_every_client_of_a_real_broker_comes_through_to_the_fleets_inventory(tmp_path: Path, version: str) -> None:
-    outcome = run_road(version, tmp_path, print)
+    outcome = run_pipeline(version, tmp_path, print)
     assert missing(outcome) == []
     rows = {row["client_id"]: row for row in inventory(tmp_path / "landing")}
     assert set(rows) == set(outcome.instance_ids)

@@ -1,6 +1,6 @@
 """Both streams of a gateway's connection under quotas, on clocks that stand still."""
 
-from support.gateway_traffic import Client, Road
+from support.gateway_traffic import Client, Relay
 
 from base.clock import MockTime
 from gateway.traffic.rules import TrafficRules
@@ -35,7 +35,7 @@ class Counted(Client):
         return taken
 
 
-class JudgedRoad(Road):
+class JudgedRelay(Relay):
     """Both streams of one connection under quotas, on a clock of their own."""
 
     def __init__(self) -> None:
