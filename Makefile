@@ -84,4 +84,4 @@ dist: setup  ## every asset of a release, with SHA256SUMS: dist/ (needs Maven)
 	sh .ci/dist.sh
 
 clean:  ## removes what set-up and tests made
-	rm -rf $(VENV) .setup build dist $(RESULTS) bridge/target bridge/kroxylicious/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data
+	rm -rf $(VENV) build dist $(RESULTS) bridge/target bridge/kroxylicious/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from support.java_clients import compile_java, java_command
-from support.kafka_jars import SETUP, kafka_jars
+from support.java_clients import compiled_java, java_command
+from support.kafka_jars import kafka_jars
 
 _CLASSES = {
     "cm": "org.apache.kafka.tools.ClientMetricsCommand",
@@ -51,10 +51,9 @@ class AdminTools:
         self._classes = {**_CLASSES, **_OF_OLDER.get(version, {})}
 
     def __enter__(self) -> Self:
-        jars, classes = kafka_jars(self._version), SETUP / f"kafka-{self._version}-classes"
-        compile_java("AdminTools", classes, jars)
+        jars = kafka_jars(self._version)
         self._process = subprocess.Popen(
-            java_command("AdminTools", classes, jars),
+            java_command("AdminTools", compiled_java("AdminTools", jars), jars),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

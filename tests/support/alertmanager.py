@@ -1,4 +1,4 @@
-"""A real Prometheus Alertmanager on loopback, built once under `.setup/` with Go from its pinned release.
+"""A real Prometheus Alertmanager on loopback, built once with Go from its pinned release.
 
 `PYTHONPATH=tests python -m support.alertmanager` builds it.
 """
@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
+from support.built import BUILD_WITHIN_S, built
 from support.kafka_broker import with_the_test_run
-from support.kafka_jars import SETUP, alone
 from support.ports import free_ports
 
 VERSION = "v0.27.0"
 _MODULE = "github.com/prometheus/alertmanager/cmd/alertmanager"
-BUILD_WITHIN_S = 900.0
 READY_WITHIN_S = 120.0
 
 
@@ -29,15 +28,13 @@ def missing_tools() -> str:
 
 def alertmanager_program() -> Path:
     """The program; fetched and built the first time, which takes a minute or two."""
-    target = SETUP / f"alertmanager-{VERSION}"
-    program = target / "alertmanager"
-    with alone(target.name):
-        if not program.exists():
-            target.mkdir(parents=True, exist_ok=True)
-            environment = {**os.environ, "GOFLAGS": "-buildvcs=false", "GOWORK": "off", "GOBIN": str(target)}
-            command = ["go", "install", "-trimpath", "-ldflags=-s -w", f"{_MODULE}@{VERSION}"]
-            subprocess.run(command, cwd=target, env=environment, check=True, timeout=BUILD_WITHIN_S)
-    return program
+
+    def install(target: Path) -> None:
+        environment = {**os.environ, "GOFLAGS": "-buildvcs=false", "GOWORK": "off", "GOBIN": str(target)}
+        command = ["go", "install", "-trimpath", "-ldflags=-s -w", f"{_MODULE}@{VERSION}"]
+        subprocess.run(command, env=environment, check=True, timeout=BUILD_WITHIN_S)
+
+    return built(f"alertmanager-{VERSION}", install, VERSION) / "alertmanager"
 
 
 class Alertmanager:

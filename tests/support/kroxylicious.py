@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Self
 
 from support.certificates import Certificate
-from support.java_clients import compile_java
+from support.java_clients import compiled_java
 from support.kafka_broker import NODE_ID, with_the_test_run
-from support.kafka_jars import SETUP, fetched
+from support.kafka_jars import fetched
 from support.ports import free_ports
 from support.raw_client import RawClient
 
@@ -100,9 +100,8 @@ class Kroxylicious:
 
 
 def _program(jars: Sequence[Path]) -> list[str]:
-    own = fetched(SETUP / f"kroxylicious-{VERSION}", "kroxylicious", f"-Dkroxylicious.version={VERSION}")
-    classes = SETUP / f"kroxylicious-{VERSION}-classes"
-    compile_java("Kroxylicious", classes, own)
+    own = fetched(f"kroxylicious-{VERSION}", "kroxylicious", f"-Dkroxylicious.version={VERSION}")
+    classes = compiled_java("Kroxylicious", own)
     class_path = ":".join([str(classes), f"{own}/*", *map(str, jars)])
     return ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path, "Kroxylicious"]
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.built import ROOT
 from support.http import get, wait_until
-from support.kafka_jars import ROOT
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient

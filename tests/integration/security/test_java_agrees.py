@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.built import ROOT
 from support.certificates import Authority
 from support.java_clients import clients_jars
-from support.kafka_jars import ROOT
 from support.node import Node, credential_lines, run_cli
 
 from wire.distinguished_name import subject_of
