@@ -1,13 +1,44 @@
-"""What all tests share: the JVMs of Spark start quickly, and no property test fails for a busy machine."""
+"""What all tests share: their target, what stays on one worker, and JVMs of Spark that start quickly."""
+
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from fleet.errors import JavaError
 from fleet.session import check_java
 
 settings.register_profile("fleetgauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fleetgauge")
+
+TESTS = Path(__file__).parent
+REAL = frozenset({"integration", "spark"})
+"""Folders whose tests `make test-real` runs; elsewhere those with the marker `real`."""
+TOGETHER = ("tests/trips/", "tests/spark/")
+"""Folders that share one broker, one session or one browser, so that one worker runs them."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if TESTS in item.path.parents and item.path.relative_to(TESTS).parts[0] in REAL:
+        item.add_marker(pytest.mark.real)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.parent != TESTS / "trips")  # which wait most: everything else runs meanwhile
+
+
+class ByFile(LoadScopeScheduling):
+    """Has one worker run all tests of a file, or of a folder of `TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    return ByFile(config, log)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
