@@ -86,8 +86,8 @@ class SqlitePushLogReader:
             exporter, START if start == "earliest" else end_of(self._directory)
         )
         self._read = self._committed
-        self._note_in_flight()
         self._polled: deque[Extent] = deque()
+        self._note_in_flight()
         self._segments: dict[int, SegmentReader] = {}
         self._wake = threading.Event()
         self._payloads = PayloadDecoder()
@@ -140,7 +140,9 @@ class SqlitePushLogReader:
         self._cursors.close()
 
     def _note_in_flight(self) -> None:
-        self._directory.in_flight.polled(self.exporter, self._epoch, self._read)
+        # After a rewind nothing is, wherever the cursor is: retention moves it past what it deletes.
+        end = self._read if self._polled else START
+        self._directory.in_flight.polled(self.exporter, self._epoch, end)
 
     def _ahead(self) -> list[int]:
         """The segments from the read position on; the last one is the head."""
