@@ -3,7 +3,8 @@
     python tools/guards.py [--table FILE] [--target {test,test-real,soak} RESULTS.xml...]
 
 Without results nothing needs to have run: tests are read from their sources. The results are what pytest's `--junitxml`
-wrote in a target. Exits with 1 and one sentence per fault, with document, line and row.
+wrote in a target; of a case that ran again, the last file counts. Exits with 1 and one sentence per fault, with
+document, line and row.
 
 What needs a test:
 
@@ -308,12 +309,14 @@ def read_tests(root: Path, names: Iterable[str]) -> dict[str, frozenset[str]]:
 
 def outcomes(results: Iterable[Path]) -> dict[str, set[str]]:
     """The outcomes of each test over its parameters: `passed`, `skipped`, `failed`."""
-    found = defaultdict(set)
+    latest = {}
     for path in results:
         for case in ElementTree.parse(path).iter("testcase"):  # noqa: S314  # written by pytest in this run
-            file = case.get("classname", "").removeprefix("tests.").replace(".", "/")
-            name = f"{file}.py::{case.get('name', '').partition('[')[0]}"
-            found[name].add(_outcome(case))
+            latest[case.get("classname", ""), case.get("name", "")] = _outcome(case)
+    found = defaultdict(set)
+    for (module, name), outcome in latest.items():
+        file = module.removeprefix("tests.").replace(".", "/")
+        found[f"{file}.py::{name.partition('[')[0]}"].add(outcome)
     return found
 
 

@@ -258,6 +258,14 @@ def test_one_parameter_that_did_not_pass_is_named(project: Project, second: str,
     )
 
 
+def test_of_a_parameter_that_ran_again_the_last_result_counts(project: Project) -> None:
+    again = project.root / "again.xml"
+    again.write_text(Path(project.results()).read_text())
+    results = project.results(second="<failure/>")
+    assert project.check("--target", "test", results, str(again))[0] == 0
+    assert project.check("--target", "test", str(again), results)[0] == 1
+
+
 def test_a_test_that_the_target_did_not_run_is_named(project: Project) -> None:
     assert project.check("--target", "test", project.results(last="")) == (
         1,
