@@ -21,7 +21,12 @@ Rules of the interface:
   a quota is exhausted, use `Sensor.check_and_record` (KIP-599).
 """
 
+import logging
+
 from base.public_names import public_names
+
+# Nothing is printed unless the application configures `logging`.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __getattr__, __all__ = public_names(
     __name__,

@@ -9,7 +9,8 @@ the standard library alone.
 
 Rules of the interface: those of `quotas` (see its docstring). `now_ms` is monotonic time [ms], `received_at` and
 everything that ends in `_us` wall time [us since the epoch]; none of the classes may be used by several threads unless
-its docstring says so.
+its docstring says so. Events are logged by `logging`, under the modules' names, without any payload; nothing is printed
+unless the application configures it.
 """
 
 from base.public_names import public_names

@@ -20,19 +20,19 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 import h11
-import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from exporters.http.access import Access, Denial
 from exporters.http.errors import error
 from exporters.http.loopback import is_loopback, names_this_machine
 from wire.network import network_of, unmapped
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _READ_BYTES: Final = 16 << 10
 _WRITE_BYTES: Final = 64 << 10

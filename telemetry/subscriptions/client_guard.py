@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-import structlog
 from cachetools import LRUCache, cachedmethod
 
+from base.library_log import get_logger
 from telemetry.catalogue.software_version import VersionRange, parse_version, version_of_part
 from telemetry.catalogue.standard_metrics import serves_every_role
 from telemetry.codecs import CompressionType
@@ -21,7 +21,7 @@ from telemetry.subscriptions.match import compile_pattern
 from telemetry.subscriptions.resources import ALL_METRICS, EffectiveSubscription
 from telemetry.subscriptions.subscription_id import subscription_checksum
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _MAX_KNOWN_SOFTWARE: Final = 1_024
 """Software names and versions whose rules are cached; beyond that they are looked up each time."""
