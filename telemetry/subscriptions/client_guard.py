@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cachetools import LRUCache, cachedmethod
 
+from base.arguments import check_types
 from base.library_log import get_logger
 from telemetry.catalogue.software_version import VersionRange, parse_version, version_of_part
 from telemetry.catalogue.standard_metrics import serves_every_role
@@ -124,11 +125,18 @@ class GuardRule:
         return replace(subscription, **changes)
 
 
+def _checked(rules: Iterable[GuardRule]) -> tuple[GuardRule, ...]:
+    listed = tuple(rules)
+    for rule in listed:
+        check_types(rule=(rule, GuardRule))
+    return listed
+
+
 class ClientGuard:
     """The rules in force, and counts of their effects. Not for several threads."""
 
     def __init__(self, rules: Iterable[GuardRule]) -> None:
-        self._rules = tuple(rules)
+        self._rules = _checked(rules)
         self._by_software: LRUCache[Any, tuple[GuardRule, ...]] = LRUCache(_MAX_KNOWN_SOFTWARE)
         self._guarded: LRUCache[Any, EffectiveSubscription] = LRUCache(_MAX_GUARDED)
         self._logged: set[tuple[str, str, str]] = set()
@@ -136,7 +144,7 @@ class ClientGuard:
 
     def install(self, rules: Iterable[GuardRule]) -> bool:
         """Replaces the rules; True if they differ, so that every client has to be evaluated again. Counts are kept."""
-        rules = tuple(rules)
+        rules = _checked(rules)
         if rules == self._rules:
             return False
         self._rules = rules
