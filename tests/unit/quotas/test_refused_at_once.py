@@ -1,0 +1,79 @@
+"""What is wrong is refused at the call, and nothing has changed then."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from quotas import (
+    ClientQuotaCallback,
+    ClientQuotaManager,
+    ClientQuotaManagerConfig,
+    ConnectionQuotaConfig,
+    ConnectionQuotas,
+    ControllerMutationQuotaManager,
+    DefaultQuotaCallback,
+    InvalidConfigError,
+    KafkaPrincipal,
+    KafkaQuotaEntity,
+    MetricConfig,
+    Metrics,
+    MockTime,
+    Quota,
+    QuotaType,
+    ReplicationQuotaManager,
+    ReplicationQuotaManagerConfig,
+    Session,
+    UserEntity,
+)
+
+pytestmark = pytest.mark.replaces  # compiled functions check types themselves, with words of their own
+
+ALICE = KafkaQuotaEntity(UserEntity("alice"), None)
+SESSION = Session(KafkaPrincipal("User", "alice"))
+
+
+def manager_of(callback: ClientQuotaCallback | None = None) -> tuple[ClientQuotaManager, Metrics]:
+    time = MockTime()
+    metrics = Metrics(time=time)
+    return ClientQuotaManager(ClientQuotaManagerConfig(), metrics, QuotaType.PRODUCE, time, callback), metrics
+
+
+def limit_in_force(manager: ClientQuotaManager) -> float:
+    """The bound of the metric under alice's quota."""
+    quota = manager.get_or_create_quota_sensors(SESSION, "app").quota_sensor.metrics[0].config.quota
+    assert quota is not None
+    return quota.bound
+
+
+@pytest.mark.parametrize("wrong", ["alice", None, UserEntity("alice"), ("alice", None)])
+def test_of_several_quotas_none_is_changed_if_one_entity_is_wrong(wrong: Any) -> None:
+    manager, _ = manager_of()
+    manager.update_quotas({ALICE: Quota.upper_bound(10)})
+    assert limit_in_force(manager) == 10
+    with pytest.raises(TypeError, match="must be KafkaQuotaEntity, not"):
+        manager.update_quotas({ALICE: Quota.upper_bound(20), wrong: Quota.upper_bound(5)})
+    with pytest.raises(TypeError, match="must be KafkaQuotaEntity, not"):
+        manager.update_quotas({ALICE: None, wrong: None})
+    assert manager.quota("alice", "app").bound == 10
+    assert limit_in_force(manager) == 10
+
+
+class _HalfCallback(DefaultQuotaCallback):
+    """Takes quotas of alice alone."""
+
+    def update_quota(self, quota_type: Any, quota_entity: KafkaQuotaEntity, new_value: float) -> None:
+        if quota_entity != ALICE:
+            raise RuntimeError("no such group")
+        super().update_quota(quota_type, quota_entity, new_value)
+
+
+def test_metrics_have_the_limits_of_a_callback_that_refuses_one_of_several_quotas() -> None:
+    manager, _ = manager_of(_HalfCallback())
+    manager.update_quotas({ALICE: Quota.upper_bound(10)})
+    assert limit_in_force(manager) == 10
+    other = KafkaQuotaEntity(UserEntity("bob"), None)
+    with pytest.raises(RuntimeError, match="no such group"):
+        manager.update_quotas({ALICE: Quota.upper_bound(20), other: Quota.upper_bound(5)})
+    assert manager.quota("alice", "app").bound == limit_in_force(manager) == 20
