@@ -1,7 +1,5 @@
 """What is wrong is refused at the call, and nothing has changed then."""
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,18 +10,15 @@ from quotas import (
     ClientQuotaManagerConfig,
     ConnectionQuotaConfig,
     ConnectionQuotas,
-    ControllerMutationQuotaManager,
     DefaultQuotaCallback,
     InvalidConfigError,
     KafkaPrincipal,
     KafkaQuotaEntity,
-    MetricConfig,
     Metrics,
     MockTime,
     Quota,
+    QuotaConfig,
     QuotaType,
-    ReplicationQuotaManager,
-    ReplicationQuotaManagerConfig,
     Session,
     UserEntity,
 )
@@ -77,3 +72,22 @@ def test_metrics_have_the_limits_of_a_callback_that_refuses_one_of_several_quota
     with pytest.raises(RuntimeError, match="no such group"):
         manager.update_quotas({ALICE: Quota.upper_bound(20), other: Quota.upper_bound(5)})
     assert manager.quota("alice", "app").bound == limit_in_force(manager) == 20
+
+
+def test_no_connection_of_any_address_is_refused_also_by_taking_the_overrides_away() -> None:
+    with pytest.raises(InvalidConfigError, match="can be set to zero only if"):
+        ConnectionQuotaConfig(max_connections_per_ip=0)
+    config = ConnectionQuotaConfig(max_connections_per_ip=0, max_connections_per_ip_overrides={"192.0.2.7": 1})
+    quotas = ConnectionQuotas(config, Metrics(time=MockTime()))
+    quotas.add_listener("L")
+    with pytest.raises(InvalidConfigError, match="can be set to zero only if"):
+        quotas.update_max_connections_per_ip_overrides({})
+    assert str(quotas.decide(quotas.arrive("L", 0, "192.0.2.7"), 0)) == "Admit()"
+    quotas.update_max_connections_per_ip(5)
+    quotas.update_max_connections_per_ip_overrides({})
+    with pytest.raises(InvalidConfigError, match="can be set to zero only if"):
+        quotas.update_max_connections_per_ip(0)
+    for blank in ("", " ", ","):
+        with pytest.raises(InvalidConfigError, match="can be set to zero only if"):
+            QuotaConfig(max_connections_per_ip=0, max_connections_per_ip_overrides=blank)
+    assert str(quotas.decide(quotas.arrive("L", 0, "192.0.2.8"), 0)) == "Admit()"
