@@ -1,5 +1,6 @@
 """What is wrong is refused at the call, and nothing has changed then."""
 
+import math
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from quotas import (
     ClientQuotaCallback,
     ClientQuotaManager,
     ClientQuotaManagerConfig,
+    ClientRequestQuotaManager,
     ConnectionQuotaConfig,
     ConnectionQuotas,
+    ControllerMutationQuotaManager,
     DefaultQuotaCallback,
     InvalidConfigError,
     KafkaPrincipal,
@@ -91,3 +94,20 @@ def test_no_connection_of_any_address_is_refused_also_by_taking_the_overrides_aw
         with pytest.raises(InvalidConfigError, match="can be set to zero only if"):
             QuotaConfig(max_connections_per_ip=0, max_connections_per_ip_overrides=blank)
     assert str(quotas.decide(quotas.arrive("L", 0, "192.0.2.8"), 0)) == "Admit()"
+
+
+def test_a_value_that_is_no_number_throttles_for_no_time_as_in_kafka() -> None:
+    time = MockTime()
+    metrics = Metrics(time=time)
+    manager = ClientQuotaManager(ClientQuotaManagerConfig(), metrics, QuotaType.PRODUCE, time)
+    manager.update_quota(UserEntity("alice"), None, Quota.upper_bound(10))
+    assert manager.record_and_get_throttle_time_ms(SESSION, "app", math.nan) == 0
+    requests = ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, time)
+    requests.update_quota(UserEntity("alice"), None, Quota.upper_bound(10))
+    assert requests.record_and_get_throttle_time_ms(SESSION, "app", math.nan) == 0
+    mutations = ControllerMutationQuotaManager(ClientQuotaManagerConfig(), metrics, time)
+    mutations.update_quota(UserEntity("alice"), None, Quota.upper_bound(10))
+    assert mutations.record_and_get_throttle_time_ms(SESSION, "app", math.nan) == 0
+    quota = mutations.new_permissive_quota_for(SESSION, "app")
+    quota.record(math.nan)
+    assert quota.throttle_time() == 0
