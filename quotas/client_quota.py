@@ -60,6 +60,7 @@ class ClientQuotaManagerConfig:
         quota_window_size_seconds: width of one window [s].
 
     Raises:
+        TypeError: one of them is no whole number.
         ValueError: one of them is below 1.
     """
 
@@ -67,6 +68,10 @@ class ClientQuotaManagerConfig:
     quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 
     def __post_init__(self) -> None:
+        check_types(
+            num_quota_samples=(self.num_quota_samples, int),
+            quota_window_size_seconds=(self.quota_window_size_seconds, int),
+        )
         if min(self.num_quota_samples, self.quota_window_size_seconds) < 1:
             raise ValueError("a client quota needs at least one sample of at least one second")
 

@@ -9,6 +9,7 @@ from quotas import (
     ClientQuotaCallback,
     ClientQuotaManager,
     ClientQuotaManagerConfig,
+    ClientQuotaType,
     ClientRequestQuotaManager,
     ConnectionQuotaConfig,
     ConnectionQuotas,
@@ -17,11 +18,14 @@ from quotas import (
     InvalidConfigError,
     KafkaPrincipal,
     KafkaQuotaEntity,
+    MetricConfig,
     Metrics,
     MockTime,
     Quota,
     QuotaConfig,
     QuotaType,
+    ReplicationQuotaManager,
+    ReplicationQuotaManagerConfig,
     Session,
     UserEntity,
 )
@@ -111,3 +115,53 @@ def test_a_value_that_is_no_number_throttles_for_no_time_as_in_kafka() -> None:
     quota = mutations.new_permissive_quota_for(SESSION, "app")
     quota.record(math.nan)
     assert quota.throttle_time() == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"quota": 5},
+        {"quota": "upper=5"},
+        {"samples": 1.5},
+        {"samples": "2"},
+        {"time_window_ms": 1e3},
+        {"event_window": None},
+        {"tags": None},
+        {"tags": "user"},
+    ],
+)
+def test_a_config_of_a_metric_has_whole_numbers_a_quota_and_tags(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="must be"):
+        MetricConfig(**wrong)
+    with pytest.raises(TypeError, match="must be"):
+        MetricConfig().with_quota(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [ClientQuotaManagerConfig, ReplicationQuotaManagerConfig])
+@pytest.mark.parametrize("name", ["num_quota_samples", "quota_window_size_seconds"])
+@pytest.mark.parametrize("wrong", [1.5, "11", None])
+def test_a_sampling_of_quotas_has_whole_numbers(kind: Any, name: str, wrong: object) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be int, not"):
+        kind(**{name: wrong})
+
+
+def test_a_quota_is_an_upper_or_a_lower_bound() -> None:
+    with pytest.raises(TypeError, match="upper must be bool, not 'lower'"):
+        Quota(5, "lower")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["0,1", "", b"\0", [0, "1"], ["0"], [1.5], [None], {"0": 1}])
+def test_partitions_are_numbers_and_others_change_nothing(wrong: Any) -> None:
+    time = MockTime()
+    manager = ReplicationQuotaManager(ReplicationQuotaManagerConfig(), Metrics(time=time), "LeaderReplication", time)
+    manager.mark_throttled("orders", [3])
+    with pytest.raises(TypeError, match="must be"):
+        manager.mark_throttled("orders", wrong)
+    with pytest.raises(TypeError, match="topic must be str, not 5"):
+        manager.mark_throttled(5, [0])  # type: ignore[arg-type]
+    assert [manager.is_throttled("orders", partition) for partition in (0, 1, 3)] == [False, False, True]
+
+
+def test_the_default_callback_removes_quotas_of_entities_alone() -> None:
+    with pytest.raises(TypeError, match="quota_entity must be KafkaQuotaEntity, not 'alice'"):
+        DefaultQuotaCallback().remove_quota(ClientQuotaType.PRODUCE, "alice")  # type: ignore[arg-type]
