@@ -32,7 +32,7 @@ __getattr__, __all__ = public_names(
     __name__,
     {
         "base.clock": "MockTime SystemTime Time",
-        "base.errors": "InvalidConfigError",
+        "base.errors": "ErrorCode InvalidConfigError InvalidRequestError",
         "base.principal": "KafkaPrincipal",
         "quotas.callback": "ClientQuotaCallback Cluster PartitionInfo load_callback",
         "quotas.client_quota": "ClientQuotaManager ClientQuotaManagerConfig ClientSensors",
@@ -41,8 +41,9 @@ __getattr__, __all__ = public_names(
         "quotas.connection_decisions": "Admit ConnectionThrottledError Decision Refuse TooManyConnectionsError Wait",
         "quotas.connection_quota_config": "ConnectionQuotaConfig UNLIMITED",
         "quotas.connection_quotas": "Connection ConnectionQuotas",
-        "quotas.controller_mutation": "ControllerMutationQuota ControllerMutationQuotaManager "
-        "MutationQuotaExceededError",
+        "quotas.controller_mutation": "CREATE_PARTITIONS_STRICT_SINCE_VERSION CREATE_TOPICS_STRICT_SINCE_VERSION "
+        "ControllerMutationQuota ControllerMutationQuotaManager "
+        "DELETE_TOPICS_STRICT_SINCE_VERSION MutationQuotaExceededError RequestHeader",
         "quotas.default_quota_callback": "DefaultQuotaCallback",
         "quotas.drivers.asyncio_connections": "AsyncioConnectionQuotas",
         "quotas.drivers.asyncio_reaper": "AsyncioReaper",
