@@ -3,15 +3,18 @@
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from base.library_log import log_through
 from fleet.errors import JavaError
 from fleet.session import check_java
 
 settings.register_profile("fleetgauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fleetgauge")
+log_through(structlog.get_logger)  # so that `capture_logs` sees what the libraries log, as a node's own log does
 
 TESTS = Path(__file__).parent
 REAL = frozenset({"integration", "spark"})

@@ -6,10 +6,9 @@ from collections.abc import Collection
 from contextlib import closing
 from typing import Final, Literal
 
-import structlog
-
 from base.clock import SystemTime, Time
 from base.errors import FleetgaugeError
+from base.library_log import get_logger
 from push_log.embedded.cursors import Cursors
 from push_log.embedded.damage import set_aside
 from push_log.embedded.directory import LogDirectory
@@ -21,7 +20,7 @@ from push_log.log import Batch, Lag, PushLogError
 from push_log.payload import PayloadDecoder
 from telemetry.push_record import PushRecord
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _POLL_EVERY_MS: Final = 50
 

@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import structlog
 from golden import reporters
 from golden.loop import GoldenLoop, GoldenTime
 from golden.transport import Arrival
 from structlog.testing import capture_logs
 
+from base.library_log import log_through
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config.load import load_config
 from fleetgauge.errors import ConfigError
@@ -74,6 +76,7 @@ class GoldenNode:
     def __init__(self, config: str) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="golden-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None))
         self.clock = GoldenTime()
+        log_through(structlog.get_logger)  # as a process of a node does
         self.loop = GoldenLoop(self.clock)
         with capture_logs() as self.logs:
             self._node = FleetgaugeNode(
