@@ -1,4 +1,9 @@
-"""What all tests share: the JVMs of Spark start quickly, and no property test fails for a busy machine."""
+"""What all tests share: the JVMs of Spark start quickly, and property tests try the same examples in every run.
+
+With the environment variable FLEETGAUGE_EXPLORE property tests try others each time, those that failed before first.
+"""
+
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -6,7 +11,12 @@ from hypothesis import HealthCheck, settings
 from fleet.errors import JavaError
 from fleet.session import check_java
 
-settings.register_profile("fleetgauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "fleetgauge",
+    deadline=None,  # no property test fails for a busy machine
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="FLEETGAUGE_EXPLORE" not in os.environ,
+)
 settings.load_profile("fleetgauge")
 
 
