@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spark.landing_zone import NOON_US, LandingZone, push
+from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
 
@@ -51,7 +52,7 @@ def test_every_question_is_answered_where_there_is_no_java_and_no_pyspark(comman
         env=BARE,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

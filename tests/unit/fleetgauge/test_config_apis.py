@@ -13,6 +13,7 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 from structlog.testing import capture_logs
+from support.waiting import PATIENCE_S
 
 from base.clock import MockTime
 from base.principal import KafkaPrincipal
@@ -217,7 +218,7 @@ def test_a_change_that_is_made_after_its_time_is_audited_too(tmp_path: Path, mon
 
     class Slow(StateStore):
         def change(self, alter: Callable[[State], State]) -> State:
-            held.wait(30)
+            held.wait(PATIENCE_S)
             return super().change(alter)
 
     monkeypatch.setattr(node_state, "_WITHIN_S", 0.05)
@@ -225,7 +226,7 @@ def test_a_change_that_is_made_after_its_time_is_audited_too(tmp_path: Path, mon
     channel, _ = requested(Slow(tmp_path / "state.db"), alteration("A"))
     assert (channel.closed, recorded.is_set()) == (["admin_request_failed"], False)
     held.set()
-    assert recorded.wait(30)
+    assert recorded.wait(PATIENCE_S)
     assert "A" in StateStore(tmp_path / "state.db").read()["client_metrics"]
 
 

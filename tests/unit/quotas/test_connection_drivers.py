@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from base.clock import SystemTime
 from quotas import ConnectionQuotaConfig, ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError, Wait
@@ -22,7 +23,7 @@ def made(**limits: int) -> ConnectionQuotas:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 30))
+    asyncio.run(asyncio.wait_for(main, PATIENCE_S))
 
 
 @asynccontextmanager

@@ -25,8 +25,8 @@ def meeting() -> Meeting:
 
 
 @pytest.fixture
-def produce(time: MockTime) -> ClientQuotaManager:
-    return ClientQuotaManager(CONFIG, Metrics(time=time), QuotaType.PRODUCE, time)
+def produce(clock: MockTime) -> ClientQuotaManager:
+    return ClientQuotaManager(CONFIG, Metrics(time=clock), QuotaType.PRODUCE, clock)
 
 
 def stop_after(method: Callable[..., Any], meeting: Meeting) -> Callable[..., Any]:
@@ -71,10 +71,10 @@ def test_a_client_looked_up_while_a_level_is_added_belongs_to_that_level(
 @pytest.mark.replaces
 @pytest.mark.parametrize("locked", [True, False])
 def test_of_two_mutations_that_come_together_the_second_sees_what_the_first_has_taken(
-    time: MockTime, meeting: Meeting, monkeypatch: pytest.MonkeyPatch, locked: bool
+    clock: MockTime, meeting: Meeting, monkeypatch: pytest.MonkeyPatch, locked: bool
 ) -> None:
     monkeypatch.setattr(TokenBucket, "measure", stop_after(TokenBucket.measure, meeting))
-    manager = ControllerMutationQuotaManager(ClientQuotaManagerConfig(), Metrics(time=time), time)
+    manager = ControllerMutationQuotaManager(ClientQuotaManagerConfig(), Metrics(time=clock), clock)
     set_quota(manager, "alice", None, 10)
     quotas = [manager.new_strict_quota_for(ALICE, "app") for _ in range(2)]
     sensor = manager.get_or_create_quota_sensors(ALICE, "app").quota_sensor

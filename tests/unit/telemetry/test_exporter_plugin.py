@@ -199,7 +199,7 @@ def test_an_awaitable_is_handed_on_and_its_failure_counted_not_raised(node, clie
 
 
 def test_a_cancelled_awaitable_counts_as_failed_and_stays_cancelled(node, client):
-    node.plugin.add(Receiving(lambda: asyncio.sleep(60)))
+    node.plugin.add(Receiving(lambda: asyncio.Event().wait()))
     client.get()
     [awaitable] = client.push().awaitables
 
