@@ -113,7 +113,9 @@ class GoldenLoop(asyncio.SelectorEventLoop):
 
     # Threads
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]  # of any arguments, which only a stub can say
+        self, executor: Any, func: Any, *args: Any
+    ) -> Any:
         if not self.holds_threads:
             future = super().run_in_executor(executor, func, *args)
             self._threads.add(future)

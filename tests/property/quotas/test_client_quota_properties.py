@@ -139,12 +139,12 @@ ENTITIES = (
     .filter(lambda parts: parts != (None, None))
     .map(lambda parts: KafkaQuotaEntity(*parts))
 )
-LIMITS = st.none() | st.integers(1, 9).map(Quota.upper_bound)
+QUOTAS: st.SearchStrategy[Quota | None] = st.none() | st.integers(1, 9).map(Quota.upper_bound)
 SENDERS = st.tuples(st.sampled_from(["alice", "CN=bob, O=me", "carol"]), st.sampled_from(["app", "web", ""]))
 
 
 @settings(max_examples=300)
-@given(st.lists(st.one_of(SENDERS, st.dictionaries(ENTITIES, LIMITS, min_size=1, max_size=4)), max_size=20))
+@given(st.lists(st.one_of(SENDERS, st.dictionaries(ENTITIES, QUOTAS, min_size=1, max_size=4)), max_size=20))
 def test_every_metric_has_the_limit_of_its_level_after_any_changes(
     steps: list[tuple[str, str] | dict[KafkaQuotaEntity, Quota | None]],
 ) -> None:

@@ -106,7 +106,8 @@ def source(clock: MockTime, brokers: Brokers) -> TopicSource:
 
 def read(source: TopicSource, clock: MockTime, seconds: int = 3) -> tuple[list[tuple[int, int]], dict[int, int]]:
     """Partition and offset of what is read in some seconds, and the ends that were met."""
-    found, at_end = [], {}
+    found: list[tuple[int, int]] = []
+    at_end: dict[int, int] = {}
     for _ in range(seconds):
         polled = source.poll(5)
         found += [(push.log, push.offset) for push in polled.pushes]

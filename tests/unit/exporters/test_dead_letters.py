@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -39,12 +40,17 @@ def letters(settings: DeadLetterSettings, clock: MockTime) -> Iterator[DeadLette
         yield opened
 
 
-def refused(number: int, reason: str = "invalid_argument", detail: str = "no name", **fields: object) -> Refusal:
+def refused(number: int, reason: str = "invalid_argument", detail: str = "no name", **fields: Any) -> Refusal:
     return Refusal(record=push_record(number, **fields), reason=reason, detail=detail)
 
 
-def pushes(letters: DeadLetters, **chosen: object) -> list[PushRecord]:
-    return [letter.record for letter in letters.letters(**{"limit": 10_000, **chosen})]
+def pushes(letters: DeadLetters, **chosen: Any) -> list[PushRecord]:
+    return [whole(letter).record for letter in letters.letters(**{"limit": 10_000, **chosen})]
+
+
+def whole(letter: DeadLetter | UnreadableLetter) -> DeadLetter:
+    assert isinstance(letter, DeadLetter)
+    return letter
 
 
 def test_a_letter_holds_the_push_whole_with_who_refused_it_why_and_when(letters: DeadLetters, clock: MockTime) -> None:
@@ -57,7 +63,7 @@ def test_a_letter_holds_the_push_whole_with_who_refused_it_why_and_when(letters:
         detail="\udc80",
     )
     letters.put("collector", [odd, refused(2)])
-    newest, oldest = letters.letters(limit=10)
+    newest, oldest = map(whole, letters.letters(limit=10))
     assert (newest.record, oldest.record) == (refused(2).record, odd.record)
     assert (newest.exporter, newest.reason, newest.detail) == ("collector", "invalid_argument", "no name")
     assert (newest.refused_at, newest.times, newest.replay_asked) == (clock.microseconds(), 1, False)

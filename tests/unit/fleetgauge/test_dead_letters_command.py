@@ -9,11 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from support.payloads import metrics_data
 from support.push_log import push_record
 from support.waiting import PATIENCE_S, wait_for
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from base.clock import SystemTime
 from base.errors import FleetgaugeError

@@ -251,12 +251,13 @@ def test_a_process_that_reports_while_its_exporter_waits_between_calls_is_left_a
     monkeypatch.setattr(exporter_supervisor, "_LOOK_EVERY_S", 0.01)
     clock = MockTime()
 
+    async def reports_again(supervisor: ExporterSupervisor) -> None:
+        heard = number(supervisor) or 0
+        await wait_for_async(lambda: number(supervisor) or 0, "a report", until=lambda latest: latest > heard)
+
     async def use(supervisor: ExporterSupervisor) -> None:
         for _ in range(25):
-            heard = number(supervisor) or 0
-            await wait_for_async(
-                lambda: number(supervisor) or 0, "a report", until=lambda found, heard=heard: found > heard
-            )
+            await reports_again(supervisor)
             clock.sleep(200)
         assert (supervisor.hangs, supervisor.restarts) == (0, 0)
 

@@ -14,7 +14,7 @@ from fleetgauge.node_state import NodeState
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.state_store import RecordKind, Records, State
 
-CREATED = {RecordKind.ACLS: {"a": {"is_set": "true"}}}
+CREATED: dict[str, dict[str, dict[str, str]]] = {RecordKind.ACLS: {"a": {"is_set": "true"}}}
 
 
 class Store:

@@ -150,7 +150,8 @@ def test_a_partition_is_read_to_its_end_when_nothing_before_it_waits() -> None:
     shares.want(1, 1)
     ends, beginnings = {0: 5, 1: 3, 2: 7, 9: 1}, {0: 0, 1: 3, 2: 0, 9: 0}
     assert shares.read_before(ends, beginnings) == [0, 1], "partition 1 is empty, 2 is unread, 9 is not ours"
-    shares.add(topic_message(0, 5))
+    message: Any = topic_message(0, 5)
+    shares.add(message)
     assert shares.read_before({**ends, 0: 6}, beginnings) == [1], "what was fetched waits to be taken"
     shares.take()
     assert shares.read_before({**ends, 0: 6}, beginnings) == [0, 1]
@@ -195,7 +196,11 @@ def test_a_broker_whose_clock_is_days_ahead_removes_no_other_client(seen: SeenCl
 
 
 def test_two_senders_of_one_id_are_two_clients(seen: SeenClients) -> None:
-    others = ({"client_id": "b"}, {"client_source_address": "10.0.0.2"}, {"client_software_version": "9"})
+    others: tuple[dict[str, Any], ...] = (
+        {"client_id": "b"},
+        {"client_source_address": "10.0.0.2"},
+        {"client_software_version": "9"},
+    )
     seen.take([(0, 0, push()), *((0, at, push(**fields)) for at, fields in enumerate(others, 1))])
     seen.take([(0, 9, push(at_s=1)), (0, 10, push(at_s=1, client_software_version="9"))])
     assert sorted(each.pushes for each in seen.snapshot()) == [1, 1, 2, 2]
@@ -205,7 +210,7 @@ def test_two_senders_of_one_id_are_two_clients(seen: SeenClients) -> None:
 
 
 def test_a_push_on_a_connection_without_software_is_of_the_client_that_named_it(seen: SeenClients) -> None:
-    unnamed = {"client_software_name": "unknown", "client_software_version": "unknown"}
+    unnamed: dict[str, Any] = {"client_software_name": "unknown", "client_software_version": "unknown"}
     for client, first, second in (("a", {}, unnamed), ("b", unnamed, {})):
         seen.take([(0, 0, push(client, **first)), (0, 1, push(client, at_s=1, **second))])
     assert [(each.pushes, each.client_software_name) for each in seen.snapshot()] == [(2, "librdkafka")] * 2

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 from structlog.testing import capture_logs
 from support.push_log import push_of, push_record
 from support.waiting import PATIENCE_S, wait_for_async
@@ -16,6 +16,7 @@ from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
 from telemetry.push import Push
 
+MakeProducer = Callable[[Callable[[KafkaError], None]], Producer]
 SETTINGS = KafkaTopicSettings(bootstrap_servers="nowhere:9092")
 
 
@@ -68,7 +69,12 @@ class Rig:
         self.producers: list[FakeProducer] = []
         self.answers: list[Exception | None] = []
         self.appender = KafkaTopicAppender(
-            SETTINGS, asyncio.get_running_loop(), self.time, producer=self.make, find_topic=self.find, **options
+            SETTINGS,
+            asyncio.get_running_loop(),
+            self.time,
+            producer=cast(MakeProducer, self.make),
+            find_topic=self.find,
+            **options,
         )
         self.appender.answer = lambda pushes, error: self.answers.extend(error for _ in pushes)
 
@@ -287,7 +293,9 @@ def test_a_search_that_fails_in_a_way_that_nobody_expects_goes_on() -> None:
                 raise faults.pop()
 
         loop = asyncio.get_running_loop()
-        appender = KafkaTopicAppender(SETTINGS, loop, MockTime(), producer=FakeProducer, find_topic=find)
+        appender = KafkaTopicAppender(
+            SETTINGS, loop, MockTime(), producer=cast(MakeProducer, FakeProducer), find_topic=find
+        )
         await appender.start(PATIENCE_S)
         assert appender.problem is None
         await appender.close()

@@ -16,7 +16,7 @@ from quotas.metrics import Metrics
 EXTERNAL, ALICE = "EXTERNAL", "192.0.2.1"
 
 
-def made(**limits: int) -> ConnectionQuotas:
+def made(**limits: Any) -> ConnectionQuotas:
     quotas = ConnectionQuotas(ConnectionQuotaConfig(**limits), Metrics())
     quotas.add_listener(EXTERNAL)
     return quotas

@@ -20,7 +20,7 @@ A_MOMENT_S = 0.1
 """How long a thread is given that must not come through."""
 
 
-def made(*, with_lock: bool = True, **limits: int) -> ConnectionQuotas:
+def made(*, with_lock: bool = True, **limits: Any) -> ConnectionQuotas:
     quotas = ConnectionQuotas(ConnectionQuotaConfig(**limits), Metrics(time=MockTime()))
     quotas.add_listener("EXTERNAL")
     if not with_lock:

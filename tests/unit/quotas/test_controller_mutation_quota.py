@@ -40,14 +40,14 @@ def test_a_strict_quota_lets_a_burst_through_and_refuses_until_it_is_paid_back(
     quota = manager.new_strict_quota_for(ALICE, "app")
     for _ in range(7):
         quota.record(80)
-    assert not quota.is_exceeded
+    before = quota.is_exceeded
     assert value_of(metrics, "tokens", "ControllerMutation", "alice", "") == -60
     with pytest.raises(MutationQuotaExceededError) as caught:
         quota.record(1)
     assert (caught.value.throttle_time_ms, quota.throttle_time()) == (12_000, 12_000)
     assert caught.value.error_code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert "try again in 12000 ms" in str(caught.value)
-    assert quota.is_exceeded
+    assert (before, quota.is_exceeded) == (False, True)
     clock.sleep(12_000)
     manager.new_strict_quota_for(ALICE, "app").record(1)
     assert value_of(metrics, "tokens", "ControllerMutation", "alice", "") == -1

@@ -1,4 +1,5 @@
 import logging
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,7 +17,7 @@ class Reporter:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def init(self, metrics: "tuple[KafkaMetric, ...]") -> None:
+    def init(self, metrics: Sequence[KafkaMetric]) -> None:
         self.seen.extend(f"init {metric.metric_name.name}" for metric in metrics)
 
     def metric_change(self, metric: KafkaMetric) -> None:

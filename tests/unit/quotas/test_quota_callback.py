@@ -1,6 +1,7 @@
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.quotas import CONFIG, DEFAULT, session, set_quota
@@ -131,7 +132,7 @@ def test_limits_that_changed_elsewhere_are_taken_up_when_the_callback_says_so(
 def test_one_callback_serves_all_managers_and_hears_of_metadata_once(metrics: Metrics, clock: MockTime) -> None:
     config = QuotaConfig(client_quota_callback_class=f"{__name__}.Recording")
     managers = QuotaManagers.instantiate(config, metrics, clock, {"node.id": 1})
-    callback = managers.client_quota_callback
+    callback: Any = managers.client_quota_callback
     assert type(callback).__name__ == "Recording"
     managers.produce.record_and_get_throttle_time_ms(session("alice"), "x", 0)
     callback.limit, callback.metadata_matters = 70.0, True
@@ -146,7 +147,8 @@ def test_metadata_that_changes_no_quota_changes_no_limit(metrics: Metrics, clock
     config = QuotaConfig(client_quota_callback_class=f"{__name__}:Recording")
     managers = QuotaManagers.instantiate(config, metrics, clock)
     managers.produce.record_and_get_throttle_time_ms(session("alice"), "x", 0)
-    managers.client_quota_callback.limit = 70.0
+    callback: Any = managers.client_quota_callback
+    callback.limit = 70.0
     managers.update_cluster_metadata(Cluster())
     assert rate_limit(metrics, initial="a", app="x") == 10
 

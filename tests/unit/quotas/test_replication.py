@@ -1,5 +1,6 @@
 import math
 import threading
+from typing import Any
 
 import pytest
 
@@ -176,13 +177,13 @@ def test_two_first_records_at_once_make_one_sensor_with_its_metric(
     seen: list[bool] = []
     add = Sensor.add
 
-    def add_slowly(self: Sensor, *arguments: object, **named: object) -> bool:
+    def add_slowly(self: Sensor, *arguments: Any, **named: Any) -> bool:
         other = threading.Thread(target=lambda: seen.append(manager.is_quota_exceeded()))
         if not seen:
             threads.append(other)
             other.start()
             other.join(0.2)  # without the lock it is done by now
-        return add(self, *arguments, **named)  # type: ignore[arg-type]
+        return bool(add(self, *arguments, **named))
 
     threads: list[threading.Thread] = []
     monkeypatch.setattr(Sensor, "add", add_slowly)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.tokens import AUDIENCE, ISSUER, Issuer, jwks, jwks_file, signed_with_secret, unsigned, with_header
@@ -44,7 +45,7 @@ def test_a_token_of_the_issuer_gives_user_and_lifetime(tmp_path: Path, algorithm
         {"extra": "\x1b[31m</script>" * 10},
     ],
 )
-def test_these_claims_are_taken(tmp_path: Path, claims: dict[str, object]) -> None:
+def test_these_claims_are_taken(tmp_path: Path, claims: dict[str, Any]) -> None:
     now = time.time()
     claims = {name: now + value if isinstance(value, int) else value for name, value in claims.items()}
     assert 1 <= verifier(tmp_path, ONE).verify(ONE.token(**claims)).expires_in_ms <= 330_000
