@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.console_site import HOST, TOKEN, ConsoleSite
 from support.push_log import push_record
 from support.report_tables import HOSTILE
+from unit.console.console_site import HOST, TOKEN, ConsoleSite
 
 from base.clock import SystemTime
 from console import node as node_module
