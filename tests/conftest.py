@@ -1,5 +1,10 @@
-"""What all tests share: their target, what stays on one worker, and JVMs of Spark that start quickly."""
+"""What all tests share: their target, what stays on one worker, and JVMs of Spark that start quickly.
 
+Property tests try the same examples in every run; with the environment variable FLEETGAUGE_EXPLORE they try others each
+time, those that failed before first.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +17,12 @@ from base.library_log import log_through
 from fleet.errors import JavaError
 from fleet.session import check_java
 
-settings.register_profile("fleetgauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "fleetgauge",
+    deadline=None,  # no property test fails for a busy machine
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="FLEETGAUGE_EXPLORE" not in os.environ,
+)
 settings.load_profile("fleetgauge")
 log_through(structlog.get_logger)  # so that `capture_logs` sees what the libraries log, as a node's own log does
 

@@ -251,7 +251,9 @@ class GoldenNode:
         gone = sorted(name for name in self._peers if name not in self._gone and self._is_gone(name))
         self._gone.update(gone)
         rows = list(self._new_rows())
-        found = {key: value for key, value in (("answers", answers), ("closed", gone), ("rows", rows)) if value}
+        found: Outcome = {
+            key: value for key, value in (("answers", answers), ("closed", gone), ("rows", rows)) if value
+        }
         if not self._is_stopped:
             now = self.status()
             changed = {
@@ -351,7 +353,8 @@ def _ask(path: Path, question: dict[str, Any]) -> list[dict[str, Any]]:
 def _cut(data: bytes, sizes: list[int] | None) -> list[bytes]:
     if not sizes:
         return [data]
-    pieces, at = [], 0
+    pieces: list[bytes] = []
+    at = 0
     for size in itertools.chain(sizes, itertools.repeat(sizes[-1])):
         if at >= len(data):
             return pieces

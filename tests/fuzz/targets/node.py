@@ -55,7 +55,7 @@ ANSWERS = {0, 42, 76, 87, 89, 117, 118}
 """What a client may ever read in an answer to 71 or 72 (docs/decisions/016-error-codes-that-clients-survive.md)."""
 
 _GET, _PUSH = 71, 72
-_SUBSCRIPTIONS = (
+_SUBSCRIPTIONS: tuple[dict[str, dict[str, str]], ...] = (
     {},
     {"all": {"metrics": "*", "interval.ms": "100"}},
     {"all": {"metrics": "*", "interval.ms": "60000"}, "some": {"match": "client_id=r.*", "metrics": "a,b"}},
