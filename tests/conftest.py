@@ -29,6 +29,7 @@ log_through(structlog.get_logger)  # so that `capture_logs` sees what the librar
 TESTS = Path(__file__).parent
 REAL = frozenset({"integration", "spark"})
 """Folders whose tests `make test-real` runs; elsewhere those with the marker `real`."""
+FIRST = ("trips", "property")
 TOGETHER = ("tests/trips/", "tests/spark/")
 """Folders that share one broker, one session or one browser, so that one worker runs them."""
 
@@ -39,7 +40,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.parent != TESTS / "trips")  # which wait most: everything else runs meanwhile
+    items.sort(key=_order)
+
+
+def _order(item: pytest.Item) -> int:
+    """The longest files first, so that no worker is left with one at the end; the trips, which mostly wait, before all."""
+    folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
+    return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
 
 class ByFile(LoadScopeScheduling):

@@ -23,7 +23,7 @@ JAVA = "4.4.0"
 PUSHES_EACH = 2
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A broker with the plugin, where every client is asked for every metric each second."""
     if MISSING:
@@ -52,7 +52,7 @@ class Exported:
     page: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def exported(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
     """Clients that have pushed through the broker, and everything that they pushed so far has been delivered."""
     directory = tmp_path_factory.mktemp("export")
@@ -86,7 +86,7 @@ def exported(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> I
         java.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if chromium.MISSING:
         pytest.skip(chromium.MISSING)
