@@ -14,6 +14,7 @@ from support.built import ROOT
 from support.certificates import Authority
 from support.java_clients import clients_jars
 from support.node import Node, credential_lines, run_cli
+from support.waiting import PATIENCE_S, follow, unfollow
 
 from wire.distinguished_name import subject_of
 
@@ -48,7 +49,10 @@ def test_every_subject_is_written_as_the_jdk_writes_it(tmp_path: Path) -> None:
     files = [authority.issue(f"c{number}", subject).certificate for number, subject in enumerate(SUBJECTS)]
     source = str(ROOT / "tests" / "kafka" / "Subjects.java")
     printed = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", source, *map(str, files)], capture_output=True, check=True, timeout=240
+        ["java", "-XX:TieredStopAtLevel=1", source, *map(str, files)],
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE_S,
     ).stdout.decode()
     expected = printed.removesuffix("\n").split("\n")
     ours = [subject_of(ssl.PEM_cert_to_DER_cert(file.read_text())) for file in files]
@@ -95,7 +99,8 @@ def lonely_producer(directory: Path, settings: str) -> Iterator[subprocess.Popen
     file.write_text(settings)
     source = str(ROOT / "tests" / "kafka" / "LonelyProducer.java")
     jars = f"{clients_jars(VERSION)}/*"
-    with (directory / "client.log").open("wb") as log:
+    written = directory / "client.log"
+    with written.open("wb") as log:
         process = subprocess.Popen(
             ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", jars, source, str(file)],
             stdin=subprocess.PIPE,
@@ -103,11 +108,13 @@ def lonely_producer(directory: Path, settings: str) -> Iterator[subprocess.Popen
             stderr=log,
             text=True,
         )
-    watchdog = threading.Timer(300, process.kill)
+    watchdog = threading.Timer(2 * PATIENCE_S, process.kill)
     watchdog.start()
+    follow(written)
     try:
         yield process
     finally:
+        unfollow(written)
         watchdog.cancel()
         process.kill()
         process.communicate()
@@ -125,7 +132,6 @@ def test_a_java_client_over_sasl_ssl_pushes_under_its_own_name_and_renews_its_se
         assert len(instance_id) == 22, (tmp_path / "client.log").read_text()[-2000:]
         node.wait_for(
             lambda s: s["connections"][0]["successful_reauthentications"] > before,
-            within_s=240,
             what="a session to be renewed",
         )
         output = run_cli("log", "tail", "--log-dirs", str(node.data), "-n", "200", "--format", "json").stdout
