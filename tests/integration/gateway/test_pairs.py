@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -361,6 +360,7 @@ def test_a_large_request_waits_for_a_slow_broker_in_the_clients_own_buffers() ->
                 looks.append(_transport_buffers(way))
                 return looks[-50:]
 
+            await wait_for_async(lambda: way.handler.made, "the connection")
             await wait_for_async(look, "full buffers", until=lambda last: len(last) == 50 and last[0] == last[-1] > 0)
             assert not sending.done()
             go.set()
@@ -490,14 +490,6 @@ def test_a_broker_whose_certificate_is_not_trusted_is_not_connected_to(tmp_path:
     run(scenario())
 
 
-def refuses(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except ConnectionRefusedError:
-        return True
-    return False
-
-
 def test_a_stop_waits_for_the_answers_in_flight() -> None:
     go = asyncio.Event()
 
@@ -512,9 +504,9 @@ def test_a_stop_waits_for_the_answers_in_flight() -> None:
             reader, writer = await way.connect()
             writer.write(FETCH)
             await wait_for_async(lambda: way.gateway.status()["requests"], "the request")
-            port = way.listener.port
+            channel: Any = way.handler.made[0]
             stopping = asyncio.ensure_future(way.listener.stop(int(PATIENCE_S * 1_000)))
-            await wait_for_async(lambda: refuses(port), "the begin of the stop")
+            await wait_for_async(lambda: channel.is_ending, "the begin of the stop")
             go.set()
             assert await reader.read() == answer_to(FETCH)
             await stopping
