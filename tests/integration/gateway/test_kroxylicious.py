@@ -212,8 +212,9 @@ def test_what_java_clients_push_lands_with_their_ids_and_software(
 
 
 def test_librdkafka_gets_its_records_and_pushes(proxy: Kroxylicious, node: LandingNode, topic: str) -> None:
+    before = node.pushes()
     producer = rdkafka_round_trip(topic, **{"bootstrap.servers": proxy.bootstrap})
-    node.wait_for_pushes({"rd-producer"})
+    node.wait_for_pushes({"rd-producer"}, before)
     producer.close()
     rows = [row for row in landed(node.landing) if row["client_id"] == "rd-producer"]
     assert {row["client_software_name"] for row in rows} == {"confluent-kafka-python"}
@@ -252,7 +253,7 @@ def test_a_push_has_its_clients_own_address_and_port(proxy: Kroxylicious, node: 
 
 
 def test_the_nodes_error_codes_reach_the_client(proxy: Kroxylicious) -> None:
-    with RawClient(proxy.port) as client:
+    with RawClient(proxy.port, client_id=HOURLY) as client:
         client.api_versions()
         subscription = subscribed(client)
         push = partial(
@@ -260,6 +261,7 @@ def test_the_nodes_error_codes_reach_the_client(proxy: Kroxylicious) -> None:
             instance_id=subscription.client_instance_id,
             subscription_id=subscription.subscription_id,
             metrics=metrics_data(),
+            client_id=HOURLY,
         )
         client.send(push(1) + push(2))
         codes = [parse_push(client.receive_frame()[5:]).error_code for _ in range(2)]
@@ -280,6 +282,7 @@ def test_clients_go_on_without_a_node_and_push_again_when_it_is_back(
     proxy: Kroxylicious, node: LandingNode, topic: str, tmp_path: Path, failure: signal.Signals
 ) -> None:
     """A node that is stopped is connected to by its system, and answers nothing."""
+    before = node.pushes()
     errors: list[object] = []
     lines: list[str] = []
     logger = logging.Logger("rd-steady", logging.WARNING)
@@ -299,17 +302,20 @@ def test_clients_go_on_without_a_node_and_push_again_when_it_is_back(
     java = JavaClients("4.4.0", proxy.bootstrap, topic, tmp_path)
     clients = {"rd-steady", *java.instance_ids()}
 
-    def produce_for(seconds: float) -> None:
-        """Each record is delivered before the next is sent."""
+    def produce_for(seconds: float) -> int:
+        """How many records are delivered, each before the next is sent."""
+        number = 0
         for _ in ticking(seconds, every_s=0.02):
             producer.produce(topic, b"value", on_delivery=delivered)
             assert producer.flush(PATIENCE_S) == 0
+            number += 1
+        return number
 
     try:
-        produce_for(3)
-        node.wait_for_pushes(clients)
+        usual = produce_for(3)
+        node.wait_for_pushes(clients, before)
         node.fail(failure)
-        produce_for(10)
+        assert produce_for(10) > usual / 2, "records wait for the node"
         landed_before = node.pushes()
         node.recover()
         produce_for(3)
