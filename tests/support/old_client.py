@@ -8,7 +8,7 @@ from pathlib import Path
 from support.built import BUILD_WITHIN_S, built
 
 POLLING = """
-import sys, time
+import sys
 from confluent_kafka import Consumer, Producer
 
 kind, bootstrap = sys.argv[1:]

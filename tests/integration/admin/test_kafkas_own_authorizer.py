@@ -9,6 +9,7 @@ import pytest
 from support.java_clients import compiled_java, java_command
 from support.kafka_jars import kafka_jars
 from support.random_acls import Question, random_acls, random_filter, random_question
+from support.waiting import PATIENCE_S
 
 from fleetgauge.authorizer.acls import Acl, AclFilter
 from fleetgauge.authorizer.standard_authorizer import StandardAuthorizer, read_super_users
@@ -31,7 +32,7 @@ def kafkas_answers(lines: Iterable[str]) -> list[str]:
         input=text.encode(),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        timeout=300,
+        timeout=PATIENCE_S,
         check=True,
     )
     return done.stdout.decode().splitlines()
