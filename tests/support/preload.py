@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 from support.kafka_jars import SETUP, alone
+from support.waiting import PATIENCE_S
 
 
 def preload(name: str, **environment: str) -> dict[str, str]:
@@ -12,5 +13,6 @@ def preload(name: str, **environment: str) -> dict[str, str]:
     source = Path(__file__).with_name(name) / f"{name}.c"
     with alone(library.name):
         if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True, timeout=60)
+            command = ["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+            subprocess.run(command, check=True, timeout=PATIENCE_S)
     return {"LD_PRELOAD": str(library), **environment}
