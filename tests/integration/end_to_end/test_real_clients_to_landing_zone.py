@@ -76,7 +76,7 @@ linger.ms = 500
             "principal": "User:ANONYMOUS",
             "node_id": "1",
         }
-        assert {key: labels.get(key) for key in expected} == expected  # type: ignore[attr-defined]
+        assert {key: labels.get(key) for key in expected} == expected
 
 
 def test_without_configuration_it_says_where_everything_is(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported all the same
+from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, though its types do not show it
+from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
