@@ -1,4 +1,4 @@
-"""Verdicts of the live judge, or of standing tables. Needs the extra `tables`."""
+"""Verdicts of the live judge, or of standing tables."""
 
 from datetime import datetime
 from typing import Final
