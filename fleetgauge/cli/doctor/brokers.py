@@ -56,6 +56,8 @@ class BrokersInUse:
     topics: tuple[TopicUse, ...] = ()
     operations: tuple[str, ...] = ()
     """Operations on the cluster that the principal needs."""
+    wanted: tuple[str, ...] = ()
+    """Operations on the cluster without which the subscriptions are neither shown nor taken back."""
     by_librdkafka: bool = False
     """True if the process connects by librdkafka, which has more client settings than the Admin API here."""
 
@@ -77,7 +79,7 @@ def check_brokers(used: BrokersInUse) -> Iterator[Finding]:
             for finding, receives_telemetry in _versions(cluster, described["brokers"], has_plugin=has_plugin):
                 yield finding
                 receives = receives or receives_telemetry
-            yield from _cluster_permissions(servers, described, used.operations)
+            yield from _cluster_permissions(servers, described, used)
             for use in used.topics:
                 yield from _topic(cluster, use)
                 if use.transactional_id:
@@ -130,14 +132,20 @@ def _version_data(node_id: int, admin: Any) -> Any:
     return admin.get_broker_version_data(node_id)
 
 
-def _cluster_permissions(servers: str, described: Mapping[str, Any], needed: Iterable[str]) -> Iterator[Finding]:
-    missing = sorted(set(needed) - _allowed(described))
-    if missing:
-        yield error(
-            f"cluster {servers}",
-            f"the principal lacks {', '.join(missing)}",
-            f"Add it: kafka-acls.sh --add --cluster {_options(missing)} --allow-principal ...",
+def _cluster_permissions(servers: str, described: Mapping[str, Any], used: BrokersInUse) -> Iterator[Finding]:
+    allowed, check = _allowed(described), f"cluster {servers}"
+    if missing := sorted(set(used.operations) - allowed):
+        yield error(check, f"the principal lacks {', '.join(missing)}", f"{_add_to_cluster(missing)}.")
+    if missing := sorted(set(used.wanted) - allowed):
+        yield warning(
+            check,
+            f"the principal lacks {', '.join(missing)}: subscriptions are not shown, or not taken back when due",
+            f"{_add_to_cluster(missing)}, or turn it off: subscriptions.bootstrap.servers as an empty text.",
         )
+
+
+def _add_to_cluster(missing: Iterable[str]) -> str:
+    return f"Add it: kafka-acls.sh --add --cluster {_options(missing)} --allow-principal ..."
 
 
 def _topic(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
