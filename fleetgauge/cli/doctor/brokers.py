@@ -18,6 +18,10 @@ _TELEMETRY_APIS: Final = frozenset({71, 72})
 """GetTelemetrySubscriptions and PushTelemetry: a broker lists them while a reporter receives telemetry."""
 _UNKNOWN_TOPIC: Final = 3
 _NOT_AUTHORIZED: Final = 29
+_NO_COORDINATOR: Final = "CoordinatorNotAvailable"
+_COORDINATOR_TRIES: Final = 30
+_COORDINATOR_PAUSE_S: Final = 0.5
+"""A fresh cluster makes its offsets topic with the first request for a group; until then it has no coordinator."""
 _AHEAD_MS: Final = 5_000
 """A record may be this far in the future before a clock is suspected [ms]."""
 _SILENT_S: Final = 600.0
@@ -201,21 +205,30 @@ def _missing_topic(check: str, use: TopicUse) -> Finding:
 def _groups(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
     """A finding for each group that the principal may not join; a group exists only after its first start."""
     for group in use.groups:
-        try:
-            facts = cluster.request(partial(_group, group))
-        except SubscriptionError as problem:
-            refusal = str(problem)
-        else:
-            allowed = _allowed(facts)
-            refusal = "" if not allowed or "READ" in allowed else "the principal lacks READ"
-            if "Authorization" in (facts["error"] or ""):
-                refusal = facts["error"]
+        refusal = _refusal(cluster, group)
+        for _ in range(_COORDINATOR_TRIES):
+            if _NO_COORDINATOR not in refusal:
+                break
+            time.sleep(_COORDINATOR_PAUSE_S)
+            refusal = _refusal(cluster, group)
         if not refusal:
             continue
         remedy = "Look at the brokers' logs: the coordinator of the group does not answer."
         if "Authorization" in refusal or "lacks" in refusal:
             remedy = f"Add it: kafka-acls.sh --add --group {group} --operation Read --allow-principal ..."
         yield error(f"group {group}", refusal, remedy)
+
+
+def _refusal(cluster: Cluster, group: str) -> str:
+    """Why the group cannot be joined; empty where it can."""
+    try:
+        facts = cluster.request(partial(_group, group))
+    except SubscriptionError as problem:
+        return str(problem)
+    failed, allowed = facts["error"] or "", _allowed(facts)
+    if "Authorization" in failed or _NO_COORDINATOR in failed:
+        return str(failed)
+    return "" if not allowed or "READ" in allowed else "the principal lacks READ"
 
 
 def _group(group: str, admin: Any) -> Any:
