@@ -4,14 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 SOURCES := terminal base wire quotas telemetry push_log exporters gateway fleetgauge fleet verdicts console tests examples benchmarks tools hatch_build.py
-PYTEST := $(BIN)/python -m pytest
-# Two files at a time: most tests wait for processes that they started.
-TWICE := -n 2 --dist loadfile --no-loadscope-reorder
 RESULTS := .results
 # Without bytecode every process that a test starts would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java check test soak demo demo-broker demo-gateway bridge docs manifests format lock dist clean
+.PHONY: help setup java lint check test test-real soak demo demo-broker demo-gateway bridge docs manifests format lock dist clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -33,20 +30,23 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 java:
 	@sh .ci/java.sh
 
-check: setup  ## formatting, lint, types, import contracts, quick unit tests: under a minute
+lint: setup  ## formatting, lint, types, import contracts
 	$(BIN)/ruff format --check --quiet $(SOURCES)
 	$(BIN)/ruff check --quiet $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) $(TWICE) -q -m "not slow" tests/unit tests/golden --doctest-modules terminal base wire quotas telemetry push_log exporters gateway fleetgauge verdicts console fleet/dialects.py fleet/cli_tables.py fleet/cli_options.py fleet/selection.py fleet/pipeline/ledger.py fleet/pipeline/source.py fleet/pipeline/spans.py fleet/pipeline/verdict_list.py fleet/cli_whatif.py fleet/explain fleet/html fleet/tables fleet/watch fleet/whatif --junitxml=$(RESULTS)/unit.xml
 
-test: check  ## everything: check, then slow unit tests, property, integration and spark tests
-	$(PYTEST) $(TWICE) -q tests/unit -m slow --junitxml=$(RESULTS)/slow.xml
-	$(PYTEST) $(TWICE) -q tests/property tests/fuzz tests/integration tests/spark -m "not soak" --junitxml=$(RESULTS)/rest.xml
-	$(BIN)/python tests/conformance.py $(RESULTS)/unit.xml $(RESULTS)/slow.xml $(RESULTS)/rest.xml
+check: lint  ## lint and the quickest tests: a minute
+	$(BIN)/python tests/run.py check
+
+test: lint docs  ## lint, documentation, every quick test, and one trip through each form: minutes
+	$(BIN)/python tests/run.py test
+
+test-real: setup  ## everything else with real parts: brokers, clients, Spark, collectors, a browser
+	$(BIN)/python tests/run.py test-real
 
 soak: setup  ## the long runs
-	$(PYTEST) -q tests -m soak --timeout 7200
+	$(BIN)/python -m pytest -q tests -m soak --timeout 7200
 
 demo: setup  ## real clients through everything, and the ranked list at its end
 	$(BIN)/fleetgauge demo
@@ -84,4 +84,4 @@ dist: setup  ## every asset of a release, with SHA256SUMS: dist/ (needs Maven)
 	sh .ci/dist.sh
 
 clean:  ## removes what set-up and tests made
-	rm -rf $(VENV) .setup build dist $(RESULTS) bridge/target bridge/kroxylicious/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data
+	rm -rf $(VENV) build dist $(RESULTS) bridge/target bridge/kroxylicious/target .mypy_cache .ruff_cache .pytest_cache .hypothesis fleetgauge-data

@@ -124,9 +124,12 @@ def check_origin(request: Request) -> None:
     Raises:
         HTTPException: 403, with a sentence.
     """
-    origin = request.headers.get("origin")
-    is_same_host = origin is None or origin.partition("://")[2] == request.headers.get("host")
-    if not is_same_host or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    host, origin = request.headers.get("host"), request.headers.get("origin")
+    site = request.headers.get("sec-fetch-site")
+    allowed = {None, f"{request.url.scheme}://{host}"}
+    if site == "same-origin":  # the browser has compared the schemes itself: a proxy before us may have the TLS
+        allowed.add(f"https://{host}")
+    if origin not in allowed or site not in (None, "same-origin", "none"):
         raise HTTPException(403, "changes are taken from this page itself, not from one of another origin")
 
 

@@ -11,6 +11,7 @@ from base.public_names import public_names
 __getattr__, __all__ = public_names(
     __name__,
     {
+        "base.errors": "FleetgaugeError",
         "exporters.exporter": "BatchSettings Delivered Exporter Outcome Refused RefusedRecord Retry RetrySettings "
         "TooLarge reach_tcp",
         "exporters.labels": "LabelSettings Labeller",

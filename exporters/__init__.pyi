@@ -1,5 +1,6 @@
 """The public names of `exporters`, for type checkers and editors; see `__init__.py`."""
 
+from base.errors import FleetgaugeError as FleetgaugeError
 from exporters.exporter import BatchSettings as BatchSettings
 from exporters.exporter import Delivered as Delivered
 from exporters.exporter import Exporter as Exporter

@@ -117,6 +117,8 @@ def _options(settings: SessionSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config}",
         "spark.sql.session.timeZone": "UTC",
+        # Python's -P for workers: they import nothing from the directory in which they are started.
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
         # The JVM compiles no larger method: Spark's generated code would be interpreted, twice as slow or worse.
         "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_max_records_per_batch),

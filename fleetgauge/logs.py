@@ -15,6 +15,7 @@ import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 from base.clock import SystemTime
+from base.library_log import log_through
 from base.log_limiter import LogLimiter
 from base.redaction import hide
 from terminal.text import printable
@@ -52,6 +53,7 @@ def configure_logging(level: str, form: Literal["auto", "human", "json"], secret
         logger_factory=lines,
         cache_logger_on_first_use=False,  # a later call may change the level
     )
+    log_through(structlog.get_logger)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import structlog
-
 from base.clock import Time
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from push_log.embedded.settings import MIB
 from push_log.log import Answer, PushLogError
 from telemetry.push import Push
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 DEFAULT_ACK_TIMEOUT_MS: Final = 500
 DEFAULT_MAX_PENDING_RECORDS: Final = 16_384

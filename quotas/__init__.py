@@ -21,13 +21,18 @@ Rules of the interface:
   a quota is exhausted, use `Sensor.check_and_record` (KIP-599).
 """
 
+import logging
+
 from base.public_names import public_names
+
+# Nothing is printed unless the application configures `logging`.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __getattr__, __all__ = public_names(
     __name__,
     {
         "base.clock": "MockTime SystemTime Time",
-        "base.errors": "InvalidConfigError",
+        "base.errors": "ErrorCode InvalidConfigError InvalidRequestError",
         "base.principal": "KafkaPrincipal",
         "quotas.callback": "ClientQuotaCallback Cluster PartitionInfo load_callback",
         "quotas.client_quota": "ClientQuotaManager ClientQuotaManagerConfig ClientSensors",
@@ -36,8 +41,9 @@ __getattr__, __all__ = public_names(
         "quotas.connection_decisions": "Admit ConnectionThrottledError Decision Refuse TooManyConnectionsError Wait",
         "quotas.connection_quota_config": "ConnectionQuotaConfig UNLIMITED",
         "quotas.connection_quotas": "Connection ConnectionQuotas",
-        "quotas.controller_mutation": "ControllerMutationQuota ControllerMutationQuotaManager "
-        "MutationQuotaExceededError",
+        "quotas.controller_mutation": "CREATE_PARTITIONS_STRICT_SINCE_VERSION CREATE_TOPICS_STRICT_SINCE_VERSION "
+        "ControllerMutationQuota ControllerMutationQuotaManager "
+        "DELETE_TOPICS_STRICT_SINCE_VERSION MutationQuotaExceededError RequestHeader",
         "quotas.default_quota_callback": "DefaultQuotaCallback",
         "quotas.drivers.asyncio_connections": "AsyncioConnectionQuotas",
         "quotas.drivers.asyncio_reaper": "AsyncioReaper",

@@ -3,7 +3,9 @@
 from base.clock import MockTime as MockTime
 from base.clock import SystemTime as SystemTime
 from base.clock import Time as Time
+from base.errors import ErrorCode as ErrorCode
 from base.errors import InvalidConfigError as InvalidConfigError
+from base.errors import InvalidRequestError as InvalidRequestError
 from base.principal import KafkaPrincipal as KafkaPrincipal
 from quotas.callback import ClientQuotaCallback as ClientQuotaCallback
 from quotas.callback import Cluster as Cluster
@@ -28,9 +30,13 @@ from quotas.connection_quota_config import UNLIMITED as UNLIMITED
 from quotas.connection_quota_config import ConnectionQuotaConfig as ConnectionQuotaConfig
 from quotas.connection_quotas import Connection as Connection
 from quotas.connection_quotas import ConnectionQuotas as ConnectionQuotas
+from quotas.controller_mutation import CREATE_PARTITIONS_STRICT_SINCE_VERSION as CREATE_PARTITIONS_STRICT_SINCE_VERSION
+from quotas.controller_mutation import CREATE_TOPICS_STRICT_SINCE_VERSION as CREATE_TOPICS_STRICT_SINCE_VERSION
+from quotas.controller_mutation import DELETE_TOPICS_STRICT_SINCE_VERSION as DELETE_TOPICS_STRICT_SINCE_VERSION
 from quotas.controller_mutation import ControllerMutationQuota as ControllerMutationQuota
 from quotas.controller_mutation import ControllerMutationQuotaManager as ControllerMutationQuotaManager
 from quotas.controller_mutation import MutationQuotaExceededError as MutationQuotaExceededError
+from quotas.controller_mutation import RequestHeader as RequestHeader
 from quotas.default_quota_callback import DefaultQuotaCallback as DefaultQuotaCallback
 from quotas.drivers.asyncio_connections import AsyncioConnectionQuotas as AsyncioConnectionQuotas
 from quotas.drivers.asyncio_reaper import AsyncioReaper as AsyncioReaper

@@ -60,6 +60,7 @@ class ClientQuotaManagerConfig:
         quota_window_size_seconds: width of one window [s].
 
     Raises:
+        TypeError: one of them is no whole number.
         ValueError: one of them is below 1.
     """
 
@@ -67,6 +68,10 @@ class ClientQuotaManagerConfig:
     quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 
     def __post_init__(self) -> None:
+        check_types(
+            num_quota_samples=(self.num_quota_samples, int),
+            quota_window_size_seconds=(self.quota_window_size_seconds, int),
+        )
         if min(self.num_quota_samples, self.quota_window_size_seconds) < 1:
             raise ValueError("a client quota needs at least one sample of at least one second")
 
@@ -259,22 +264,28 @@ class ClientQuotaManager:
         """`update_quota` for several entities at once, which looks at the existing metrics once.
 
         Raises:
-            InvalidConfigError, TypeError: as `update_quota`; no quota has changed.
+            InvalidConfigError, TypeError: as `update_quota`, or a key is no `KafkaQuotaEntity`; no quota has changed.
         """
         check_types(quotas=(quotas, Mapping))
-        for quota in quotas.values():
+        for entity, quota in quotas.items():
+            check_types(entity=(entity, KafkaQuotaEntity))
             if quota is not None:
                 checked_client_quota(self.quota_type, quota)
         with self._lock:
-            for entity, quota in quotas.items():
-                if quota is None:
-                    _logger.info("removing the %s quota of %s", self.quota_type, entity)
-                    self._callback.remove_quota(self.client_quota_type, entity)
-                else:
-                    _logger.info("changing the %s quota of %s to %s", self.quota_type, entity, quota.bound)
-                    self._callback.update_quota(self.client_quota_type, entity, quota.bound)
-            self._remembered = {}  # a client may match another level now
-            self._update_configs(None if any(entity.has_default for entity in quotas) else quotas)
+            try:
+                for entity, quota in quotas.items():
+                    self._set(entity, quota)
+            finally:  # a callback of one's own may raise: the metrics have the limits that it has
+                self._remembered = {}  # a client may match another level now
+                self._update_configs(None if any(entity.has_default for entity in quotas) else quotas)
+
+    def _set(self, entity: KafkaQuotaEntity, quota: Quota | None) -> None:
+        if quota is None:
+            _logger.info("removing the %s quota of %s", self.quota_type, entity)
+            self._callback.remove_quota(self.client_quota_type, entity)
+        else:
+            _logger.info("changing the %s quota of %s to %s", self.quota_type, entity, quota.bound)
+            self._callback.update_quota(self.client_quota_type, entity, quota.bound)
 
     def update_quota_metric_configs(self, updated_entity: KafkaQuotaEntity | None = None) -> None:
         """Updates the limits of the existing metrics; measured usage is kept.

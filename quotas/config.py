@@ -110,7 +110,7 @@ class QuotaConfig:
         for name, key in QUOTA_KEYS.items():
             attribute = name.replace(".", "_")
             object.__setattr__(self, attribute, key.checked(getattr(self, attribute)))
-        check_per_ip(self.max_connections_per_ip, self.max_connections_per_ip_overrides)
+        check_per_ip(self.max_connections_per_ip, self.max_connections_per_ip_overrides.strip(" ,"))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> "QuotaConfig":

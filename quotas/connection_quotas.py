@@ -311,11 +311,13 @@ class ConnectionQuotas:
         """Sets `max.connections.per.ip.overrides`, for connections to come.
 
         Raises:
-            InvalidConfigError: a limit is below 0.
+            InvalidConfigError: a limit is below 0, or there is none while `max.connections.per.ip` is 0: change that
+                first.
             ValueError: an address is not an IP address.
         """
         canonical = canonical_overrides(overrides)
         with self.lock:
+            check_per_ip(self._ip_max, canonical)
             self._ip_max_overrides = canonical
 
     def update_ip_connection_rate_quota(self, ip: str | None, max_connection_rate: int | None) -> None:

@@ -103,6 +103,7 @@ class DefaultQuotaCallback(ClientQuotaCallback):
 
     def remove_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity) -> None:
         """See `ClientQuotaCallback.remove_quota`; a missing one is ignored."""
+        check_types(quota_entity=(quota_entity, KafkaQuotaEntity))
         if self._overridden_quotas.pop(quota_entity, None) is not None:
             self._count(quota_entity, -1)
 

@@ -3,8 +3,10 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Final
 
+from base.arguments import check_types
 from quotas.quota import Quota
 
 UNBOUNDED: Final = 2**63 - 1
@@ -36,6 +38,7 @@ class MetricConfig:
         tags: default tags for `Metrics.metric_name`.
 
     Raises:
+        TypeError: one of the numbers is not whole, the quota is no `Quota`, or the tags are no mapping.
         ValueError: `samples`, `time_window_ms` or `event_window` is below 1.
     """
 
@@ -46,7 +49,9 @@ class MetricConfig:
     tags: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        check_types(quota=(self.quota, (Quota, NoneType)), tags=(self.tags, Mapping))
         for name in ("samples", "time_window_ms", "event_window"):
+            check_types(**{name: (getattr(self, name), int)})
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from base.arguments import check_types
+
 
 @dataclass(frozen=True, slots=True)
 class Quota:
@@ -13,7 +15,7 @@ class Quota:
         upper: True for an upper bound, False for a lower one.
 
     Raises:
-        TypeError: the bound is a string or a bool (compiled, a bool counts as 0 or 1).
+        TypeError: the bound is a string or a bool (compiled, a bool counts as 0 or 1), or `upper` is no bool.
         ValueError: the bound is NaN.
     """
 
@@ -23,6 +25,7 @@ class Quota:
     def __post_init__(self) -> None:
         if isinstance(self.bound, bool | str):
             raise TypeError(f"a quota's bound is a number, not {self.bound!r}")
+        check_types(upper=(self.upper, bool))
         if math.isnan(self.bound):
             raise ValueError("a quota's bound is a number, not NaN")
         object.__setattr__(self, "bound", float(self.bound))

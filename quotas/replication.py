@@ -52,6 +52,7 @@ class ReplicationQuotaManagerConfig:
         quota_window_size_seconds: `...quota.window.size.seconds` [s].
 
     Raises:
+        TypeError: one of them is no whole number.
         ValueError: one of them is below 1.
     """
 
@@ -59,6 +60,10 @@ class ReplicationQuotaManagerConfig:
     quota_window_size_seconds: int = QUOTA_WINDOW_SIZE_SECONDS_DEFAULT
 
     def __post_init__(self) -> None:
+        check_types(
+            num_quota_samples=(self.num_quota_samples, int),
+            quota_window_size_seconds=(self.quota_window_size_seconds, int),
+        )
         if min(self.num_quota_samples, self.quota_window_size_seconds) < 1:
             raise ValueError("a replication quota needs at least one sample of at least one second")
 
@@ -146,8 +151,17 @@ class ReplicationQuotaManager:
         self._sensor().record(value, check_quotas=False)
 
     def mark_throttled(self, topic: str, partitions: Iterable[int] = ALL_REPLICAS) -> None:
-        """Sets the throttled partitions of a topic, by default all."""
+        """Sets the throttled partitions of a topic, by default all.
+
+        Raises:
+            TypeError: the partitions are no numbers, for example a text. Nothing is changed then.
+        """
+        check_types(topic=(topic, str), partitions=(partitions, Iterable))
+        if isinstance(partitions, str | bytes):
+            raise TypeError(f"partitions must be numbers, not {partitions!r}; parse_throttled_replicas reads text")
         chosen = frozenset(partitions)
+        for partition in chosen:
+            check_types(partition=(partition, int))
         self._throttled[topic] = ALL_REPLICAS if chosen == ALL_REPLICAS else chosen
 
     def remove_throttle(self, topic: str) -> None:

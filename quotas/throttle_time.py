@@ -59,8 +59,11 @@ def token_bucket_throttle_time(error: QuotaViolationError) -> int:
 
 
 def _wait(excess: float, bound: float, unit_ms: float) -> int:
-    """`excess / bound * unit_ms` rounded half up, within 0 and `MAX_THROTTLE_TIME_MS`; a bound of 0 never recovers."""
-    if excess <= 0:
+    """`excess / bound * unit_ms` rounded half up, within 0 and `MAX_THROTTLE_TIME_MS`; a bound of 0 never recovers.
+
+    A NaN was recorded: 0, as Java's `Math.round` makes of it.
+    """
+    if excess <= 0 or math.isnan(excess):
         return 0
     wait_ms = excess / bound * unit_ms if bound > 0 else math.inf
     return math.floor(wait_ms + 0.5) if wait_ms < MAX_THROTTLE_TIME_MS else MAX_THROTTLE_TIME_MS

@@ -9,7 +9,8 @@ the standard library alone.
 
 Rules of the interface: those of `quotas` (see its docstring). `now_ms` is monotonic time [ms], `received_at` and
 everything that ends in `_us` wall time [us since the epoch]; none of the classes may be used by several threads unless
-its docstring says so.
+its docstring says so. Events are logged by `logging`, under the modules' names, without any payload; nothing is printed
+unless the application configures it.
 """
 
 from base.public_names import public_names
@@ -18,18 +19,26 @@ __getattr__, __all__ = public_names(
     __name__,
     {
         "telemetry.subscriptions.known_clients": "SHIPPED guard_rules",
+        "base.errors": "ErrorCode InvalidConfigError InvalidRecordError InvalidRequestError TelemetryTooLargeError",
+        "telemetry.catalogue.software_version": "SoftwareVersion VersionRange",
         "telemetry.catalogue.standard_metrics": "KnownMetric known_metrics selected telemetry_name",
         "telemetry.codecs": "CompressionType decompressors",
+        "telemetry.instances.departed": "DepartedClients",
+        "telemetry.instances.instance": "ClientInstance",
+        "telemetry.instances.register": "InstanceRegister",
+        "telemetry.instances.sender_bounds": "SenderLimits",
         "telemetry.manager": "ClientMetricsManager",
         "telemetry.messages": "GetTelemetrySubscriptionsResult PushRequest",
         "telemetry.plugin": "CONTENT_TYPE ClientTelemetry ClientTelemetryContext ClientTelemetryExporter "
         "ClientTelemetryExporterPlugin ClientTelemetryExporterProvider ClientTelemetryPayload ClientTelemetryReceiver "
         "MetricsContext MetricsReporter RequestContext load_reporter",
+        "telemetry.plugin.exporter_plugin": "ExportStats",
+        "telemetry.push": "Push",
         "telemetry.push_record": "PushIds PushRecord SCHEMA_VERSION format_instance_id is_push_id parse_instance_id",
         "telemetry.settings": "ClientMetricsSettings",
         "telemetry.subscriptions.client_guard": "ClientGuard GuardAction GuardRule GuardWhen",
-        "telemetry.subscriptions.interval_scaling": "TelemetryPace",
-        "telemetry.subscriptions.match": "ClientMatchingParam parse_match",
+        "telemetry.subscriptions.interval_scaling": "Pace Paced TelemetryPace",
+        "telemetry.subscriptions.match": "ClientMatchingParam Selector parse_match",
         "telemetry.subscriptions.resources": "EffectiveSubscription Subscription Subscriptions check_subscription "
         "parse_subscription",
         "telemetry.validate": "validate_metrics",

@@ -1,11 +1,22 @@
 """The public names of `telemetry`, for type checkers and editors; see `__init__.py`."""
 
+from base.errors import ErrorCode as ErrorCode
+from base.errors import InvalidConfigError as InvalidConfigError
+from base.errors import InvalidRecordError as InvalidRecordError
+from base.errors import InvalidRequestError as InvalidRequestError
+from base.errors import TelemetryTooLargeError as TelemetryTooLargeError
+from telemetry.catalogue.software_version import SoftwareVersion as SoftwareVersion
+from telemetry.catalogue.software_version import VersionRange as VersionRange
 from telemetry.catalogue.standard_metrics import KnownMetric as KnownMetric
 from telemetry.catalogue.standard_metrics import known_metrics as known_metrics
 from telemetry.catalogue.standard_metrics import selected as selected
 from telemetry.catalogue.standard_metrics import telemetry_name as telemetry_name
 from telemetry.codecs import CompressionType as CompressionType
 from telemetry.codecs import decompressors as decompressors
+from telemetry.instances.departed import DepartedClients as DepartedClients
+from telemetry.instances.instance import ClientInstance as ClientInstance
+from telemetry.instances.register import InstanceRegister as InstanceRegister
+from telemetry.instances.sender_bounds import SenderLimits as SenderLimits
 from telemetry.manager import ClientMetricsManager as ClientMetricsManager
 from telemetry.messages import GetTelemetrySubscriptionsResult as GetTelemetrySubscriptionsResult
 from telemetry.messages import PushRequest as PushRequest
@@ -21,6 +32,8 @@ from telemetry.plugin import MetricsContext as MetricsContext
 from telemetry.plugin import MetricsReporter as MetricsReporter
 from telemetry.plugin import RequestContext as RequestContext
 from telemetry.plugin import load_reporter as load_reporter
+from telemetry.plugin.exporter_plugin import ExportStats as ExportStats
+from telemetry.push import Push as Push
 from telemetry.push_record import SCHEMA_VERSION as SCHEMA_VERSION
 from telemetry.push_record import PushIds as PushIds
 from telemetry.push_record import PushRecord as PushRecord
@@ -32,10 +45,13 @@ from telemetry.subscriptions.client_guard import ClientGuard as ClientGuard
 from telemetry.subscriptions.client_guard import GuardAction as GuardAction
 from telemetry.subscriptions.client_guard import GuardRule as GuardRule
 from telemetry.subscriptions.client_guard import GuardWhen as GuardWhen
+from telemetry.subscriptions.interval_scaling import Pace as Pace
+from telemetry.subscriptions.interval_scaling import Paced as Paced
 from telemetry.subscriptions.interval_scaling import TelemetryPace as TelemetryPace
 from telemetry.subscriptions.known_clients import SHIPPED as SHIPPED
 from telemetry.subscriptions.known_clients import guard_rules as guard_rules
 from telemetry.subscriptions.match import ClientMatchingParam as ClientMatchingParam
+from telemetry.subscriptions.match import Selector as Selector
 from telemetry.subscriptions.match import parse_match as parse_match
 from telemetry.subscriptions.resources import EffectiveSubscription as EffectiveSubscription
 from telemetry.subscriptions.resources import Subscription as Subscription

@@ -286,6 +286,7 @@ class ClientMetricsManager:
 
         Raises:
             InvalidConfigError: invalid `properties`, with the message that Kafka's tools print; nothing is changed.
+            TypeError: they are no mapping of texts, for example None; nothing is changed.
         """
         self._subscriptions.update(name, properties)
         self._advice.review(self._subscriptions.requested_prefixes())
@@ -294,13 +295,17 @@ class ClientMetricsManager:
         """Sets all client-metrics resources at once, as after rereading a file.
 
         Raises:
-            InvalidConfigError: one of them is invalid; nothing is changed.
+            InvalidConfigError, TypeError: one of them is invalid; nothing is changed.
         """
         self._subscriptions.replace(resources)
         self._advice.review(self._subscriptions.requested_prefixes())
 
     def replace_guard_rules(self, rules: Iterable[GuardRule]) -> None:
-        """Sets the rules of the client guard. Clients with a changed subscription get a new subscription id."""
+        """Sets the rules of the client guard. Clients with a changed subscription get a new subscription id.
+
+        Raises:
+            TypeError: one of them is no `GuardRule`; nothing is changed.
+        """
         if self._guard.install(rules):
             self._subscriptions.reevaluate()
 

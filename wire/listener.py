@@ -12,9 +12,8 @@ import socket
 from contextlib import suppress
 from typing import Any, Final
 
-import structlog
-
 from base.clock import Time
+from base.library_log import get_logger
 from wire.admission import Admission
 from wire.api_table import ApiTable
 from wire.channel import Channel, RequestHandler
@@ -34,7 +33,7 @@ from wire.unread_responses import UnreadResponses
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PEER_ERRORS: Final = frozenset(

@@ -3,9 +3,8 @@
 import asyncio
 from typing import Final
 
-import structlog
-
 from base.clock import Time
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from wire.api_table import ApiTable
 from wire.channel import RequestHandler
@@ -18,7 +17,7 @@ from wire.request_buffers import RequestBuffers
 from wire.turns import Turns
 from wire.unread_responses import UnreadResponses
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LOG_INTERVAL_MS: Final = 1_000
 """Minimum time between two log lines about the same error of peers [ms]."""

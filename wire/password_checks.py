@@ -5,12 +5,12 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-import structlog
 from cachetools import LRUCache
 
+from base.library_log import get_logger
 from wire.sasl.mechanism import PasswordCheck
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _NETWORK_SHARE: Final = 8
 """Divisor: the part of all waiting checks that one network may have."""

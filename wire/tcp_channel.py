@@ -8,8 +8,7 @@ import asyncio
 import ssl
 from typing import Any, Final, cast
 
-import structlog
-
+from base.library_log import get_logger
 from base.principal import ANONYMOUS, KafkaPrincipal
 from wire.close_reason import CloseReason
 from wire.codec import parse_request
@@ -22,7 +21,7 @@ from wire.listener_security import ListenerSecurity
 from wire.push_telemetry import PUSH
 from wire.software import UNKNOWN_SOFTWARE
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _TURN_FRAMES: Final = 100
 """Maximum number of frames that one connection handles per turn. `max_in_flight_requests` limits pushes to the same

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import apsw
-import structlog
 import uvloop
 import zstandard
 
@@ -163,7 +162,6 @@ def read_cost(parent: Path) -> dict[str, float]:
 
 def upkeep(path: str, stop: Event) -> None:
     """The exporter process's part: checkpoints every sealed segment, keeps four."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     settings = PushLogSettings(dir=Path(path), retention_bytes=4 * SMALL_SEGMENT)
     with closing(Retention(settings, ["an exporter that is away"])) as retention:
         while not stop.wait(0.05):
@@ -254,7 +252,6 @@ def rounded(value: Any) -> Any:
 
 def main() -> None:
     """Measures and prints."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     parent = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.gettempdir())
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     found = {

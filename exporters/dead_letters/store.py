@@ -14,9 +14,9 @@ from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import apsw
-import structlog
 
 from base.clock import Time
+from base.library_log import get_logger
 from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, DeadLetterStats, UnreadableLetter
 from exporters.dead_letters.rows import COUNTS, CREATE, LETTER, MIGRATIONS, PUT, LetterCodec
 from exporters.exporter import Refusal, bounded_text
@@ -25,7 +25,7 @@ from push_log.embedded.kept_database import open_kept, set_aside, transaction
 from push_log.embedded.segment import SegmentCorruptError, translated
 from push_log.log import PushLogError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _LEASE_MS: Final = 30_000
 """How long a replay belongs to the process that began it [ms]; afterwards any process may take it."""

@@ -7,14 +7,13 @@ without limit would hold back the very log that fills the disk; so afterwards th
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
 from base.clock import Time
+from base.library_log import get_logger
 from exporters.dead_letters.store import DeadLetters
 from exporters.exporter import Refusal, Retry
 from push_log.log import PushLogError, PushLogFullError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 ROOM_WITHIN_MS: Final = 15_000
 """How long a full disk may delay an exporter [ms]; the log's housekeeping runs every 5 s."""

@@ -4,11 +4,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
-
-import structlog
+from typing import Final
 
 from base.clock import Time
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from exporters.delivery.histogram import EXPORT_BOUNDS_S, FRESHNESS_BOUNDS_S, Histogram
 from exporters.delivery.stats import MAX_REASONS, OTHER_REASON, DeliveryStats, PipelineState
@@ -33,7 +32,7 @@ class DeliveryReport:
     """
 
     def __init__(self, exporter: str, destination: str, time: Time) -> None:
-        self.log: Any = structlog.get_logger(__name__).bind(exporter=exporter)
+        self.log: Final = get_logger(__name__).bind(exporter=exporter)
         self._destination = destination
         self._time = time
         self._limiter = LogLimiter()

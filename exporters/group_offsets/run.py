@@ -3,16 +3,15 @@
 import threading
 from typing import Any
 
-import structlog
-
 from base.clock import SystemTime, Time
+from base.library_log import get_logger
 from exporters.group_offsets.schema import Sample, record_batch
 from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings
 from exporters.group_offsets.zone import OffsetsZone
 from push_log.kafka_topic.clients import make_admin
 from push_log.kafka_topic.settings import KafkaTopicSettings
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class OffsetsRun:

@@ -11,17 +11,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import structlog
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # documented, and not in its __all__
 
 from base.clock import Time
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from exporters.group_offsets.requests import NOT_SAMPLED, TIMED_OUT, Requests, error_of, name_of
 from exporters.group_offsets.schema import Sample
 from exporters.group_offsets.settings import OffsetsSettings
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Partition = tuple[str, int]
 

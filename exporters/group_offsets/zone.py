@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import structlog
 from pyarrow import parquet as pq
 
 from base.clock import Time
+from base.library_log import get_logger
 from base.redaction import without_credentials
 from exporters.group_offsets.schema import GROUP_OFFSETS_SCHEMA
 from exporters.landing.exporter import open_storage, partition_of
 from exporters.landing.retention import LandingRetention
 from exporters.landing.storage import LandingStorage, open_up, storage_errors
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 FOLDER: Final = "group_offsets"
 """Beside the folders `date=...` of pushes."""

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
 from cachetools import TTLCache
 
 from base.errors import SettingError
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from exporters.http.users import User, Users, UsersFileError, read_users
 from wire.distinguished_name import CertificateError, subject_of
@@ -30,7 +30,7 @@ from wire.password_checks import PasswordChecks
 from wire.sasl.mechanism import PasswordCheck
 from wire.tls import ClientAuth, TlsConfigError, TlsSettings, expires_at, make_server_context
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 REALM: Final = 'realm="Fleetgauge"'
 _CHALLENGE: Final = f'Basic {REALM}, charset="UTF-8", Bearer {REALM}'

@@ -20,19 +20,19 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 import h11
-import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from exporters.http.access import Access, Denial
 from exporters.http.errors import error
 from exporters.http.loopback import is_loopback, names_this_machine
 from wire.network import network_of, unmapped
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _READ_BYTES: Final = 16 << 10
 _WRITE_BYTES: Final = 64 << 10
@@ -114,7 +114,7 @@ class Connections:
             log_config=None,
             access_log=False,
             proxy_headers=False,
-            h11_max_incomplete_event_size=settings.max_request_bytes,
+            h11_max_incomplete_event_size=settings.max_request_bytes - 1,  # of a head that has not ended
             timeout_keep_alive=math.ceil(settings.idle_s),
         )
         self.config.load()
@@ -261,14 +261,18 @@ class Connection(H11Protocol):
         self._end_request()
 
     def data_received(self, data: bytes) -> None:
-        """Takes some bytes; in slices, since h11 bounds the length only of what is incomplete."""
-        for at in range(0, len(data), _READ_BYTES):
+        """Takes some bytes; in slices that fill a head up to its bound, since h11 bounds only what is incomplete."""
+        at = 0
+        while at < len(data):
             if self._lingers:
                 self._dropped_bytes += len(data) - at
                 if self._dropped_bytes > _LINGER_BYTES:
                     self.close_now()
                 return
-            super().data_received(data[at : at + _READ_BYTES])
+            room = self._settings.max_request_bytes - len(self.conn.trailing_data[0])
+            size = room if room > 0 else _READ_BYTES  # no room: requests wait for the response to an earlier one
+            super().data_received(data[at : at + size])
+            at += size
         if self._is_answering():
             self._has_begun = False
         elif not self._has_begun:
@@ -434,6 +438,8 @@ class Connection(H11Protocol):
         if self._is_local and not names_this_machine(headers.get(b"host", b"").decode("latin-1")):
             problem = "on a loopback address only requests to localhost or to an IP address are served"
             return Denial(status=421, problem=problem)
+        if _head_bytes(scope) > self._settings.max_request_bytes:  # it came whole, behind another request
+            return Denial(status=431, problem=f"a request's head has at most {self._settings.max_request_bytes} bytes")
         if b"transfer-encoding" in headers and b"content-length" in headers:
             return Denial(status=400, problem="a request has one length, not two")  # RFC 9112, section 6.3: smuggled?
         if _has_body(scope) and not self._may_have_body(scope):
@@ -569,6 +575,13 @@ class _Lingering:
 
     def is_closing(self) -> bool:
         return self._connection._lingers or self._transport.is_closing()
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Length of a request's line and headers, with one blank after each colon."""
+    query = scope["query_string"]
+    line = len(scope["method"]) + len(scope["raw_path"]) + len(query) + bool(query) + len("  HTTP/1.1\r\n")
+    return line + sum(len(name) + len(value) + len(": \r\n") for name, value in scope["headers"]) + len("\r\n")
 
 
 def _has_body(scope: Scope) -> bool:

@@ -1,7 +1,12 @@
 """Who may read a page that is served on a loopback address: programs of this machine, not web pages in its browsers."""
 
 import ipaddress
+import re
 from contextlib import suppress
+from typing import Final
+
+_HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]*)\]|(?P<name>[^:\[\]]*))(?::[0-9]*)?")
+"""`Host` of a request as a whole (RFC 9110, section 7.2): an address of IPv6 in brackets, or a name; and the port."""
 
 
 def is_loopback(address: str) -> bool:
@@ -21,11 +26,16 @@ def names_this_machine(host: str) -> bool:
 
     >>> names_this_machine("localhost:9464"), names_this_machine("[::1]:9464"), names_this_machine("evil.example")
     (True, True, False)
+    >>> names_this_machine("[::1].evil.example"), names_this_machine("127.0.0.1:80.evil.example")
+    (False, False)
     """
-    name = host.rpartition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return False
+    name, ipv6 = match["name"], match["ipv6"]
     if name in ("", "localhost"):
         return True
     with suppress(ValueError):
-        ipaddress.ip_address(name)
+        ipaddress.IPv4Address(name) if ipv6 is None else ipaddress.IPv6Address(ipv6)
         return True
     return False

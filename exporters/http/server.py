@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-import structlog
 from starlette.types import ASGIApp
 
+from base.library_log import get_logger
 from exporters.http.access import Access
 from exporters.http.connection import Connection, Connections, HttpSettings
 from wire.network import network_of, unmapped
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _STOP_STEP_S: Final = 0.02
 _ACCEPT_PAUSE_S: Final = 1.0

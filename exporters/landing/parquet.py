@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
-import structlog
 from pyarrow import parquet as pq
 
+from base.library_log import get_logger
 from exporters.landing.schema import DICTIONARY_COLUMNS, LANDING_SCHEMA, STATISTICS_COLUMNS, record_batch
 from exporters.landing.storage import LandingStorage, storage_errors
 from telemetry.push_record import PushRecord
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 """Size of a row group, which is converted at a time and is the minimum that a Spark task reads [B of metrics]."""

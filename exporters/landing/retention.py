@@ -7,12 +7,11 @@ import re
 from datetime import datetime
 from typing import Final
 
-import structlog
-
 from base.clock import Time
+from base.library_log import get_logger
 from exporters.landing.storage import LandingStorage, storage_errors
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MIN_RETENTION_MS: Final = 3_600_000
 """Less would delete files that the analysis has not read yet [ms]."""

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Protocol
 
-import structlog
-
+from base.library_log import get_logger
 from exporters.exporter import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
 from exporters.labels import Labeller
 from exporters.otlp.endpoint import HTTP_PROTOBUF
@@ -20,7 +19,7 @@ from exporters.protobuf_wire import MalformedPayloadError
 from exporters.tls_files import TlsFilesError
 from push_log.log import Batch
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 """Variables that name a proxy for gRPC."""

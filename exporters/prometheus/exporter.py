@@ -8,10 +8,10 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
-import structlog
 from google.protobuf.message import DecodeError
 
 from base.clock import SystemTime, Time
+from base.library_log import get_logger
 from exporters.exporter import Delivered, Outcome, RefusedRecord, Retry
 from exporters.prometheus.client_codec import decode_client
 from exporters.prometheus.page import OPENMETRICS, OWN_NAMES, TEXT, prefers_openmetrics, render
@@ -25,7 +25,7 @@ from exporters.prometheus.table import Moment, SeriesTable
 from push_log.log import Batch
 from telemetry.push_record import PushRecord
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _MAX_POINTS: Final = 20_000
 """Maximum of one push: several times what any known client sends."""

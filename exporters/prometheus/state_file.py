@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final, cast
 
 import apsw
-import structlog
 
 from base.errors import FleetgaugeError
+from base.library_log import get_logger
 from exporters.prometheus.client_codec import SavedClient
 from telemetry.push_record import PUSH_ID_LENGTH, PushRecord
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 VERSION: Final = 2
 _KEPT_IDS: Final = 50_000

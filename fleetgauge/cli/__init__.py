@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -145,6 +146,9 @@ _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 def main() -> None:
     """Entry point of the `fleetgauge` script; a `FleetgaugeError` or a full disk is one sentence and exit code 1."""
     code: str | int | None = 0
+    # Warnings of libraries, on standard error: standard output has what a command was asked for. Processes that run on
+    # replace this by `fleetgauge.logs`.
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         try:
             app()

@@ -5,7 +5,6 @@ It runs as a process of its own, since nothing here imports `fleet`.
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +12,7 @@ from urllib.parse import quote, unquote
 
 from fleetgauge.cluster_quotas.planning import QuotaError
 from fleetgauge.config.quotas import Entity, Limits, entity_of, parts_of
+from fleetgauge.module_command import module_command
 from quotas.entity import DEFAULT_NAME, KafkaQuotaEntity
 
 REPLAYED: Final = ("producer_byte_rate", "consumer_byte_rate")
@@ -52,7 +52,7 @@ def usage(limits: Limits, tables: str, since: str) -> dict[tuple[Entity, str], U
     words = [word for text in asked if text for word in ("--quota", text)]
     if not words:
         return {}
-    command = [sys.executable, "-m", "fleetgauge", "fleet", "whatif", "--tables", tables, "--since", since]
+    command = [*module_command("fleetgauge"), "fleet", "whatif", "--tables", tables, "--since", since]
     ran = subprocess.run([*command, "--format", "json", *words], capture_output=True, text=True, check=False)
     if ran.returncode:
         problem = ran.stderr.strip().removeprefix("Error: ")

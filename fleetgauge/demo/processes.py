@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from base.clock import Time
 from base.errors import FleetgaugeError
 from fleetgauge.admin.node_socket import NotRunningError, read_status
 from fleetgauge.data_dir import DataDirectory
+from fleetgauge.module_command import module_command
 
 _READY_WITHIN_MS = 30_000
 _STOPPED_WITHIN_S = 30.0
@@ -29,7 +29,7 @@ class OtlpReceiver:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "exporters.testkit.otlp_receiver"],
+            module_command("exporters.testkit.otlp_receiver"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -66,7 +66,7 @@ class ServedNode:
         self._log_file = log_file
         with log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "fleetgauge", "serve", "--config", str(config)],
+                [*module_command("fleetgauge"), "serve", "--config", str(config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from base.clock import Time
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.demo.clients import CLIENT_IDS, SLOW_CONSUMER_ID, Clients
 from fleetgauge.demo.processes import SHUTDOWN_TIMEOUT_MS, DemoError, OtlpReceiver, ServedNode
+from fleetgauge.module_command import module_command
 from push_log.embedded.inspect import records_after
 
 PUSHES_EACH = 5
@@ -143,7 +143,7 @@ def _judge(landing: Path, console: Console) -> list[dict[str, Any]]:
 
 
 def _fleet(*arguments: str) -> None:
-    command = [sys.executable, "-m", "fleetgauge", "fleet", *arguments]
+    command = [*module_command("fleetgauge"), "fleet", *arguments]
     done = subprocess.run(command, check=False, timeout=_FLEET_TIMEOUT_S)
     if done.returncode != 0:
         raise DemoError(f"fleetgauge fleet {arguments[0]} failed with exit code {done.returncode}")

@@ -86,6 +86,10 @@ class NodeConnectionLimits:
             config: configuration with the limits.
             overrides: result of `look_up`.
         """
+        if (
+            config.max_connections_per_ip > 0
+        ):  # 0 needs overrides: this one before they are removed, or after they are set
+            self.quotas.update_max_connections_per_ip(config.max_connections_per_ip)
         if overrides is not None:
             self.quotas.update_max_connections_per_ip_overrides(overrides)
             self._overrides = config.max_connections_per_ip_overrides

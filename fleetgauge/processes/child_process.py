@@ -7,7 +7,6 @@ to report as lines to standard output. When its standard input ends, its parent 
 import asyncio
 import json
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
@@ -207,8 +206,3 @@ class ChildProcess(ABC):
         if self.pid is not None and self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()
-
-
-def module_command(module: str) -> tuple[str, ...]:
-    """The command that runs a module of this package with this interpreter."""
-    return (sys.executable, "-m", module)

@@ -10,7 +10,8 @@ import json
 from typing import Any, Final
 
 from base.clock import Time
-from fleetgauge.processes.child_process import ChildProcess, module_command
+from fleetgauge.module_command import module_command
+from fleetgauge.processes.child_process import ChildProcess
 from fleetgauge.processes.exporter_job import Job
 
 _LOOK_EVERY_S: Final = 1.0

@@ -18,7 +18,8 @@ from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.config.console import console_job, operator_token
 from fleetgauge.config.listeners import HTTPS
 from fleetgauge.errors import ConfigError
-from fleetgauge.processes.child_process import ChildProcess, module_command
+from fleetgauge.module_command import module_command
+from fleetgauge.processes.child_process import ChildProcess
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import structlog
-
+from base.library_log import get_logger
 from push_log.embedded.kept_database import open_kept, transaction
 from push_log.embedded.pending_losses import CREATE as CREATE_PENDING_LOSSES
 from push_log.embedded.pending_losses import LossCause, PendingLosses
@@ -20,7 +19,7 @@ from push_log.embedded.position import END, START, Extent, Position
 from push_log.embedded.segment import translated
 from push_log.log import CursorRevokedError, PushLogError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 NAME: Final = "cursors.db"
 _CREATE: Final = """

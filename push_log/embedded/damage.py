@@ -2,13 +2,12 @@
 
 from contextlib import suppress
 
-import structlog
-
+from base.library_log import get_logger
 from push_log.embedded.cursors import Cursors
 from push_log.embedded.directory import LogDirectory
 from push_log.log import PushLogError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def set_aside(directory: LogDirectory, cursors: Cursors, number: int, reason: str) -> None:

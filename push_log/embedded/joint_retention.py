@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-import structlog
-
 from base.clock import Time
+from base.library_log import get_logger
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.free_space import free_bytes
 from push_log.embedded.retention import Retention
@@ -19,7 +18,7 @@ from push_log.embedded.settings import PushLogSettings
 from push_log.embedded.writer import SqlitePushLogWriter
 from push_log.log import PushLogError, PushLogLockedError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class JointRetention:

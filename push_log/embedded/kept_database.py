@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import apsw
-import structlog
 
+from base.library_log import get_logger
 from push_log.embedded.segment import NewerFormError, SegmentCorruptError, translated
 from push_log.log import PushLogError, PushLogFullError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _BUSY_MS: Final = 5_000
 

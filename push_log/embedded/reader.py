@@ -6,10 +6,9 @@ from collections.abc import Collection
 from contextlib import closing
 from typing import Final, Literal
 
-import structlog
-
 from base.clock import SystemTime, Time
 from base.errors import FleetgaugeError
+from base.library_log import get_logger
 from push_log.embedded.cursors import Cursors
 from push_log.embedded.damage import set_aside
 from push_log.embedded.directory import LogDirectory
@@ -21,7 +20,7 @@ from push_log.log import Batch, Lag, PushLogError
 from push_log.payload import PayloadDecoder
 from telemetry.push_record import PushRecord
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _POLL_EVERY_MS: Final = 50
 
@@ -86,8 +85,8 @@ class SqlitePushLogReader:
             exporter, START if start == "earliest" else end_of(self._directory)
         )
         self._read = self._committed
-        self._note_in_flight()
         self._polled: deque[Extent] = deque()
+        self._note_in_flight()
         self._segments: dict[int, SegmentReader] = {}
         self._wake = threading.Event()
         self._payloads = PayloadDecoder()
@@ -140,7 +139,9 @@ class SqlitePushLogReader:
         self._cursors.close()
 
     def _note_in_flight(self) -> None:
-        self._directory.in_flight.polled(self.exporter, self._epoch, self._read)
+        # After a rewind nothing is, wherever the cursor is: retention moves it past what it deletes.
+        end = self._read if self._polled else START
+        self._directory.in_flight.polled(self.exporter, self._epoch, end)
 
     def _ahead(self) -> list[int]:
         """The segments from the read position on; the last one is the head."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import apsw
-import structlog
 
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from push_log.embedded.ages import Ages
 from push_log.embedded.cursors import Cursors, CursorState
@@ -23,7 +23,7 @@ from push_log.embedded.segment import SegmentCorruptError, SegmentGoneError, Tai
 from push_log.embedded.settings import PushLogSettings
 from push_log.log import PushLogError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _BUSY_MS: Final = 1_000
 _AGES: Final = "ages.db"

@@ -4,14 +4,13 @@ import threading
 from collections.abc import Callable
 from typing import Final, Literal
 
-import structlog
-
 from base.clock import Time
+from base.library_log import get_logger
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.head import HeadSegment
 from push_log.log import PushLogError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Spawn = Callable[[Callable[[], None]], Callable[[], None]]
 """Starts work beside the caller; returns a function that waits for its end."""

@@ -7,9 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from base.clock import SystemTime, Time
+from base.library_log import get_logger
 from push_log.embedded.cursors import highest_segment
 from push_log.embedded.directory import LogDirectory
 from push_log.embedded.free_space import FreeSpace, PushLogDirectoryError
@@ -21,7 +20,7 @@ from push_log.log import PushLogError, PushLogFullError, PushLogLockedError
 from telemetry.push import Push
 from telemetry.push_record import PushRecord
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _ERRORS_UNTIL_NEW_SEGMENT: Final = 3
 LOCK_NAME: Final = "writer.lock"

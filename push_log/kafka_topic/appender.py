@@ -12,9 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from base.clock import Time
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from push_log.group_commit import (
     DEFAULT_ACK_TIMEOUT_MS,
@@ -31,7 +30,7 @@ from telemetry.push import Push
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _POLL_EVERY_S: Final = 0.002
 _IDLE_POLL_EVERY_S: Final = 0.5

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import structlog
-
 from base.clock import Time
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from push_log.kafka_topic.clients import make_consumer, text_of
 from push_log.kafka_topic.offsets import TopicOffsets
@@ -23,7 +22,7 @@ from push_log.log import PushLogError
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 T = TypeVar("T")
 MakeConsumer = Callable[[Callable[["KafkaError"], None]], "Consumer"]

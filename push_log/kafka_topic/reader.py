@@ -6,9 +6,8 @@ from contextlib import suppress
 from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from base.clock import SystemTime, Time
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from push_log.kafka_topic.group_member import GroupMember, MakeConsumer, RebalancingError
 from push_log.kafka_topic.offsets import TopicOffsets
@@ -22,7 +21,7 @@ from telemetry.push_record import PushRecord
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _COMMIT_WITHIN_S: Final = 60.0
 _COMMIT_RETRY_S: Final = 0.1

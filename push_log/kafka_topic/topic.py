@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
+from base.library_log import get_logger
 from push_log.kafka_topic.clients import text_of
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import PushLogError
@@ -11,7 +10,7 @@ from push_log.log import PushLogError
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _REQUEST_S: Final = 3.0
 

@@ -5,15 +5,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from telemetry.instances.expiry_queue import ExpiryQueue
 from telemetry.instances.instance import ClientInstance, InstanceKey, other_sender
 from telemetry.instances.register import InstanceRegister
 from telemetry.plugin.api import RequestContext
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MAX_RECALLED: Final = 16
 """Maximum number of a connection's instances that are searched for a client without an id."""

@@ -10,16 +10,16 @@ import math
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import structlog
 from cachetools import LRUCache
 
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from base.principal import ANONYMOUS
 from telemetry.instances.gate import Gate
 from telemetry.plugin.api import RequestContext
 from wire.network import network_of
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 BYTES_BURST_S: Final = 8
 """Burst of payload bytes: what the rate allows in this time [s]."""

@@ -4,9 +4,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-import structlog
-
 from base.clock import SystemTime, Time
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from telemetry.plugin.api import (
     ClientTelemetry,
@@ -17,7 +16,7 @@ from telemetry.plugin.api import (
     RequestContext,
 )
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 ERROR_LOG_INTERVAL_MS: Final = 60_000
 """Time between two log lines about a failing receiver [ms]; every failure is counted."""
@@ -190,13 +189,13 @@ class ClientTelemetryExporterPlugin:
         if self._stats is not None:
             self._stats.record_plugin_error(own, now_ms)
         if registered.limiter.admit("failed", now_ms):
-            log.warning(
+            traced = error if error.__traceback__ is not None and isinstance(error, Exception) else None
+            # Private, since a reporter's error may quote the payload that it was given.
+            log.bind_private(reason=repr(error), exc_info=traced).warning(
                 "telemetry.reporter_failed",
                 message="clients are answered all the same",
                 reporter=registered.name,
                 errors=registered.errors,
-                reason=repr(error),
-                exc_info=error if error.__traceback__ is not None and isinstance(error, Exception) else None,
             )
 
 

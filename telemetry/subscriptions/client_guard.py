@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-import structlog
 from cachetools import LRUCache, cachedmethod
 
+from base.arguments import check_types
+from base.library_log import get_logger
 from telemetry.catalogue.software_version import VersionRange, parse_version, version_of_part
 from telemetry.catalogue.standard_metrics import serves_every_role
 from telemetry.codecs import CompressionType
@@ -21,7 +22,7 @@ from telemetry.subscriptions.match import compile_pattern
 from telemetry.subscriptions.resources import ALL_METRICS, EffectiveSubscription
 from telemetry.subscriptions.subscription_id import subscription_checksum
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _MAX_KNOWN_SOFTWARE: Final = 1_024
 """Software names and versions whose rules are cached; beyond that they are looked up each time."""
@@ -124,11 +125,18 @@ class GuardRule:
         return replace(subscription, **changes)
 
 
+def _checked(rules: Iterable[GuardRule]) -> tuple[GuardRule, ...]:
+    listed = tuple(rules)
+    for rule in listed:
+        check_types(rule=(rule, GuardRule))
+    return listed
+
+
 class ClientGuard:
     """The rules in force, and counts of their effects. Not for several threads."""
 
     def __init__(self, rules: Iterable[GuardRule]) -> None:
-        self._rules = tuple(rules)
+        self._rules = _checked(rules)
         self._by_software: LRUCache[Any, tuple[GuardRule, ...]] = LRUCache(_MAX_KNOWN_SOFTWARE)
         self._guarded: LRUCache[Any, EffectiveSubscription] = LRUCache(_MAX_GUARDED)
         self._logged: set[tuple[str, str, str]] = set()
@@ -136,7 +144,7 @@ class ClientGuard:
 
     def install(self, rules: Iterable[GuardRule]) -> bool:
         """Replaces the rules; True if they differ, so that every client has to be evaluated again. Counts are kept."""
-        rules = tuple(rules)
+        rules = _checked(rules)
         if rules == self._rules:
             return False
         self._rules = rules

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-import structlog
-
+from base.library_log import get_logger
 from telemetry.catalogue.nearest_prefix import MAX_COMPARED_CHARACTERS, nearest_prefix
 from telemetry.catalogue.standard_metrics import is_known_prefix
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MAX_ADVISED: Final = 32
 """Maximum of unknown prefixes that are compared, over all subscriptions: each takes some 10 ms."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cachetools import LRUCache, cachedmethod
 
+from base.arguments import check_types
 from base.errors import InvalidConfigError, InvalidRequestError
 from telemetry.subscriptions.match import ClientAttributes, Selector, parse_match
 from telemetry.subscriptions.subscription_id import subscription_checksum
@@ -77,10 +78,13 @@ def parse_subscription(name: str, properties: Mapping[str, str]) -> Subscription
 
     Raises:
         InvalidConfigError: with Kafka's messages, which its tools print.
+        TypeError: the name, a key or a value is no text, or the properties are no mapping.
     """
+    check_types(name=(name, str), properties=(properties, Mapping))
     if not name:
         raise InvalidRequestError("Subscription name can't be empty")
     for key, value in properties.items():
+        check_types(key=(key, str), value=(value, str))
         if not _is_unicode(value):
             raise InvalidConfigError(f"Invalid value {value!r} for configuration {key}: it is no UTF-8")
         if key not in (METRICS_CONFIG, INTERVAL_MS_CONFIG, MATCH_CONFIG):
@@ -98,7 +102,7 @@ def check_subscription(name: str, properties: Mapping[str, str]) -> None:
     """Validates the properties of one resource.
 
     Raises:
-        InvalidConfigError: see `parse_subscription`.
+        InvalidConfigError, TypeError: see `parse_subscription`.
     """
     parse_subscription(name, properties)
 
@@ -150,8 +154,9 @@ class Subscriptions:
         """Sets one resource; empty `properties` remove it. Without a change the version stays.
 
         Raises:
-            InvalidConfigError: see `parse_subscription`; nothing is changed.
+            InvalidConfigError, TypeError: see `parse_subscription`; nothing is changed.
         """
+        check_types(name=(name, str), properties=(properties, Mapping))
         resources = dict(self._by_name)
         if properties:
             resources[name] = parse_subscription(name, properties)
@@ -163,8 +168,11 @@ class Subscriptions:
         """Replaces all resources; those without properties are removed.
 
         Raises:
-            InvalidConfigError: one of them is invalid; nothing is changed.
+            InvalidConfigError, TypeError: one of them is invalid; nothing is changed.
         """
+        check_types(resources=(resources, Mapping))
+        for name, given in resources.items():
+            check_types(name=(name, str), properties=(given, Mapping))
         self._install({name: self._parsed(name, given) for name, given in resources.items() if given})
 
     def _parsed(self, name: str, properties: Mapping[str, str]) -> Subscription:

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-DIRECTORY = Path(__file__).parent / "corpus"
+DIRECTORY = Path(__file__).parent / "inputs"
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 

@@ -9,7 +9,7 @@ import logging
 import sys
 from pathlib import Path
 
-import atheris
+import atheris  # type: ignore[import-untyped]  # it has no stubs
 
 ROOMS = ["terminal", "wire", "quotas", "telemetry", "exporters", "fleetgauge", "fleet"]
 RSS_LIMIT_MB = 2_048

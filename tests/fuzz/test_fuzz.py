@@ -11,6 +11,7 @@ import pytest
 from fuzz.corpus import read_corpus
 from fuzz.meter import peak_bytes_of, steps_of
 from fuzz.targets import NAMES, load
+from support.waiting import PATIENCE_S
 
 FREE_STEPS = 20_000
 SECONDS = int(os.environ.get("FLEETGAUGE_FUZZ_SECONDS", "120"))
@@ -42,6 +43,8 @@ def test_no_input_takes_more_memory_than_its_bound(name: str) -> None:
 def test_minutes_of_fuzzing_find_nothing(name: str, tmp_path: Path) -> None:
     findings = Path(os.environ.get("FLEETGAUGE_FUZZ_FINDINGS", tmp_path)) / name
     command = [sys.executable, str(Path(__file__).parent / "run.py"), name, str(findings), f"-max_total_time={SECONDS}"]
-    run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS + 500, check=False)
+    run = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=SECONDS + 4 * PATIENCE_S, check=False
+    )
     print(*re.findall(r"^(?:stat::number_of_executed_units.*|#\d+\s+DONE.*)$", run.stderr, re.MULTILINE), sep="\n")
     assert run.returncode == 0, f"a finding is in {findings}/findings:\n{run.stdout[-4000:]}{run.stderr[-4000:]}"

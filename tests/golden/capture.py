@@ -9,7 +9,6 @@ import asyncio
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from golden.driver import BASE, ids
 from golden.session import in_hex
 from support.telemetry_clients import ClientProcess, FranzGoProcess, JavaProcess, LibrdkafkaProcess
+from support.waiting import pause_async, wait_for_async
 
+from base.clock import SystemTime
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config.load import load_config
 
@@ -39,7 +40,8 @@ class Recording:
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self._started = time.monotonic()
+        self._clock = SystemTime()
+        self._started_ms = self._clock.hi_res_clock_ms()
         self._count = 0
 
     def connection(self) -> str:
@@ -47,7 +49,7 @@ class Recording:
         return f"c{self._count}"
 
     def add(self, connection: str, **what: Any) -> None:
-        at_ms = round((time.monotonic() - self._started) * 1000)
+        at_ms = self._clock.hi_res_clock_ms() - self._started_ms
         self.events.append({"at_ms": at_ms, "connection": connection, **what})
 
 
@@ -89,11 +91,14 @@ async def capture(name: str) -> None:
         kind, version = CLIENTS[name]
         client = await asyncio.to_thread(kind, version, f"127.0.0.1:{port}", directory)
         try:
-            while node.status()["telemetry"]["push_answers"].get("NONE", 0) < PUSHES:
-                await asyncio.sleep(0.05)
+            await wait_for_async(
+                lambda: node.status()["telemetry"]["push_answers"],
+                f"{PUSHES} pushes",
+                until=lambda answers: answers.get("NONE", 0) >= PUSHES,
+            )
             client.ask_to_close()
             await asyncio.to_thread(client.wait)
-            await asyncio.sleep(0.5)
+            await pause_async(0.5, "the proxy reads the ends of connections")
         finally:
             client.kill()
             proxy.close()
@@ -104,5 +109,5 @@ async def capture(name: str) -> None:
 
 if __name__ == "__main__":
     for wanted in sys.argv[1:] or CLIENTS:
-        asyncio.run(asyncio.wait_for(capture(wanted), 120))
+        asyncio.run(capture(wanted))
         print(wanted)

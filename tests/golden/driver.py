@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import structlog
 from golden import reporters
 from golden.loop import GoldenLoop, GoldenTime
 from golden.transport import Arrival
 from structlog.testing import capture_logs
 
+from base.library_log import log_through
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config.load import load_config
 from fleetgauge.errors import ConfigError
@@ -74,6 +76,7 @@ class GoldenNode:
     def __init__(self, config: str) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="golden-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None))
         self.clock = GoldenTime()
+        log_through(structlog.get_logger)  # as a process of a node does
         self.loop = GoldenLoop(self.clock)
         with capture_logs() as self.logs:
             self._node = FleetgaugeNode(
@@ -248,7 +251,9 @@ class GoldenNode:
         gone = sorted(name for name in self._peers if name not in self._gone and self._is_gone(name))
         self._gone.update(gone)
         rows = list(self._new_rows())
-        found = {key: value for key, value in (("answers", answers), ("closed", gone), ("rows", rows)) if value}
+        found: Outcome = {
+            key: value for key, value in (("answers", answers), ("closed", gone), ("rows", rows)) if value
+        }
         if not self._is_stopped:
             now = self.status()
             changed = {
@@ -348,7 +353,8 @@ def _ask(path: Path, question: dict[str, Any]) -> list[dict[str, Any]]:
 def _cut(data: bytes, sizes: list[int] | None) -> list[bytes]:
     if not sizes:
         return [data]
-    pieces, at = [], 0
+    pieces: list[bytes] = []
+    at = 0
     for size in itertools.chain(sizes, itertools.repeat(sizes[-1])):
         if at >= len(data):
             return pieces

@@ -7,15 +7,14 @@ can be held back, which is how a disk that does not answer is played.
 
 import asyncio
 import selectors
-import time as real_time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 from golden.transport import Arrival, PeerTransport
+from support.waiting import PATIENCE_S, WaitedInVainError, ticking, wait_for
 
-_REAL_LIMIT_S = 30.0
 _RESOLUTION_S = 1e-6
 _RESTS = 100
 
@@ -114,7 +113,9 @@ class GoldenLoop(asyncio.SelectorEventLoop):
 
     # Threads
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]  # of any arguments, which only a stub can say
+        self, executor: Any, func: Any, *args: Any
+    ) -> Any:
         if not self.holds_threads:
             future = super().run_in_executor(executor, func, *args)
             self._threads.add(future)
@@ -143,8 +144,7 @@ class GoldenLoop(asyncio.SelectorEventLoop):
 
     def settle(self) -> None:
         """Runs what is ready, and what that makes ready, until nothing is left at this time."""
-        deadline = real_time.monotonic() + _REAL_LIMIT_S
-        while True:
+        for _ in ticking(PATIENCE_S, every_s=0):
             self._turn()
             if self._ready or self._is_due():  # type: ignore[attr-defined]
                 pass
@@ -154,16 +154,16 @@ class GoldenLoop(asyncio.SelectorEventLoop):
                 self._patience.patient = False
             else:
                 return
-            assert real_time.monotonic() < deadline, "the node does not come to rest"
+        raise WaitedInVainError("the node to come to rest", self._threads)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Settles until `condition` holds: something that a thread of the node brings about."""
-        deadline = real_time.monotonic() + _REAL_LIMIT_S
-        self.settle()
-        while not condition():
-            assert real_time.monotonic() < deadline, "waited in vain"
-            real_time.sleep(0.001)
+
+        def holds() -> bool:
             self.settle()
+            return condition()
+
+        wait_for(holds, "what a thread of the node brings about")
 
     def advance(self, ms: float) -> None:
         """Moves the clock by `ms`, stopping at every timer on the way."""
@@ -181,21 +181,17 @@ class GoldenLoop(asyncio.SelectorEventLoop):
     def complete(self, coroutine: Any) -> Any:
         """Runs a coroutine to its end; where all waits for a timer, the clock moves to it."""
         task = self.create_task(coroutine)
-        deadline = real_time.monotonic() + _REAL_LIMIT_S
         rests = 0
-        while not task.done():
+        for _ in ticking(PATIENCE_S, every_s=0.002):  # between which a thread of the node's own may be at work
             self.settle()
             if task.done():
-                break
+                return task.result()
             due_ns = self._next_timer_ns()
             rests += 1
             if rests > _RESTS and due_ns is not None:
                 self._move_to(due_ns)
                 rests = 0
-            else:
-                real_time.sleep(0.002)  # a thread of the node's own may be at work
-            assert real_time.monotonic() < deadline, "the node does not come to an end"
-        return task.result()
+        raise WaitedInVainError("the node to come to its end", task)
 
     def _turn(self) -> None:
         self.call_soon(self.stop)

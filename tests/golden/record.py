@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from golden import cases
+from golden import case_files
 from golden.scenarios import SCENARIOS
 from golden.session import Session
 
@@ -26,7 +26,7 @@ def record(name: str) -> None:
             session.do("stop")
     finally:
         session.node.close()
-    cases.write(name, (scenario.play.__doc__ or "").strip(), scenario.config, session.steps)
+    case_files.write(name, (scenario.play.__doc__ or "").strip(), scenario.config, session.steps)
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
         sys.exit("golden cases are never recorded by CI: a run that differs has failed")
     chosen = sys.argv[1:]
     if chosen == ["--missing"]:
-        chosen = sorted(SCENARIOS.keys() - set(cases.names()))
+        chosen = sorted(SCENARIOS.keys() - set(case_files.names()))
     unknown = set(chosen) - SCENARIOS.keys()
     if not chosen or unknown:
         sys.exit(f"{__doc__}\nunknown: {', '.join(sorted(unknown))}\nknown: {', '.join(sorted(SCENARIOS))}")

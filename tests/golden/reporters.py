@@ -97,4 +97,4 @@ class Hanging(Receiver):
 
     def export_metrics(self, context: Any, payload: Any) -> Any:
         super().export_metrics(context, payload)
-        return None if self.is_closed else asyncio.sleep(1e9)  # nobody would await it any more
+        return None if self.is_closed else asyncio.Event().wait()  # nobody would await it any more

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.soak
 
@@ -344,6 +345,6 @@ def test_breaking_a_rule_makes_its_test_fail(mutation: Mutation, tmp_path: Path)
     assert mutation.line in text, f"{mutation.file} has no such line any more: {mutation.line}"
     file.write_text(text.replace(mutation.line, mutation.broken))
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutation.tests]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=4 * PATIENCE_S, check=False)
     assert done.returncode == 1, f"nobody noticed: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     assert "failed" in done.stdout, done.stdout[-2000:]

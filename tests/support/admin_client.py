@@ -3,7 +3,7 @@
 import io
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from kio.index import load_request_schema, load_response_schema
@@ -17,7 +17,7 @@ TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-Entity = list[tuple[str, str | None]]
+Entity = Sequence[tuple[str, str | None]]
 """Types and names of a quota entity; None is the default."""
 
 
@@ -25,7 +25,7 @@ class AdminClient:
     """One connection of a client that sends admin requests one at a time."""
 
     def __init__(self, port: int) -> None:
-        self._raw = RawClient(port, client_id="admin", timeout_s=60)
+        self._raw = RawClient(port, client_id="admin")
         self._correlation_ids = itertools.count(1)
 
     def __enter__(self) -> Self:
@@ -50,7 +50,7 @@ class AdminClient:
         return message
 
     @staticmethod
-    def part(api_key: int, name: str, version: int = 3, **fields: Any) -> Any:
+    def part(api_key: int, name: str, version: int = 3, /, **fields: Any) -> Any:
         """A nested message of a request."""
         return getattr(sys.modules[load_request_schema(api_key, version).__module__], name)(**fields)
 
@@ -73,7 +73,10 @@ class AdminClient:
         ).results
 
     def incremental(
-        self, *resources: tuple[int, str, list[tuple[str, int, str | None]]], validate: bool = False, version: int = 1
+        self,
+        *resources: tuple[int, str, Sequence[tuple[str, int, str | None]]],
+        validate: bool = False,
+        version: int = 1,
     ) -> list[tuple[int, str | None]]:
         """The errors of IncrementalAlterConfigs: (type, name, [(key, operation, value)]) each."""
         module = sys.modules[load_request_schema(INCREMENTAL, version).__module__]
@@ -91,7 +94,7 @@ class AdminClient:
         return [(each.error_code.value, each.error_message) for each in response.responses]
 
     def alter(
-        self, *resources: tuple[int, str, dict[str, str | None]], validate: bool = False, version: int = 2
+        self, *resources: tuple[int, str, Mapping[str, str | None]], validate: bool = False, version: int = 2
     ) -> list[tuple[int, str | None]]:
         """The errors of AlterConfigs."""
         module = sys.modules[load_request_schema(ALTER, version).__module__]
@@ -107,7 +110,7 @@ class AdminClient:
         return [(each.error_code.value, each.error_message) for each in response.responses]
 
     def alter_quotas(
-        self, *entries: tuple[Entity, dict[str, float | None]], validate: bool = False, version: int = 1
+        self, *entries: tuple[Entity, Mapping[str, float | None]], validate: bool = False, version: int = 1
     ) -> list[tuple[int, str | None, Entity]]:
         """The errors of AlterClientQuotas: ([(type, name)], {key: value, or None to remove it}) each."""
         module = sys.modules[load_request_schema(ALTER_QUOTAS, version).__module__]
@@ -182,8 +185,8 @@ class AdminClient:
 
     def allow_read(self, principal: str, topic: str) -> tuple[int, str | None]:
         """The error of creating an ACL that allows READ on a topic."""
-        pattern = {"resource_type": 2, "resource_name": topic, "resource_pattern_type": 3}
-        access = {"principal": principal, "host": "*", "operation": 3, "permission_type": 3}
+        pattern: dict[str, Any] = {"resource_type": 2, "resource_name": topic, "resource_pattern_type": 3}
+        access: dict[str, Any] = {"principal": principal, "host": "*", "operation": 3, "permission_type": 3}
         made = self.part(CREATE_ACLS, "AclCreation", **pattern, **access)
         (result,) = self.send(CREATE_ACLS, 3, creations=(made,)).results
         return result.error_code.value, result.error_message or None

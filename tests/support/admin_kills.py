@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from support.admin_client import CLIENT_METRICS, AdminClient
+from support.admin_client import CLIENT_METRICS, AdminClient, Entity
 from support.node import Node
 
-COUNTER = [("user", "counter")]
+COUNTER: Entity = [("user", "counter")]
 _CONFIG = 'authorizer.class.name = "standard"\nsuper.users = "User:ANONYMOUS"\n[client-metrics.none]\nmetrics = ""\n'
 RATES = ("producer_byte_rate", "controller_mutation_rate")
 _CHANGES: Mapping[str, Callable[[AdminClient, int], object]] = {

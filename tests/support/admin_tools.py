@@ -3,13 +3,13 @@
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self, TypeVar, cast
 
-from support.java_clients import compile_java, java_command
-from support.kafka_jars import SETUP, kafka_jars
+from support.java_clients import compiled_java, java_command
+from support.kafka_jars import kafka_jars
+from support.waiting import PATIENCE_S, WaitedInVainError, wait_for
 
 _CLASSES = {
     "cm": "org.apache.kafka.tools.ClientMetricsCommand",
@@ -20,7 +20,8 @@ _CLASSES = {
 _OF_OLDER = {"3.9.2": {"acl": "kafka.admin.AclCommand"}}
 _LOGGED = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \S+ (?=[A-Z]+ )|^\s+at |^\s*\.\.\. \d+ more|^log4j:")
 """Times and stack traces in what a tool logs."""
-_WITHIN_S = 240.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,16 +32,14 @@ class Printed:
     lines: tuple[str, ...]
 
 
-def agreed(at_broker: Callable[[], Any], here: object, *, may_ask_again: Callable[[Any], bool]) -> Any:
+def agreed(at_broker: Callable[[], T], here: T, *, may_ask_again: Callable[[T], bool]) -> T:
     """A broker's answer; asked for again while it differs from ours and may be: a broker answers a change before its
-    own lists and descriptions show it.
+    own lists and descriptions show it. The last one, if it differs to the end.
     """
-    deadline = time.monotonic() + 60
-    there = at_broker()
-    while there != here and may_ask_again(there) and time.monotonic() < deadline:
-        time.sleep(0.1)
-        there = at_broker()
-    return there
+    try:
+        return wait_for(at_broker, f"{here}", until=lambda there: there == here or not may_ask_again(there))
+    except WaitedInVainError as error:
+        return cast(T, error.seen)
 
 
 class AdminTools:
@@ -51,10 +50,9 @@ class AdminTools:
         self._classes = {**_CLASSES, **_OF_OLDER.get(version, {})}
 
     def __enter__(self) -> Self:
-        jars, classes = kafka_jars(self._version), SETUP / f"kafka-{self._version}-classes"
-        compile_java("AdminTools", classes, jars)
+        jars = kafka_jars(self._version)
         self._process = subprocess.Popen(
-            java_command("AdminTools", classes, jars),
+            java_command("AdminTools", compiled_java("AdminTools", jars), jars),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -78,9 +76,9 @@ class AdminTools:
         words = [self._classes[command], "--bootstrap-server", bootstrap, *arguments]
         self._process.stdin.write("\t".join(words) + "\n")
         self._process.stdin.flush()
-        watchdog = threading.Timer(_WITHIN_S, self._process.kill)
+        watchdog = threading.Timer(PATIENCE_S, self._process.kill)
         watchdog.start()
-        lines = []
+        lines: list[str] = []
         for line in iter(self._process.stdout.readline, ""):
             if line.startswith("exit "):
                 watchdog.cancel()

@@ -1,4 +1,4 @@
-"""A real Prometheus Alertmanager on loopback, built once under `.setup/` with Go from its pinned release.
+"""A real Prometheus Alertmanager on loopback, built once with Go from its pinned release.
 
 `PYTHONPATH=tests python -m support.alertmanager` builds it.
 """
@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
+from support.built import BUILD_WITHIN_S, built
 from support.kafka_broker import with_the_test_run
-from support.kafka_jars import SETUP, alone
 from support.ports import free_ports
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 VERSION = "v0.27.0"
 _MODULE = "github.com/prometheus/alertmanager/cmd/alertmanager"
-BUILD_WITHIN_S = 900.0
 
 
 def missing_tools() -> str:
@@ -28,15 +27,13 @@ def missing_tools() -> str:
 
 def alertmanager_program() -> Path:
     """The program; fetched and built the first time, which takes a minute or two."""
-    target = SETUP / f"alertmanager-{VERSION}"
-    program = target / "alertmanager"
-    with alone(target.name):
-        if not program.exists():
-            target.mkdir(parents=True, exist_ok=True)
-            environment = {**os.environ, "GOFLAGS": "-buildvcs=false", "GOWORK": "off", "GOBIN": str(target)}
-            command = ["go", "install", "-trimpath", "-ldflags=-s -w", f"{_MODULE}@{VERSION}"]
-            subprocess.run(command, cwd=target, env=environment, check=True, timeout=BUILD_WITHIN_S)
-    return program
+
+    def install(target: Path) -> None:
+        environment = {**os.environ, "GOFLAGS": "-buildvcs=false", "GOWORK": "off", "GOBIN": str(target)}
+        command = ["go", "install", "-trimpath", "-ldflags=-s -w", f"{_MODULE}@{VERSION}"]
+        subprocess.run(command, env=environment, check=True, timeout=BUILD_WITHIN_S)
+
+    return built(f"alertmanager-{VERSION}", install, VERSION) / "alertmanager"
 
 
 class Alertmanager:

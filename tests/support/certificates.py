@@ -4,11 +4,19 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.waiting import PATIENCE_S
+
 
 def openssl(*arguments: str, directory: Path, text: str = "") -> str:
     """Runs one openssl command; what it prints."""
     done = subprocess.run(
-        ["openssl", *arguments], cwd=directory, input=text, capture_output=True, text=True, check=False, timeout=60
+        ["openssl", *arguments],
+        cwd=directory,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, f"openssl {arguments}: {done.stderr}"
     return done.stdout

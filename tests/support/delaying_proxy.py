@@ -3,9 +3,9 @@
 import contextlib
 import socket
 import threading
-import time
 
 from support.proxy import Proxy
+from support.waiting import pause
 
 
 class DelayingProxy(Proxy):
@@ -36,6 +36,6 @@ class DelayingProxy(Proxy):
     def _answers(self, upstream: socket.socket, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := upstream.recv(65_536):
-                time.sleep(self.delay_s)
+                pause(self.delay_s, "the delay of the answer")
                 client.sendall(data)
             client.shutdown(socket.SHUT_RDWR)

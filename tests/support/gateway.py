@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-import sys
-import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +10,9 @@ from typing import Any, Self
 from confluent_kafka import Consumer, Producer
 from support.java_clients import java_program
 from support.kafka_broker import KafkaBroker
-from support.node import Node
+from support.node import Node, run_cli
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, wait_for
 
 SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = "1000"\n'
 
@@ -57,17 +56,7 @@ class GatewayBefore(Node):
 
     def principals(self) -> set[str]:
         """The principals of the clients that have pushed."""
-        command = [
-            sys.executable,
-            "-m",
-            "fleetgauge",
-            "clients",
-            "--log-dirs",
-            str(self.data),
-            "--format",
-            "json",
-        ]
-        printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180).stdout
+        printed = run_cli("clients", "--log-dirs", str(self.data), "--format", "json").stdout
         return {json.loads(line)["principal"] for line in printed.splitlines()}
 
 
@@ -79,40 +68,42 @@ def make_topic(broker: KafkaBroker, bootstrap: str, topic: str, partitions: int 
     )
 
 
-def consumed(topic: str, records: int, within_s: float = 120.0, **settings: Any) -> list[bytes | None]:
+def consumed(topic: str, records: int, **settings: Any) -> list[bytes | None]:
     """Values that a librdkafka consumer in a group of its own reads from the beginning of a topic.
 
     Args:
         topic: to read.
         records: how many values to wait for.
-        within_s: how long to wait [s]; what has arrived by then is returned, with no error.
         settings: of the consumer, `bootstrap.servers` among them.
     """
     consumer = Consumer({"log_level": 0, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest", **settings})
     consumer.subscribe([topic])
     got: list[bytes | None] = []
-    deadline = time.monotonic() + within_s
-    while len(got) < records and time.monotonic() < deadline:
-        got += [message.value() for message in consumer.consume(500, 0.5) if message.error() is None]
-    consumer.close()
+
+    def count() -> int:
+        got.extend(message.value() for message in consumer.consume(500, 0.5) if message.error() is None)
+        return len(got)
+
+    try:
+        wait_for(count, f"{records} records of {topic}", until=lambda number: number >= records)
+    finally:
+        consumer.close()
     return got
 
 
-def rdkafka_round_trip(topic: str, records: int = 3_000, within_s: float = 120.0, **settings: Any) -> Producer:
+def rdkafka_round_trip(topic: str, **settings: Any) -> Producer:
     """Has librdkafka write records and read them back; the producer, which pushes its metrics as long as it is kept.
 
     Args:
         topic: an empty one of one partition.
-        records: how many.
-        within_s: how long either may take [s].
         settings: of both clients, `bootstrap.servers` among them. Their client ids are rd-producer and rd-consumer.
     """
     producer = Producer({"log_level": 3, **settings, "client.id": "rd-producer", "enable.idempotence": True})
-    expected = [f"record-{number}".encode() for number in range(records)]
+    expected = [f"record-{number}".encode() for number in range(3_000)]
     for value in expected:
         producer.produce(topic, value)
-    assert producer.flush(within_s) == 0
-    assert consumed(topic, records, within_s, **settings, **{"client.id": "rd-consumer"}) == expected
+    assert producer.flush(PATIENCE_S) == 0
+    assert consumed(topic, len(expected), **settings, **{"client.id": "rd-consumer"}) == expected
     return producer
 
 
@@ -141,7 +132,7 @@ class ShareGroup:
 
     def wait(self) -> str:
         """The last line that it prints."""
-        printed, errors = self._process.communicate(timeout=300)
+        printed, errors = self._process.communicate(timeout=PATIENCE_S)
         assert self._process.returncode == 0, errors[-4000:]
         return printed.splitlines()[-1]
 
@@ -155,7 +146,7 @@ def round_trip(
         [java, *options, *words, bootstrap, topic, str(records), *protocols],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -1,25 +1,27 @@
 """A cluster of three real brokers for gateways."""
 
-import contextlib
-import time
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from support.kafka_broker import KafkaBroker
+from support.waiting import PATIENCE_S, wait_for
 
-_WITHIN_S = 120.0
 
-
-def create_topic(bootstrap: str, name: str, partitions: int = 1, replicas: int = 1, **settings: str) -> None:
+def create_topic(bootstrap: str, name: str, partitions: int = 1, replicas: int = 1, /, **settings: str) -> None:
+    """Makes a topic, as soon as the brokers know each other."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
-    deadline = time.monotonic() + _WITHIN_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(KafkaException):  # the brokers do not know each other yet
-            admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(30)
-            return
-        time.sleep(0.5)
-    raise AssertionError(f"{name} could not be made")
+
+    def make() -> bool:
+        try:
+            admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(PATIENCE_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # by an attempt whose answer was lost
+                raise
+        return True
+
+    wait_for(make, f"the topic {name}", ignoring=(KafkaException,))
 
 
 class ClusterBroker(KafkaBroker):

@@ -78,6 +78,9 @@ class Client:
 
     def unmute(self) -> None: ...
 
+    def take_loop_ns(self) -> int:
+        return 0
+
 
 class Relay:
     """The streams of one connection; `served` holds the telemetry requests that nobody has answered yet."""

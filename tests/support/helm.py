@@ -1,4 +1,4 @@
-"""Helm, built once under `.setup/` by Go, and what it renders of the chart with values that the documents name.
+"""Helm, built once by Go, and what it renders of the chart with values that the documents name.
 
 `python tests/support/helm.py FOLDER` writes the manifests of each of these values to FOLDER (`make manifests`).
 """
@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from support.kafka_jars import ROOT, SETUP, alone
+from support.built import BUILD_WITHIN_S, ROOT, built
 from support.waiting import PATIENCE_S
 
 VERSION = "v3.18.6"
-BUILD_WITHIN_S = 1_800.0
 CHART = ROOT / "deploy" / "helm" / "fleetgauge"
 STRIMZI = ROOT / "deploy" / "strimzi"
 PAGE = ROOT / "docs" / "kubernetes.md"
@@ -29,13 +28,13 @@ MISSING = "" if shutil.which("go") else "Helm is built with Go, which is not ins
 
 def helm_program() -> Path:
     """The program; built the first time, which takes minutes."""
-    target = SETUP / f"helm-{VERSION}"
-    with alone(target.name):
-        if not (target / "helm").exists():
-            environment = {**os.environ, "GOFLAGS": "-buildvcs=false -trimpath", "GOBIN": str(target)}
-            command = ["go", "install", "-ldflags=-s -w", f"helm.sh/helm/v3/cmd/helm@{VERSION}"]
-            subprocess.run(command, env=environment, check=True, timeout=BUILD_WITHIN_S)
-    return target / "helm"
+
+    def install(target: Path) -> None:
+        environment = {**os.environ, "GOFLAGS": "-buildvcs=false -trimpath", "GOBIN": str(target)}
+        command = ["go", "install", "-ldflags=-s -w", f"helm.sh/helm/v3/cmd/helm@{VERSION}"]
+        subprocess.run(command, env=environment, check=True, timeout=BUILD_WITHIN_S)
+
+    return built(f"helm-{VERSION}", install, VERSION) / "helm"
 
 
 def helm(*words: str | Path) -> subprocess.CompletedProcess[str]:

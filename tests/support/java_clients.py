@@ -4,22 +4,21 @@ import subprocess
 import threading
 from pathlib import Path
 
-from support.kafka_jars import ROOT, SETUP, alone, fetched
+from support.built import BUILD_WITHIN_S, ROOT, built
+from support.kafka_jars import fetched
 
 SOURCES = ROOT / "tests" / "kafka"
 
 
 def clients_jars(version: str) -> Path:
     """The folder with kafka-clients of that version and a log binding."""
-    return fetched(SETUP / f"kafka-clients-{version}", "clients", f"-Dclients.version={version}")
+    return fetched(f"kafka-clients-{version}", "clients", f"-Dclients.version={version}")
 
 
 def streams_command(version: str, program: str) -> list[str]:
     """The words of a command that runs `tests/kafka/<program>.java` with kafka-streams of that version."""
-    jars = fetched(SETUP / f"kafka-streams-{version}", "streams", f"-Dclients.version={version}")
-    classes = SETUP / f"kafka-streams-{version}-classes"
-    compile_java(program, classes, jars)
-    return java_command(program, classes, jars)
+    jars = fetched(f"kafka-streams-{version}", "streams", f"-Dclients.version={version}")
+    return java_command(program, compiled_java(program, jars), jars)
 
 
 def java_program(version: str, program: str, jars: Path | None = None) -> list[str]:
@@ -27,20 +26,22 @@ def java_program(version: str, program: str, jars: Path | None = None) -> list[s
 
     Args:
         version: of kafka-clients.
-        program: the class, compiled when its source is newer.
+        program: the class.
         jars: the folder to run with, in place of the version's own.
     """
-    classes = SETUP / f"kafka-clients-{version}-classes"
-    compile_java(program, classes, clients_jars(version))
+    classes = compiled_java(program, clients_jars(version))
     return java_command(program, classes, jars or clients_jars(version))
 
 
-def compile_java(program: str, classes: Path, jars: Path, sources: Path = SOURCES) -> None:
-    """Compiles `<sources>/<program>.java` into the folder `classes` when its source is newer."""
-    source, compiled = sources / f"{program}.java", classes / f"{program}.class"
-    with alone(classes.name):
-        if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
-            subprocess.run(["javac", "-d", str(classes), "-cp", f"{jars}/*", str(source)], check=True, timeout=300)
+def compiled_java(program: str, jars: Path, sources: Path = SOURCES) -> Path:
+    """The folder with the classes of `<sources>/<program>.java`, compiled beside these jars."""
+    source = sources / f"{program}.java"
+
+    def compile_it(classes: Path) -> None:
+        command = ["javac", "-nowarn", "-d", str(classes), "-cp", f"{jars}/*", str(source)]
+        subprocess.run(command, check=True, timeout=BUILD_WITHIN_S)
+
+    return built(f"classes-{program}", compile_it, source, jars.name)
 
 
 def java_command(program: str, classes: Path, jars: Path) -> list[str]:

@@ -51,7 +51,7 @@ def quick_jvm(version: str) -> list[str]:
         ):
             broker.stop(within_s=300)  # writes the archive, which takes minutes on a busy machine
 
-    return quick_options(f"kafka-{version}", run)
+    return quick_options(f"kafka-{version}", run, kafka_jars(version))
 
 
 class KafkaBroker:

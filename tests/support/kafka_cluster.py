@@ -9,13 +9,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from support.broker_pipeline import PACKAGE, REPORTERS
 from support.delaying_proxy import DelayingProxy
 from support.kafka_broker import KafkaBroker
 from support.kafka_jars import bridge_jar
 from support.ports import free_ports
 from support.push_watch import PARTITIONS
+from support.waiting import PATIENCE_S
 
 VERSION = "4.3.1"
 NODES = (1, 2, 3)
@@ -97,7 +99,7 @@ class KafkaCluster:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "enable.metrics.push": False, "log_level": 3})
         made = admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()])
         for each in made.values():
-            each.result(120)
+            each.result(PATIENCE_S)
 
     def limit(self, client_id: str, bytes_per_s: int | None) -> None:
         """Sets a client id's producer quota, which each broker keeps for itself; None removes it."""

@@ -1,21 +1,21 @@
 """The Kroxylicious proxy as its own process before one broker, on ports that were free."""
 
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from support.certificates import Certificate
-from support.java_clients import compile_java
+from support.java_clients import compiled_java
 from support.kafka_broker import NODE_ID, with_the_test_run
-from support.kafka_jars import SETUP, fetched
+from support.kafka_jars import fetched
 from support.ports import free_ports
 from support.raw_client import RawClient
+from support.waiting import follow, unfollow, wait_for
 
 VERSION = "0.12.0"
-READY_WITHIN_S = 120.0
-ANSWER_WITHIN_S = 5.0
+_ANSWER_WITHIN_S = 5.0
+"""Short, since the proxy never reads a connection that comes while it still starts to listen [s]."""
 
 
 class Kroxylicious:
@@ -61,6 +61,7 @@ class Kroxylicious:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        follow(self.log)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
@@ -71,6 +72,7 @@ class Kroxylicious:
         return self
 
     def __exit__(self, *_: object) -> None:
+        unfollow(self.log)
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -86,23 +88,19 @@ class Kroxylicious:
         return self.log.read_text(errors="replace")
 
     def _wait_until_it_answers(self, process: "subprocess.Popen[bytes]") -> None:
-        """Asks anew on each connection: the proxy never reads one that comes while it still starts to listen."""
-        deadline = time.monotonic() + READY_WITHIN_S
-        while True:
-            try:
-                with RawClient(self.port, timeout_s=ANSWER_WITHIN_S) as client:
-                    client.api_versions()
-                    return
-            except OSError:
-                assert process.poll() is None, self.output()
-                assert time.monotonic() < deadline, f"the proxy does not answer: {self.output()}"
-                time.sleep(0.05)
+        """Asks again on another connection each time, since the proxy may never read the first ones."""
+
+        def answer() -> bytes:
+            assert process.poll() is None, f"the proxy ended: {self.output()}"
+            with RawClient(self.port, timeout_s=_ANSWER_WITHIN_S) as client:
+                return client.api_versions()
+
+        wait_for(answer, "an answer of the proxy", ignoring=(OSError,))
 
 
 def _program(jars: Sequence[Path]) -> list[str]:
-    own = fetched(SETUP / f"kroxylicious-{VERSION}", "kroxylicious", f"-Dkroxylicious.version={VERSION}")
-    classes = SETUP / f"kroxylicious-{VERSION}-classes"
-    compile_java("Kroxylicious", classes, own)
+    own = fetched(f"kroxylicious-{VERSION}", "kroxylicious", f"-Dkroxylicious.version={VERSION}")
+    classes = compiled_java("Kroxylicious", own)
     class_path = ":".join([str(classes), f"{own}/*", *map(str, jars)])
     return ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path, "Kroxylicious"]
 

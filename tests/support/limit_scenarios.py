@@ -1,6 +1,8 @@
 """Limits that Kafka takes and refuses, set on our classes, as a script for `support.quota_oracle`."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from support.quota_oracle import Script
 
@@ -57,7 +59,7 @@ def _entities(script: Script) -> None:
     for kind, keys in (("users", USER_AND_CLIENT_QUOTA_KEYS), ("ips", IP_QUOTA_KEYS)):
         for key in (*USER_AND_CLIENT_QUOTA_KEYS, *IP_QUOTA_KEYS):
             for value in ENTITY_VALUES:
-                said = answer(lambda keys=keys, key=key, value=value: checked_quota_value(keys, key, float(value)))
+                said = answer(partial(checked_quota_value, keys, key, float(value)))
                 script.say(f"entity {kind} {key} {value}", said)
 
 
@@ -70,10 +72,10 @@ def _broker(script: Script) -> None:
     }
     for value in NUMBERS:
         for key, update in updates.items():
-            said = answer(lambda update=update, value=value: update(value))
+            said = answer(partial(update, value))  # type: ignore[arg-type]  # wrong on purpose
             script.say(f"broker {key} {value}", said)
         for key in (*updates, *WINDOWS):
-            said = answer(lambda key=key, value=value: QuotaConfig.from_properties({key: value}))
+            said = answer(partial(QuotaConfig.from_properties, {key: value}))
             script.say(f"broker {key} {value}", said)
     overrides = "max.connections.per.ip.overrides"
     said = answer(lambda: QuotaConfig.from_properties({"max.connections.per.ip": 0, overrides: f"{ADDRESS}:1"}))
@@ -86,27 +88,29 @@ def _broker(script: Script) -> None:
 def _listener(script: Script) -> None:
     quotas = _connection_quotas()
     for value in NUMBERS:
-        said = answer(lambda value=value: quotas.update_listener(LISTENER, max_connections=value))
+        text: Any = value  # wrong on purpose
+        said = answer(partial(quotas.update_listener, LISTENER, max_connections=text))
         script.say(f"listener max.connections {value}", said)
-        said = answer(lambda value=value: quotas.update_listener(LISTENER, max_connection_creation_rate=value))
+        said = answer(partial(quotas.update_listener, LISTENER, max_connection_creation_rate=text))
         script.say(f"listener max.connection.creation.rate {value}", said)
 
 
 def _dynamic(script: Script) -> None:
     quotas = _connection_quotas()
     for value in NUMBERS:
+        text: Any = value  # wrong on purpose
         for address in (ADDRESS, None):
-            said = answer(lambda ip=address, value=value: quotas.update_ip_connection_rate_quota(ip, value))
+            said = answer(partial(quotas.update_ip_connection_rate_quota, address, text))
             script.say(f"dynamic connection_creation_rate {value}", said)
         for key in RATES.values():
-            said = answer(lambda key=key, value=value: QuotaConfig.from_properties({key: value}))
+            said = answer(partial(QuotaConfig.from_properties, {key: value}))
             script.say(f"dynamic {key} {value}", said)
     for quota_type, key in RATES.items():
         time = MockTime()
         config = ReplicationQuotaManagerConfig()
         manager = ReplicationQuotaManager(config, Metrics(time=time), quota_type, time)
         for bound in (-(2**63), -1, 0, 1, 2**31):
-            said = answer(lambda manager=manager, bound=bound: manager.update_quota(Quota.upper_bound(bound)))
+            said = answer(partial(manager.update_quota, Quota.upper_bound(bound)))
             script.say(f"dynamic {key} {bound}", said)
 
 

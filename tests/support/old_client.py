@@ -1,14 +1,14 @@
-"""Clients of the past in environments of their own, kept under `.setup/`: confluent-kafka of an old version."""
+"""Clients of the past in environments of their own: confluent-kafka of an old version."""
 
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
-from support.kafka_jars import ROOT, SETUP, alone
+from support.built import BUILD_WITHIN_S, built
 
 POLLING = """
-import sys, time
+import sys
 from confluent_kafka import Consumer, Producer
 
 kind, bootstrap = sys.argv[1:]
@@ -28,24 +28,15 @@ def old_python(version: str) -> Path:
     Raises:
         subprocess.CalledProcessError: pip could not install it.
     """
-    home = SETUP / f"confluent-kafka-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
-    python = home / "bin" / "python"
-    with alone(home.name):
-        if not (home / ".complete").exists():
-            venv.create(home, with_pip=True, clear=True)
-            pip = [
-                str(python),
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--only-binary",
-                ":all:",
-            ]
-            subprocess.run([*pip, f"confluent-kafka=={version}"], check=True, timeout=300, cwd=ROOT)
-            (home / ".complete").touch()
-    return python
+
+    def install(home: Path) -> None:
+        venv.create(home, with_pip=True)
+        pip = (str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        packages = ("--only-binary", ":all:", f"confluent-kafka=={version}")
+        subprocess.run([*pip, *packages], check=True, timeout=BUILD_WITHIN_S, cwd=home)
+
+    home = built(f"confluent-kafka-{version}-environment", install, version, sys.version)
+    return home / "bin" / "python"
 
 
 def polling_client(version: str, kind: str, port: int) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""A real OpenTelemetry Collector on loopback, built once under `.setup/` from the pinned modules of `tests/otelcol`.
+"""A real OpenTelemetry Collector on loopback, built once from the pinned modules of `tests/otelcol`.
 
 `PYTHONPATH=tests python -m support.otel_collector` builds it. It writes what it received to a file, which is
 read back exactly.
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetrics
+from support.built import BUILD_WITHIN_S, ROOT, built
 from support.kafka_broker import with_the_test_run
-from support.kafka_jars import ROOT, SETUP, alone
 from support.ports import free_ports
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
@@ -27,7 +27,6 @@ from telemetry.push_record import PushRecord
 
 VERSION = "v0.155.0"
 SOURCES = ROOT / "tests" / "otelcol"
-BUILD_WITHIN_S = 1_800.0
 
 _GO = {"GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
 
@@ -39,29 +38,23 @@ def missing_tools() -> str:
 
 def collector_program() -> Path:
     """The program; fetched and built the first time, which takes minutes."""
-    target = SETUP / f"otelcol-{VERSION}"
-    program = target / "dist" / "otelcol"
-    with alone(target.name):
-        newest = max(file.stat().st_mtime for file in SOURCES.iterdir())
-        if not program.exists() or program.stat().st_mtime < newest:
-            _build(target)
-    return program
+    return built(f"otelcol-{VERSION}", _build, SOURCES) / "dist" / "otelcol"
 
 
 def _build(target: Path) -> None:
     """The builder writes the Go sources alone: its own `go mod tidy` asks for modules that other tests need."""
-    builder = target / "builder"
-    target.mkdir(parents=True, exist_ok=True)
-    if not builder.exists():
-        environment = {**os.environ, **_GO, "GOFLAGS": "-buildvcs=false", "GOBIN": str(target)}
-        _run(["go", "install", f"go.opentelemetry.io/collector/cmd/builder@{VERSION}"], target, environment)
-    shutil.rmtree(target / "dist", ignore_errors=True)
-    command = [str(builder), "--skip-get-modules", "--skip-compilation", "--config", str(SOURCES / "builder.yaml")]
-    _run(command, target, {**os.environ, **_GO})
+    environment = {**os.environ, **_GO}
+    install = ["go", "install", f"go.opentelemetry.io/collector/cmd/builder@{VERSION}"]
+    _run(install, target, {**environment, "GOFLAGS": "-buildvcs=false", "GOBIN": str(target)})
+    configuration = str(SOURCES / "builder.yaml")
+    _run(
+        [f"{target}/builder", "--skip-get-modules", "--skip-compilation", "--config", configuration],
+        target,
+        environment,
+    )
     for name in ("go.mod", "go.sum"):
         shutil.copy(SOURCES / name, target / "dist" / name)
-    build = ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", "otelcol", "."]
-    _run(build, target / "dist", {**os.environ, **_GO})
+    _run(["go", "build", "-trimpath", "-ldflags=-s -w", "-o", "otelcol", "."], target / "dist", environment)
 
 
 def _run(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:

@@ -11,8 +11,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import Self
 
-from support.java_clients import compile_java, java_command
-from support.kafka_jars import SETUP, kafka_jars
+from support.java_clients import compiled_java, java_command
+from support.kafka_jars import kafka_jars
 
 VERSION = "4.3.1"
 START_MS = 1_750_000_000_000
@@ -69,10 +69,9 @@ class QuotaOracle:
     """One JVM with Kafka's classes, for as many scripts as there are."""
 
     def __enter__(self) -> Self:
-        jars, classes = kafka_jars(VERSION), SETUP / f"kafka-{VERSION}-classes"
-        compile_java("QuotaOracle", classes, jars)
+        jars = kafka_jars(VERSION)
         self._process = subprocess.Popen(
-            java_command("QuotaOracle", classes, jars),
+            java_command("QuotaOracle", compiled_java("QuotaOracle", jars), jars),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

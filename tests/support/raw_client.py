@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Self
 
+from support.waiting import PATIENCE_S
+
 API_VERSIONS, GET_TELEMETRY, PUSH_TELEMETRY = 18, 71, 72
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
@@ -118,7 +120,7 @@ class RawClient:
         port: int,
         *,
         client_id: str = "raw",
-        timeout_s: float = 60.0,
+        timeout_s: float = PATIENCE_S,
         host: str = "127.0.0.1",
         source: str | None = None,
     ) -> None:

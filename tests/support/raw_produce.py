@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import crc32c
+from support.waiting import PATIENCE_S, wait_for
 
 RawRecord = tuple[bytes, bytes | None, Sequence[tuple[bytes, bytes | None]]]
 """Key, value, headers."""
@@ -24,16 +25,17 @@ def raw_produce(bootstrap: str, topic: str, records: Sequence[RawRecord]) -> Non
         + struct.pack(">iii", 1, 0, len(batch))
         + batch
     )
-    deadline = time.monotonic() + 120
-    while (error_code := _send(bootstrap, request, 4 + 4 + 2 + len(name) + 4 + 4)) == NOT_LEADER_OR_FOLLOWER:
-        assert time.monotonic() < deadline, "a topic that was just made has no leader"
-        time.sleep(0.1)
+    error_code = wait_for(
+        lambda: _send(bootstrap, request, 4 + 4 + 2 + len(name) + 4 + 4),
+        "a leader of a topic that was just made",
+        until=lambda code: code != NOT_LEADER_OR_FOLLOWER,
+    )
     assert error_code == 0, f"the broker refused the records: error {error_code}"
 
 
 def _send(bootstrap: str, request: bytes, error_code_at: int) -> int:
     host, port = bootstrap.split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         with connection.makefile("rb") as answer:
             (size,) = struct.unpack(">i", answer.read(4))

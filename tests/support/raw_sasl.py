@@ -10,6 +10,7 @@ from itertools import cycle
 from typing import Self
 
 from support.raw_client import RawClient, framed
+from support.waiting import pause_async
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 NONE, SASL_AUTHENTICATION_FAILED, THROTTLING_QUOTA_EXCEEDED = 0, 58, 89
@@ -82,7 +83,7 @@ class Flood:
                 running.add(task)
                 task.add_done_callback(running.discard)
                 sent += 1
-            await asyncio.sleep(next_s - loop.time())
+            await pause_async(next_s - loop.time(), "the rate of the flood")
         await asyncio.gather(*running)
 
     async def _attack(self, number: int) -> None:

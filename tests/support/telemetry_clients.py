@@ -1,7 +1,7 @@
 """Real clients of several libraries and versions at one node, and what their own logs say of their telemetry.
 
 Each process holds the clients of one library and version: of Java a producer, a consumer and an admin client, of
-librdkafka a producer and a consumer, of franz-go one client. They are fetched and built once, under `.setup/`.
+librdkafka a producer and a consumer, of franz-go one client. They are fetched and built once.
 """
 
 import base64
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from support.java_clients import clients_jars
-from support.kafka_jars import ROOT, SETUP, alone
+from support.built import BUILD_WITHIN_S, ROOT, built
+from support.java_clients import clients_jars, compiled_java
 
 SOURCES = ROOT / "tests" / "kafka"
 READY_WITHIN_S = 180.0
@@ -147,16 +147,14 @@ class JavaProcess(ClientProcess):
     own_count_text = "requests "
 
     def command(self, bootstrap: str) -> tuple[Sequence[str], dict[str, str]]:
-        jars = f"{clients_jars(self.version)}/*"
-        classes = SETUP / f"telemetry-clients-{self.version}"
-        with alone(classes.name):
-            _compile_java(SOURCES / "TelemetryClients.java", classes, jars)
+        jars = clients_jars(self.version)
+        classes = compiled_java("TelemetryClients", jars)
         return [
             *("java", "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.telemetry.internals.KafkaMetricsCollector=info",
             "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.telemetry=debug",
-            *("-cp", f"{classes}:{jars}", "TelemetryClients", bootstrap, self.prefix, str(REQUEST_TIMEOUT_MS)),
+            *("-cp", f"{classes}:{jars}/*", "TelemetryClients", bootstrap, self.prefix, str(REQUEST_TIMEOUT_MS)),
         ], {}
 
     @property
@@ -171,7 +169,7 @@ class JavaProcess(ClientProcess):
 
 
 class LibrdkafkaProcess(ClientProcess):
-    """librdkafka by its Python binding: the one beside this file's interpreter, or another under `.setup/`."""
+    """librdkafka by its Python binding: the one beside this file's interpreter, or another version."""
 
     library = "librdkafka"
     NEWEST = "newest"
@@ -245,24 +243,15 @@ def wait_until(condition: object, what: str, within_s: float = READY_WITHIN_S) -
     raise AssertionError(f"waited in vain for {what}: {missing}")
 
 
-def _compile_java(source: Path, classes: Path, jars: str) -> None:
-    done = classes / f"{source.stem}.class"
-    if not done.exists() or done.stat().st_mtime < source.stat().st_mtime:
-        shutil.rmtree(classes, ignore_errors=True)
-        subprocess.run(["javac", "-nowarn", "-d", str(classes), "-cp", jars, str(source)], check=True, timeout=300)
-
-
 def _confluent_kafka(version: str) -> Path:
     """The folder with that version of the binding, to be put first on a process's path."""
-    target = SETUP / f"confluent-kafka-{version}"
-    done = target / ".complete"
-    with alone(target.name):
-        if not done.exists():
-            shutil.rmtree(target, ignore_errors=True)
-            pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
-            subprocess.run([*pip, "--target", str(target), f"confluent-kafka=={version}"], check=True, timeout=300)
-            done.touch()
-    return target
+
+    def install(target: Path) -> None:
+        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+        command = [*pip, "--target", str(target), f"confluent-kafka=={version}"]
+        subprocess.run(command, check=True, timeout=BUILD_WITHIN_S)
+
+    return built(f"confluent-kafka-{version}", install, version, sys.version)
 
 
 def franz_go(version: str, program: str = "client") -> Path:
@@ -274,20 +263,17 @@ def franz_go(version: str, program: str = "client") -> Path:
     """
     modules = SOURCES / "franz-go"
     source = modules / ("main.go" if program == "client" else f"{program}/main.go")
-    target = SETUP / f"franz-go-{version}"
-    built = target / program
-    with alone(target.name):
-        newest = max(file.stat().st_mtime for file in (source, *modules.glob(f"franz-go-{version}.*")))
-        if not built.exists() or built.stat().st_mtime < newest:
-            made = target / f"{program}-source"
-            shutil.rmtree(made, ignore_errors=True)
-            made.mkdir(parents=True)
-            shutil.copy(source, made)
-            shutil.copy(modules / f"franz-go-{version}.mod", made / "go.mod")
-            shutil.copy(modules / f"franz-go-{version}.sum", made / "go.sum")
-            environment = {**os.environ, "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
-            subprocess.run(["go", "build", "-trimpath", "-o", str(built), "."], cwd=made, env=environment, check=True)
-    return built
+    requirements = {name: modules / f"franz-go-{version}.{name}" for name in ("mod", "sum")}
+
+    def build(target: Path) -> None:
+        shutil.copy(source, target)
+        for name, file in requirements.items():
+            shutil.copy(file, target / f"go.{name}")
+        environment = {**os.environ, "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
+        command = ["go", "build", "-trimpath", "-o", program, "."]
+        subprocess.run(command, cwd=target, env=environment, check=True, timeout=BUILD_WITHIN_S)
+
+    return built(f"franz-go-{version}-{program}", build, source, *requirements.values()) / program
 
 
 def missing_tools() -> str:

@@ -1,18 +1,16 @@
 """A Kafka broker of the time before KRaft and KIP-714, with its ZooKeeper, on loopback."""
 
-import contextlib
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Self
 
 from support.kafka_broker import with_the_test_run
 from support.kafka_jars import kafka_jars
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 VERSION = "2.8.2"
-READY_WITHIN_S = 240.0
 _LOG4J = """log4j.rootLogger=INFO, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
@@ -27,7 +25,7 @@ class ZooKeeperKafka:
         directory.mkdir(parents=True, exist_ok=True)
         self.port, self._zookeeper_port = free_ports(2)
         self._directory = directory
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[Path, subprocess.Popen[bytes]] = {}
         self.class_path = f"{kafka_jars(VERSION)}/*"
         (directory / "log4j.properties").write_text(_LOG4J)
         (directory / "zookeeper.properties").write_text(
@@ -52,14 +50,15 @@ class ZooKeeperKafka:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in reversed(self._processes):
+        for log, process in reversed(self._processes.items()):
+            unfollow(log)
             process.kill()
             process.wait()
 
     def tool(self, main_class: str, *arguments: str) -> str:
         """What one of Kafka's own tools of that time prints; raises CalledProcessError when it fails."""
         command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", self.class_path, main_class, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
 
     def _launch(self, main_class: str, name: str, port: int) -> None:
         log = self._directory / f"{name}.log"
@@ -72,11 +71,12 @@ class ZooKeeperKafka:
                 stdout=output,
                 stderr=output,
             )
-        self._processes.append(process)
-        deadline = time.monotonic() + READY_WITHIN_S
-        while time.monotonic() < deadline:
+        self._processes[log] = process
+        follow(log)
+
+        def listens() -> bool:
             assert process.poll() is None, log.read_text()[-4000:]
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"{name} was not ready in time: {log.read_text()[-4000:]}")
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S):
+                return True
+
+        wait_for(listens, f"a listening {name}", ignoring=(OSError,))

@@ -17,14 +17,14 @@ def test_every_public_name_can_be_imported_and_type_checkers_see_the_same_ones(p
     module = importlib.import_module(package)
     stub = ast.parse((ROOT / package / "__init__.pyi").read_text())
     seen = {
-        name.asname: (node.module, name.name)
+        str(name.asname): (node.module, name.name)
         for node in stub.body
         if isinstance(node, ast.ImportFrom)
         for name in node.names
     }
     assert set(seen) == set(module.__all__)
     for public, (home, name) in seen.items():
-        assert getattr(module, public) is getattr(importlib.import_module(str(home)), name)
+        assert getattr(module, public) is getattr(importlib.import_module(str(home)), str(name))
 
 
 @pytest.mark.parametrize("package", PACKAGES)

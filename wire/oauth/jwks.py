@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
-import structlog
 import urllib3
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from base.errors import FleetgaugeError
+from base.library_log import get_logger
 from wire.sasl.oauthbearer import KeysUnavailableError, TokenError
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 FETCH_WITHIN_S: Final = 10.0
 """Time for one reading of the keys, from the look-up of the name to the end of the answer [s]."""

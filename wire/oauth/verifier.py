@@ -1,5 +1,6 @@
 """The check of a token (JWT, RFC 7519), as Kafka's `BrokerJwtValidator` does it: signature, times, audience, issuer."""
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import Any, Final
@@ -33,6 +34,9 @@ class OAuthSettings:
 
 
 _PARTS: Final = 3
+_TIMES: Final = ("exp", "iat", "nbf")
+_LATEST_S: Final = 253_402_300_799
+"""The end of the year 9999 [s since the epoch]: a later time is a mistake, or milliseconds."""
 _LONGEST_MS: Final = 365 * 86_400_000
 """A session is no longer, whatever its token says."""
 
@@ -68,6 +72,8 @@ class JwtVerifier:
     def _verified(self, token: str) -> VerifiedToken:
         if token.count(".") != _PARTS - 1:
             raise TokenError("the token is no signed JWT")
+        encoded_header, encoded_claims, _ = token.split(".")
+        _read_object(encoded_header)
         header = jwt.get_unverified_header(token)
         algorithm, kid = header.get("alg"), header.get("kid")
         if "crit" in header:
@@ -90,6 +96,7 @@ class JwtVerifier:
             except jwt.InvalidSignatureError as error:  # several keys may have one id
                 last = error
                 continue
+            _check_times(_read_object(encoded_claims))
             return self._identity(claims)
         assert last is not None
         raise last
@@ -105,3 +112,37 @@ class JwtVerifier:
         end_ms = (int(claims["exp"]) + self._settings.clock_skew_s) * 1000
         left_ms = end_ms - self._time.microseconds() // 1000
         return VerifiedToken(user=name.strip(), expires_in_ms=min(max(1, left_ms), _LONGEST_MS))
+
+
+def _read_object(encoded: str) -> dict[str, Any]:
+    """Reads a part of a token, in which no name may occur twice: whoever reads it could take either value (RFC 7519,
+    section 4).
+
+    Raises:
+        TokenError: a name does.
+        ValueError: it is no JSON.
+    """
+    padded = encoded + "=" * (-len(encoded) % 4)
+    found = json.loads(base64.urlsafe_b64decode(padded), object_pairs_hook=_without_repeats)
+    if not isinstance(found, dict):
+        raise TokenError("a part of the token is no JSON object")
+    return found
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise TokenError("a name occurs twice in the token")
+    return found
+
+
+def _check_times(claims: dict[str, Any]) -> None:
+    """Refuses times that are no numbers (RFC 7519, section 2, NumericDate), which the library for tokens converts.
+
+    Raises:
+        TokenError: one is text, or beyond the year 9999.
+    """
+    for name in _TIMES:
+        value = claims.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST_S:
+            raise TokenError(f"the claim {name} of the token is no time in seconds")

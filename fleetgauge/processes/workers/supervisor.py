@@ -14,7 +14,8 @@ from base.errors import FleetgaugeError
 from fleetgauge.admin.node_socket import NotRunningError, Status, read_status_async
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
-from fleetgauge.processes.child_process import ChildProcess, module_command
+from fleetgauge.module_command import module_command
+from fleetgauge.processes.child_process import ChildProcess
 from fleetgauge.processes.workers.merge import counts_of, merged_parts
 from fleetgauge.processes.workers.shares import as_json
 

@@ -19,12 +19,12 @@ MAX_BYTES = 64 * 1024
 
 def _zstd(data: bytes) -> bytes:
     with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True) as reader:
-        return reader.read()
+        return bytes(reader.read())
 
 
 def _lz4(data: bytes) -> bytes:
     with lz4.frame.open(io.BytesIO(data)) as reader:
-        return reader.read()
+        return bytes(reader.read())
 
 
 _CODECS = decompressors(MAX_BYTES)

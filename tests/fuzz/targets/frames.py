@@ -18,7 +18,7 @@ SHORTEST = 8
 
 def frames_of(stream: bytes) -> tuple[list[bytes], bool]:
     """The frames of a whole stream, cut in the obvious way, and whether what follows them is none."""
-    found = []
+    found: list[bytes] = []
     while len(stream) >= 4:
         (size,) = struct.unpack_from(">i", stream)
         if not SHORTEST <= size <= MAX_FRAME_BYTES:

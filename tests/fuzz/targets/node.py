@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import structlog
 from fuzz.payloads import payloads
 from fuzz.program import Program
 from fuzz.target import Target
@@ -20,6 +21,7 @@ from support.payloads import metrics_data
 from support.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
 
 from base.clock import MockTime
+from base.library_log import log_through
 from fleetgauge.authorization import Authorization
 from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.listener.apis.acls import AclApis
@@ -53,7 +55,7 @@ ANSWERS = {0, 42, 76, 87, 89, 117, 118}
 """What a client may ever read in an answer to 71 or 72 (docs/decisions/016-error-codes-that-clients-survive.md)."""
 
 _GET, _PUSH = 71, 72
-_SUBSCRIPTIONS = (
+_SUBSCRIPTIONS: tuple[dict[str, dict[str, str]], ...] = (
     {},
     {"all": {"metrics": "*", "interval.ms": "100"}},
     {"all": {"metrics": "*", "interval.ms": "60000"}, "some": {"match": "client_id=r.*", "metrics": "a,b"}},
@@ -285,6 +287,7 @@ class _Node:
 
 def run(data: bytes) -> None:
     program = Program(data)
+    log_through(structlog.get_logger)  # as a process of a node does
     with capture_logs() as logs:
         node = _Node()
         node.settle()

@@ -40,7 +40,7 @@ def _in_order(record: object) -> tuple[bytes, bytes, list[Header]]:
 
 def _record(program: Program) -> tuple[bytes | None, list[Header], bytes | None]:
     key = _text(program)
-    headers = []
+    headers: list[Header] = []
     for _ in range(program.byte() % 32):
         name = program.byte() % (len(HEADER_FIELDS) + 1)
         headers.append((HEADER_FIELDS[name] if name < len(HEADER_FIELDS) else "other", _text(program)))

@@ -16,7 +16,7 @@ from support.real_pushes import DIRECTORY as REAL
 
 def xerial(data: bytes) -> bytes:
     """As snappy-java's SnappyOutputStream writes, which the Java client uses."""
-    block = snappy.compress(data)
+    block: bytes = snappy.compress(data)
     return b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(block)) + block
 
 
@@ -365,9 +365,9 @@ def api_versions(session: Session) -> None:
         session.send("a", session.versions_frame(api_version=version), f"v{version}")
     subscription = session.get("a")
     session.push("a", subscription, SMALL, "under the first name")
-    for number, (name, version) in enumerate((("", ""), ("bad name!", "1"), ("librdkafka", "2.5.1"), ("x" * 300, "1"))):
+    for number, (name, release) in enumerate((("", ""), ("bad name!", "1"), ("librdkafka", "2.5.1"), ("x" * 300, "1"))):
         session.connect(f"n{number}")
-        session.send(f"n{number}", session.versions_frame(name, version), f"{name[:20]!r} {version}")
+        session.send(f"n{number}", session.versions_frame(name, release), f"{name[:20]!r} {release}")
         session.push(f"n{number}", session.get(f"n{number}"), SMALL)
 
 

@@ -4,7 +4,6 @@ Their ACLs are compared in `test_acl_tools.py`. Neither has calls for quotas, an
 metrics.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -15,8 +14,10 @@ from confluent_kafka import admin as confluent_admin
 from kafka import admin as kafka_python
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError
+from support.admin_tools import agreed
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import Node
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -94,20 +95,20 @@ def librdkafka_session(port: int) -> list[str]:
 
     def altered(*asked: Any) -> list[str]:
         results = client.alter_user_scram_credentials(list(asked)).items()
-        return sorted(f"{user}: {answer_of(partial(answer.result, 60))}" for user, answer in results)
+        return sorted(f"{user}: {answer_of(partial(answer.result, PATIENCE_S))}" for user, answer in results)
 
     def described(*users: str) -> list[str]:
         found = client.describe_user_scram_credentials(list(users)).items()
         return [f"{user}: {answer_of(partial(shown, answer))}" for user, answer in found]
 
     def shown(answer: Any) -> str:
-        found = answer.result(60)
+        found = answer.result(PATIENCE_S)
         return f"{found.user} {sorted((info.mechanism.name, info.iterations) for info in found.scram_credential_infos)}"
 
     def change_of_the_broker() -> Any:
         entry = RDKAFKA.ConfigEntry("log.dirs", "/x", incremental_operation=RDKAFKA.AlterConfigOpType.SET)
         resource = RDKAFKA.ConfigResource(RDKAFKA.ResourceType.BROKER, "1", incremental_configs=[entry])
-        return client.incremental_alter_configs([resource])[resource].result(60)
+        return client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
     return [
         *altered(upsertion("rd", sha256, 4096), upsertion(STRANGE, sha512, 8192)),
@@ -140,9 +141,8 @@ def in_order(found: Any) -> Any:
 def test_admin_clients_get_the_answers_of_a_broker(
     broker: KafkaBroker, node: Node, session: Callable[[int], list[str]]
 ) -> None:
-    there, here, deadline = session(broker.port), session(node.port), time.monotonic() + 180
-    while there != here and time.monotonic() < deadline:  # a broker answers a change before its own describe shows it
-        there = session(broker.port)
+    here = session(node.port)
+    there = agreed(partial(session, broker.port), here, may_ask_again=lambda _: True)
     for number, (of_broker, of_node) in enumerate(zip(there, here, strict=True)):
         assert of_node == of_broker, number
     assert any("SCRAM" in each or "iterations" in each for each in there)

@@ -2,9 +2,8 @@
 
 import struct
 import threading
-import time
-import uuid
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,6 +37,7 @@ from support.node import Node, credential_lines
 from support.payloads import metrics_data
 from support.raw_client import RawClient
 from support.raw_sasl import is_served, log_in
+from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.listener.apis.admin import MAX_REFUSED_BYTES, MAX_REQUEST_BYTES
 
@@ -49,16 +49,6 @@ OF_BOTH = 24
 """Connections of which each of two workers gets one, but for one time in eight million."""
 STRANGE = "</script>\n\x1b[31m\x1f\u202e\0"
 EVERY_KEY: list[tuple[str, int, str | None]] = [(key, DELETE, "") for key in ("interval.ms", "match", "metrics")]
-
-
-def wait_for(client: RawClient, instance_id: uuid.UUID, metrics: list[str], within_s: float = 120.0) -> None:
-    """Gets, as often as the interval allows, until the client is asked for these."""
-    deadline = time.monotonic() + within_s
-    found = client.get(instance_id)
-    while found.requested_metrics != metrics:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.3)
-        found = client.get(instance_id)
 
 
 def test_a_live_librdkafka_client_is_asked_for_more_after_an_alter_and_an_older_file_does_not_undo_it(
@@ -102,8 +92,12 @@ def test_clients_that_a_change_does_not_concern_keep_their_subscription_and_thei
         before = client.get()
         assert admin.set("others", metrics="*", match="client_id=somebody-else") == (0, None)
         assert client.push(before, metrics_data(2)).error_code == 0
-        time.sleep(1.1)
-        assert client.get(before.client_instance_id).subscription_id == before.subscription_id
+        found = wait_for(
+            lambda: client.get(before.client_instance_id),
+            "an answer to a Get, which is refused until the interval has passed",
+            until=lambda found: found.error_code == 0,
+        )
+        assert found.subscription_id == before.subscription_id
 
 
 def test_a_change_reaches_all_workers_and_survives_the_end_of_one(tmp_path: Path) -> None:
@@ -117,7 +111,13 @@ def test_a_change_reaches_all_workers_and_survives_the_end_of_one(tmp_path: Path
             with AdminClient(node.port) as any_worker:  # what was acknowledged is seen at once by admin requests
                 assert any_worker.names() == ["all", "more"]
         for client, instance_id in zip(clients, ids, strict=True):
-            wait_for(client, instance_id, ["org.apache.kafka.consumer.", "org.apache.kafka.producer."])
+            wait_for(
+                partial(client.get, instance_id),
+                "the new subscription at each client",
+                until=lambda found: (
+                    found.requested_metrics == ["org.apache.kafka.consumer.", "org.apache.kafka.producer."]
+                ),
+            )
         threads = [threading.Thread(target=make_some, args=(node.port, number)) for number in range(4)]
         for thread in threads:
             thread.start()
@@ -202,7 +202,9 @@ def test_a_listener_that_does_not_serve_the_apis_refuses_each_of_them_at_once(tm
             assert admin.alter_scram(upsert=[("bob", 1, 4_096, b"salt", b"x")])["bob"][0] == REFUSED
         with AdminClient(node.port) as admin, pytest.raises(ConnectionError):
             admin.send_body(INCREMENTAL, 1, b"\x02" * (MAX_REFUSED_BYTES + 1))
-        assert node.status()["telemetry"]["admin_answers"]["INCREMENTAL_ALTER_CONFIGS: refused"] == 2
+        refused = "INCREMENTAL_ALTER_CONFIGS: refused"
+        status = node.wait_for(lambda s: s["telemetry"]["admin_answers"][refused] >= 2, what="both to be counted")
+        assert status["telemetry"]["admin_answers"][refused] == 2
         node.reread('admin.listeners = "PLAINTEXT"\n' + ALL)
         with AdminClient(node.port) as admin:
             assert admin.names() == ["all"]
@@ -211,8 +213,7 @@ def test_a_listener_that_does_not_serve_the_apis_refuses_each_of_them_at_once(tm
 def test_admin_requests_count_against_the_request_quota(tmp_path: Path) -> None:
     quotas = '[quotas."users/<default>"]\nrequest_percentage = 0.01\n'
     with Node(tmp_path, config=ALL + quotas) as node, AdminClient(node.port) as admin:
-        times = [admin.send(LIST, 1, resource_types=()).throttle_time.total_seconds() for _ in range(5)]
-        assert any(times)
+        wait_for(lambda: admin.send(LIST, 1, resource_types=()).throttle_time, "a throttled request")
 
 
 def is_throttled(port: int) -> bool:
@@ -235,9 +236,7 @@ def test_a_quota_of_a_tool_is_in_force_at_once_at_all_workers_and_after_a_restar
             assert any(admin.send(LIST, 1, resource_types=()).throttle_time for _ in range(10))
             refused = admin.alter_quotas((everyone, {"telemetry_push_rate": 1.0}))
             assert (refused[0][0], "workers=1" in (refused[0][1] or "")) == (44, True)
-        deadline = time.monotonic() + 180
-        while not all(is_throttled(node.port) for _ in range(6)):
-            assert time.monotonic() < deadline
+        wait_for(lambda: [is_throttled(node.port) for _ in range(6)], "the quota at both workers", until=all)
         node.stop()
         node.start()
         assert is_throttled(node.port)
@@ -275,6 +274,13 @@ def logs_in(port: int, user: str, password: str) -> bool:
         return log_in(client, user, password) == 0
 
 
+def has_ended(session: RawClient) -> bool:
+    try:
+        return not is_served(session)
+    except ConnectionError:
+        return True
+
+
 def test_users_of_admin_clients_log_in_at_once_and_sessions_of_removed_ones_end(tmp_path: Path) -> None:
     """With confluent-kafka's and kafka-python's admin clients, at a node of two workers."""
     config = SASL + ALL + credential_lines("file", "of the file")
@@ -286,13 +292,12 @@ def test_users_of_admin_clients_log_in_at_once_and_sessions_of_removed_ones_end(
         made = UserScramCredentialUpsertion(
             "bob", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"secret words"
         )
-        assert admin.alter_user_scram_credentials([made])["bob"].result(120) is None
+        assert admin.alter_user_scram_credentials([made])["bob"].result(PATIENCE_S) is None
         described = admin.describe_user_scram_credentials(["bob", "file"])
-        assert [each.iterations for each in described["bob"].result(120).scram_credential_infos] == [4096]
-        assert len(described["file"].result(120).scram_credential_infos) == 2
-        deadline = time.monotonic() + 180
-        while not all(logs_in(port, "bob", "secret words") for _ in range(OF_BOTH)):
-            assert time.monotonic() < deadline
+        assert isinstance(described, dict)
+        assert [each.iterations for each in described["bob"].result(PATIENCE_S).scram_credential_infos] == [4096]
+        assert len(described["file"].result(PATIENCE_S).scram_credential_infos) == 2
+        wait_for(lambda: [logs_in(port, "bob", "secret words") for _ in range(OF_BOTH)], "bob's logins", until=all)
         node.reread(config)
         assert logs_in(port, "bob", "secret words")
         node.stop()
@@ -309,12 +314,12 @@ def test_users_of_admin_clients_log_in_at_once_and_sessions_of_removed_ones_end(
             assert "[sasl.users.file]" in refused["file"]
             assert refused["bob"] == "Attempt to delete a user credential that does not exist"
             python.close()
-            deadline = time.monotonic() + 180
-            with suppress(ConnectionError):
-                while is_served(session):
-                    assert time.monotonic() < deadline
-        while any(logs_in(port, "bob", "secret words") for _ in range(OF_BOTH)):
-            assert time.monotonic() < deadline
+            wait_for(lambda: has_ended(session), "the end of bob's session")
+        wait_for(
+            lambda: [logs_in(port, "bob", "secret words") for _ in range(OF_BOTH)],
+            "both workers to refuse bob",
+            until=lambda found: not any(found),
+        )
         output = node.output()
         assert node.audited(event="user.changed", user="bob", change="deleted")
         assert b"secret words" not in (node.data / "audit.log").read_bytes()
@@ -326,10 +331,10 @@ def test_users_of_admin_clients_log_in_at_once_and_sessions_of_removed_ones_end(
 def test_confluent_kafkas_admin_client_reads_and_is_refused_as_by_a_broker(tmp_path: Path) -> None:
     with Node(tmp_path, config=ALL) as node:
         admin = RdkafkaAdmin({"bootstrap.servers": f"127.0.0.1:{node.port}"})
-        cluster = admin.describe_cluster().result(120)
+        cluster = admin.describe_cluster().result(PATIENCE_S)
         assert [each.port for each in cluster.nodes] == [node.port]
         resource = ConfigResource(ResourceType.BROKER, "1")
-        configs = admin.describe_configs([resource])[resource].result(120)
+        configs = admin.describe_configs([resource])[resource].result(PATIENCE_S)
         assert configs["log.dirs"].value == str(node.data)
         assert configs["log.dirs"].is_read_only
         assert configs["ssl.key.password"].value is None
@@ -340,4 +345,4 @@ def test_confluent_kafkas_admin_client_reads_and_is_refused_as_by_a_broker(tmp_p
             incremental_configs=[ConfigEntry("log.dirs", "/x", incremental_operation=AlterConfigOpType.SET)],
         )
         with pytest.raises(KafkaException, match=r"Cannot update these configs dynamically: \[log.dirs\]"):
-            admin.incremental_alter_configs([change])[change].result(120)
+            admin.incremental_alter_configs([change])[change].result(PATIENCE_S)

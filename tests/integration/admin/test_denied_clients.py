@@ -1,12 +1,12 @@
 """Real clients of every library that are denied telemetry for a while: none switches it off, all push again."""
 
-import time
 from pathlib import Path
 
 import pytest
 from support.client_fleet import ALL_EACH_SECOND, ClientFleet
 from support.node import Node
 from support.telemetry_clients import missing_tools
+from support.waiting import pause, ticking
 
 pytestmark = [
     pytest.mark.integration,
@@ -26,12 +26,15 @@ def test_every_client_pushes_again_after_a_denial(tmp_path: Path) -> None:
         try:
             fleet.start_clients()
             fleet.subscribe(DENIED)
-            time.sleep(10)  # what was answered before is in the clients' logs
+            pause(10, "what was answered before the denial, and is in the clients' logs by then")
             before = fleet.acknowledged()
-            time.sleep(20)  # twenty intervals: each client has a push or a Get denied
+            for _ in ticking(20, every_s=1.0):  # twenty intervals: each client has a push or a Get denied
+                assert fleet.acknowledged() == before
+            status = node.wait_for(
+                lambda status: status["authorization"]["denials"]["PUSH_TELEMETRY: client_id"] >= len(fleet.clients),
+                what="denied pushes",
+            )
             assert fleet.acknowledged() == before
-            status = node.status()
-            assert status["authorization"]["denials"]["PUSH_TELEMETRY: client_id"] >= len(fleet.clients)
             assert status["telemetry"]["get_answers"].keys() == {"NONE"}
             fleet.expect_none_off()
             fleet.subscribe(ALL_EACH_SECOND)

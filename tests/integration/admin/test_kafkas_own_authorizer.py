@@ -6,9 +6,10 @@ import subprocess
 from collections.abc import Iterable
 
 import pytest
-from support.java_clients import compile_java, java_command
-from support.kafka_jars import SETUP, kafka_jars
+from support.java_clients import compiled_java, java_command
+from support.kafka_jars import kafka_jars
 from support.random_acls import Question, random_acls, random_filter, random_question
+from support.waiting import PATIENCE_S
 
 from fleetgauge.authorizer.acls import Acl, AclFilter
 from fleetgauge.authorizer.standard_authorizer import StandardAuthorizer, read_super_users
@@ -24,15 +25,14 @@ FILTERS = 10
 
 def kafkas_answers(lines: Iterable[str]) -> list[str]:
     """What Kafka's class answers to each line; see `tests/kafka/AclOracle.java`."""
-    jars, classes = kafka_jars(VERSION), SETUP / f"kafka-{VERSION}-classes"
-    compile_java("AclOracle", classes, jars)
+    jars = kafka_jars(VERSION)
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(
-        java_command("AclOracle", classes, jars),
+        java_command("AclOracle", compiled_java("AclOracle", jars), jars),
         input=text.encode(),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        timeout=300,
+        timeout=PATIENCE_S,
         check=True,
     )
     return done.stdout.decode().splitlines()

@@ -48,7 +48,8 @@ def described(admin: AdminClient) -> dict[str, Any]:
 
 def test_a_node_that_declares_the_state_of_another_gives_tools_the_same_answers(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir(), second.mkdir()
+    first.mkdir()
+    second.mkdir()
     with Node(first, config=CONFIG) as node, AdminClient(node.port) as admin:
         change(admin)
         changed = described(admin)

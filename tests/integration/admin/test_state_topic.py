@@ -1,7 +1,6 @@
 """The state on a topic of a real broker: one order of changes for all nodes, and what holds without the topic."""
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient as RdkafkaAdmin
 from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
@@ -20,6 +19,7 @@ from support.kafka_broker import KafkaBroker
 from support.node import Node
 from support.ports import free_ports
 from support.raw_client import RawClient
+from support.waiting import PATIENCE_S, wait_for
 
 from base.clock import SystemTime
 from fleetgauge.state_store import State, StateStore
@@ -43,7 +43,7 @@ class Open(Protocol):
 @pytest.fixture(scope="module", autouse=True)
 def _transactions(broker: KafkaBroker) -> None:
     """The broker's first transaction takes seconds, in which it makes the topic of their state."""
-    Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first"}).init_transactions(240)
+    Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first"}).init_transactions(PATIENCE_S)
 
 
 @pytest.fixture
@@ -156,12 +156,12 @@ def test_records_that_are_none_are_ignored_and_those_of_transactions_without_an_
         *((b"\xff", None), (b"[" * 100_000, b"1")),
     ):
         stranger.produce(settings.topic, value, key)
-    assert stranger.flush(120) == 0
+    assert stranger.flush(PATIENCE_S) == 0
     killed = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": settings.topic})
-    killed.init_transactions(120)
+    killed.init_transactions(PATIENCE_S)
     killed.begin_transaction()
     killed.produce(settings.topic, b'{"key": "half"}', b'["client_metrics", "a"]')
-    killed.flush(120)
+    killed.flush(PATIENCE_S)
     assert opened("b").read() == setting("a", 1)({})
     assert node.change(setting("b", 2)) == opened("c").read()
     assert node.read()["client_metrics"]["a"] == {"key": "1"}
@@ -186,7 +186,7 @@ def test_a_topic_that_would_lose_or_mix_records_is_refused_at_the_start(
     opened: Open, settings: KafkaTopicSettings, partitions: int, config: dict[str, str], text: str
 ) -> None:
     admin = RdkafkaAdmin({"bootstrap.servers": settings.bootstrap_servers})
-    admin.create_topics([NewTopic(settings.topic, partitions, 1, config=config)])[settings.topic].result(120)
+    admin.create_topics([NewTopic(settings.topic, partitions, 1, config=config)])[settings.topic].result(PATIENCE_S)
     with pytest.raises(WrongTopicError, match=text):
         opened("a")
 
@@ -197,22 +197,20 @@ def test_a_topic_that_is_deleted_and_made_again_leaves_the_state_in_force_until_
     node = opened("a")
     node.change(setting("a", 1))
     admin = RdkafkaAdmin({"bootstrap.servers": settings.bootstrap_servers})
-    admin.delete_topics([settings.topic])[settings.topic].result(120)
-    deadline = time.monotonic() + 180
-    while True:
-        try:
-            admin.create_topics([NewTopic(settings.topic, 1, 1, config={"cleanup.policy": "compact"})])[
-                settings.topic
-            ].result(120)
-        except Exception:  # noqa: BLE001  it is being deleted yet
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        else:
-            break
-    node.read_if_changed()
-    while "restart" not in (node.problem or ""):
-        assert time.monotonic() < deadline, node.problem
+    admin.delete_topics([settings.topic])[settings.topic].result(PATIENCE_S)
+
+    def make_again() -> bool:
+        again = NewTopic(settings.topic, 1, 1, config={"cleanup.policy": "compact"})
+        admin.create_topics([again])[settings.topic].result(PATIENCE_S)
+        return True
+
+    def problem() -> str:
         assert node.read_if_changed() is None
+        return node.problem or ""
+
+    wait_for(make_again, "the end of the deletion", ignoring=(KafkaException,))
+    node.read_if_changed()
+    wait_for(problem, "the node to report the deletion", until=lambda reported: "restart" in reported)
     assert node.read() == setting("a", 1)({})
     with pytest.raises(PushLogError, match="restart the nodes"):
         node.change(setting("a", 2))
@@ -229,10 +227,7 @@ def asked_for(node: Node) -> list[str]:
 
 
 def wait_until_asked_for(node: Node, metrics: list[str]) -> None:
-    deadline = time.monotonic() + 180
-    while asked_for(node) != metrics:
-        assert time.monotonic() < deadline, node.output()
-        time.sleep(0.02)
+    wait_for(lambda: asked_for(node), f"a subscription to {metrics}", until=lambda found: found == metrics)
 
 
 def test_a_node_that_lost_the_topic_serves_what_it_knows_says_so_and_refuses_changes(
@@ -257,9 +252,9 @@ def test_a_node_that_lost_the_topic_serves_what_it_knows_says_so_and_refuses_cha
         wait_until_asked_for(second, ["a."])
         broker.kill()
         try:
-            status = second.wait_for(lambda found: found.get("state", {}).get("topic_lost"), within_s=180)
+            status = second.wait_for(lambda found: found["state"]["topic_lost"], what="the loss of the topic")
             assert settings.topic in status["node"]["degraded"][0]
-            first.wait_for(lambda found: found["node"]["degraded"], within_s=180)
+            first.wait_for(lambda found: found["node"]["degraded"], what="a degraded node")
             ready = get(second, "/readyz")
             assert (ready.status, ready.json()["ready"]) == (200, True)
             assert settings.topic in ready.json()["degraded"][0]
@@ -281,7 +276,7 @@ def test_a_node_that_lost_the_topic_serves_what_it_knows_says_so_and_refuses_cha
             assert "state.topic_lost" in second.output()
         finally:
             broker.start()
-        second.wait_for(lambda found: not found["state"]["topic_lost"], within_s=180)
+        second.wait_for(lambda found: not found["state"]["topic_lost"], what="the topic")
         with AdminClient(second.port) as admin:
             assert admin.set("s", metrics="c.") == (0, None)
         wait_until_asked_for(first, ["c."])

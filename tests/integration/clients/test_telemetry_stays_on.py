@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 from support.bad_reporters import BLOCKS_WHILE
+from support.built import ROOT
 from support.client_fleet import ALL_EACH_SECOND, ALL_IN_TEN_MINUTES, INTERVALS, ClientFleet
-from support.kafka_jars import ROOT
 from support.landing import landed
 from support.node import Node
 from support.payloads import metrics_data

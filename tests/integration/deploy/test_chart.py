@@ -12,6 +12,7 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 import yaml
+from support.built import ROOT
 from support.certificates import Authority
 from support.export import Export
 from support.helm import (
@@ -27,7 +28,6 @@ from support.helm import (
 )
 from support.http import get, get_at
 from support.kafka_broker import KafkaBroker
-from support.kafka_jars import ROOT
 from support.node import Node
 from support.ports import free_port
 from support.prometheus_server import MISSING as NO_PROMETHEUS

@@ -16,11 +16,12 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 from confluent_kafka import Producer
+from support.built import ROOT
 from support.export import Export
 from support.http import HttpAnswer, get_at
 from support.kafka_broker import MISSING as NO_BROKER
 from support.kafka_broker import KafkaBroker
-from support.kafka_jars import ROOT, bridge_jar
+from support.kafka_jars import bridge_jar
 from support.ports import free_port
 from support.prometheus_server import MISSING as NO_PROMETHEUS
 from support.prometheus_server import PrometheusServer

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.kafka_jars import ROOT, VERSIONS
+from support.built import ROOT
+from support.kafka_jars import VERSIONS
 from support.waiting import PATIENCE_S
 
 from fleet.tables.catalog import TABLES

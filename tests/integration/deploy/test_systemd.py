@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.built import ROOT
 from support.http import get
-from support.kafka_jars import ROOT
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient

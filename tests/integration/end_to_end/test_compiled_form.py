@@ -1,5 +1,6 @@
 """The wheel as users install it, with compiled modules: rooms pass their tests on it, and a node does the same."""
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.built import BUILD_WITHIN_S, built
 from support.node import Node
 from support.raw_client import ZSTD, RawClient
 from zstandard import ZstdCompressor
@@ -32,17 +34,23 @@ ON_THE_WHEEL = [
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed() -> Path:
     """The unpacked wheel. It is built in this environment; the test below builds as pip and uv do."""
-    directory = tmp_path_factory.mktemp("compiled")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory / "dist")],
-        cwd=ROOT,
-        env={**os.environ, "FLEETGAUGE_COMPILE": "1"},
-        check=True,
-        timeout=1_800,
-    )
-    return unpacked(directory / "dist", directory / "installed")
+
+    def build(target: Path) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target / "dist")],
+            cwd=ROOT,
+            env={**os.environ, "FLEETGAUGE_COMPILE": "1"},
+            check=True,
+            timeout=BUILD_WITHIN_S,
+        )
+        unpacked(target / "dist", target / "installed")
+
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    sources = [ROOT / room for room in wheel["packages"]]
+    made_by = (ROOT / "pyproject.toml", ROOT / "hatch_build.py", sys.version, importlib.metadata.version("mypy"))
+    return built("compiled-wheel", build, *made_by, *sources) / "installed"
 
 
 def unpacked(dist: Path, directory: Path) -> Path:

@@ -37,14 +37,12 @@ def test_kafkas_tools_set_limits_and_subscriptions_of_the_gateway(broker: KafkaB
     producer.produce(topic, b"connects")
     gateway.wait_for(
         lambda status: producer.poll(0.1) >= 0 and status["telemetry"]["push_answers"].get("NONE", 0) > 0,
-        within_s=180,
         what="a push",  # before the producer is muted for its limit
     )
     for _ in range(30):
         producer.produce(topic, bytes(10_000))
     status = gateway.wait_for(
         lambda status: producer.poll(0.1) >= 0 and status["gateway"]["traffic"]["throttled"]["Produce"] > 0,
-        within_s=180,
         what="a throttled Produce",
     )
     assert status["telemetry"]["subscription_properties"]["all"]["interval.ms"] == "100"

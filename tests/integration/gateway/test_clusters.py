@@ -6,10 +6,11 @@ import struct
 import subprocess
 import sys
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicCollection
+from confluent_kafka import KafkaError, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from support import rdkafka_round_trip
 from support.certificates import Authority
@@ -21,6 +22,7 @@ from support.node import run_cli
 from support.ports import free_ports
 from support.preload import preload
 from support.raw_client import RawClient
+from support.waiting import PATIENCE_S, wait_for
 from support.zookeeper_kafka import ZooKeeperKafka
 
 pytestmark = [
@@ -29,7 +31,6 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(bool(MISSING), reason=MISSING or "-"),
 ]
-WITHIN_S = 120.0
 
 
 def produced(bootstrap: str, topic: str, records: int, **settings: str) -> list[bytes]:
@@ -39,7 +40,7 @@ def produced(bootstrap: str, topic: str, records: int, **settings: str) -> list[
     for value in values:
         producer.produce(topic, value)
         producer.poll(0)
-    assert producer.flush(WITHIN_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return values
 
 
@@ -72,7 +73,7 @@ def test_three_gateways_before_three_brokers_with_rolling_restarts_of_both(
     ]
     create_topic(bootstrap, "restarts", 1, 3)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True})
-    expected = []
+    expected: list[bytes] = []
 
     def send(records: int) -> None:
         for _ in range(records):
@@ -90,12 +91,12 @@ def test_three_gateways_before_three_brokers_with_rolling_restarts_of_both(
         broker.stop()
         send(2_000)
         broker.start()
-    assert producer.flush(WITHIN_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert consumed("restarts", len(expected), **{"bootstrap.servers": bootstrap}) == expected
     create_topic(bootstrap, "spread", 3, 3)  # a leader at each broker: else clients may need one gateway alone
     for partition in range(3):
         producer.produce("spread", partition=partition)
-    assert producer.flush(WITHIN_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert all(gateway.status()["gateway"]["requests"]["Produce"] for gateway in gateways)
 
 
@@ -125,7 +126,7 @@ def test_one_gateway_before_three_brokers_that_clients_tell_apart_by_server_name
             env={**os.environ, **preload("host_names", HOSTS_HERE=".kafka.test")},
             stdout=subprocess.PIPE,
             check=True,
-            timeout=280,
+            timeout=PATIENCE_S,
         )
         assert json.loads(librdkafka.stdout) == {
             "left": 0,
@@ -171,7 +172,7 @@ def test_leaders_that_move_are_followed_and_no_brokers_address_passes(
     bootstrap = ",".join(gateway.bootstrap for gateway in gateways)
     create_topic(bootstrap, "moves", 1, 3)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    found = admin.describe_topics(TopicCollection(["moves"]))["moves"].result(30).topic_id
+    found = admin.describe_topics(TopicCollection(["moves"]))["moves"].result(PATIENCE_S).topic_id
     topic_id = struct.pack(">qq", found.get_most_significant_bits(), found.get_least_significant_bits())
     expected = produced(bootstrap, "moves", 1_000)
     with ShareGroup(bootstrap, "moves", 4_000) as group:
@@ -182,8 +183,12 @@ def test_leaders_that_move_are_followed_and_no_brokers_address_passes(
         assert group.wait() == "share 4000"
     assert consumed("moves", 4_000, **{"bootstrap.servers": bootstrap}) == expected
     for broker, gateway in zip(brokers, gateways, strict=True):
-        direct, through = (fetched_of_an_old_leader(port, topic_id) for port in (broker.port, gateway.port))
-        assert b"127.0.0.1" in direct
+        direct = wait_for(
+            partial(fetched_of_an_old_leader, broker.port, topic_id),
+            "the leader's address",
+            until=lambda fetched: b"127.0.0.1" in fetched,
+        )
+        through = fetched_of_an_old_leader(gateway.port, topic_id)
         assert b"127.0.0.1" not in through
         assert len(direct) == len(through)
         assert direct[:-40] == through[:-40]
@@ -221,8 +226,22 @@ def test_a_user_of_the_brokers_sasl_is_the_principal_of_telemetry(tmp_path: Path
         values = produced(gateway.bootstrap, "secured", 1_000, **SASL)
         assert consumed("secured", 1_000, **{"bootstrap.servers": gateway.bootstrap, **SASL}) == values
         gateway.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push")
-        wrong = Producer({"bootstrap.servers": gateway.bootstrap, "log_level": 0, **SASL, "sasl.password": "wrong"})
+        reported: list[int] = []
+        wrong = Producer(
+            {
+                "bootstrap.servers": gateway.bootstrap,
+                "log_level": 0,
+                **SASL,
+                "sasl.password": "wrong",
+                "error_cb": lambda error: reported.append(error.code()),
+            }
+        )
         wrong.produce("secured", b"never")
-        assert wrong.flush(3) == 1
+        wait_for(
+            lambda: wrong.poll(0.1) >= 0 and reported,
+            "the refusal of a wrong password",
+            until=lambda codes: codes and KafkaError._AUTHENTICATION in codes,
+        )
+        assert len(wrong) == 1
         wrong.purge()
         assert gateway.principals() == {"User:alice"}

@@ -1,9 +1,9 @@
 """SASL that ends at the gateway: its users' clients, and its own user at a real broker."""
 
 import signal
-import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,20 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka import KafkaConsumer, KafkaProducer
+from kafka.consumer import KafkaConsumer
+from kafka.producer import KafkaProducer
 from support.certificates import Authority
 from support.gateway import GatewayBefore, consumed, round_trip
-from support.http import wait_until
 from support.kafka_broker import KafkaBroker
 from support.node import credential_lines
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.cli.doctor.finding import Finding
 from fleetgauge.cli.doctor.gateway import check_gateway
 from fleetgauge.config.load import load_config
 
 pytestmark = pytest.mark.integration
-WITHIN_S = 90.0
 PASSWORD = "alice-secret"
 OWN_USER = (
     "gateway.security.protocol=SASL_PLAINTEXT",
@@ -59,11 +59,11 @@ def gateway(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> It
 def topic(broker: KafkaBroker) -> str:
     name = f"own-user-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(PATIENCE_S)
     return name
 
 
-def alice(gateway: GatewayBefore, mechanism: str = "SCRAM-SHA-256", **settings: Any) -> dict[str, Any]:
+def alice(gateway: GatewayBefore, mechanism: str = "SCRAM-SHA-256", /, **settings: Any) -> dict[str, Any]:
     """Settings of a librdkafka client."""
     return {
         "bootstrap.servers": gateway.bootstrap,
@@ -76,13 +76,15 @@ def alice(gateway: GatewayBefore, mechanism: str = "SCRAM-SHA-256", **settings: 
     }
 
 
-def round_trip_of(topic: str, settings: dict[str, Any]) -> None:
+def round_trip_of(topic: str, settings: dict[str, Any]) -> Producer:
+    """Writes records and reads them back; the producer, which pushes its metrics as long as it is kept."""
     producer = Producer({**settings, "enable.idempotence": True})
     expected = [str(number).encode() for number in range(500)]
     for value in expected:
         producer.produce(topic, value)
-    assert producer.flush(WITHIN_S) == 0
-    assert consumed(topic, 500, within_s=WITHIN_S, **settings) == expected
+    assert producer.flush(PATIENCE_S) == 0
+    assert consumed(topic, 500, **settings) == expected
+    return producer
 
 
 def clients_seen(gateway: GatewayBefore) -> set[str]:
@@ -94,8 +96,10 @@ def clients_seen(gateway: GatewayBefore) -> set[str]:
 def test_a_user_of_the_gateway_works_at_a_broker_that_knows_the_gateway_alone(
     gateway: GatewayBefore, topic: str, mechanism: str
 ) -> None:
-    round_trip_of(topic, alice(gateway, mechanism))
-    gateway.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push")
+    before = gateway.status()["telemetry"]["push_answers"].get("NONE", 0)
+    producer = round_trip_of(topic, alice(gateway, mechanism))
+    gateway.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > before, what="a push")
+    producer.close()
     assert gateway.principals() == {"User:alice"}
     assert "alice" in clients_seen(gateway)
 
@@ -122,9 +126,11 @@ def test_kafka_python_logs_in_at_the_gateway(gateway: GatewayBefore, topic: str)
     producer = KafkaProducer(**settings, acks="all")
     for number in range(100):
         producer.send(topic, str(number).encode())
-    producer.flush(WITHIN_S)
+    producer.flush(PATIENCE_S)
     producer.close()
-    consumer = KafkaConsumer(topic, **settings, auto_offset_reset="earliest", consumer_timeout_ms=60_000)
+    consumer = KafkaConsumer(
+        topic, **settings, auto_offset_reset="earliest", consumer_timeout_ms=int(PATIENCE_S * 1_000)
+    )
     got = [next(consumer).value for _ in range(100)]
     consumer.close()
     assert got == [str(number).encode() for number in range(100)]
@@ -150,20 +156,22 @@ def test_sessions_of_clients_and_of_the_gateway_are_renewed_while_records_flow(
         producer.poll(0)
         return all(now >= then + 3 for now, then in zip(renewals(status), before, strict=True))
 
-    gateway.wait_for(is_renewed_thrice, within_s=WITHIN_S, what="renewals")
-    assert producer.flush(WITHIN_S) == 0
-    assert consumed(topic, len(expected), within_s=WITHIN_S, **alice(gateway)) == expected
+    gateway.wait_for(is_renewed_thrice, what="renewals")
+    assert producer.flush(PATIENCE_S) == 0
+    assert consumed(topic, len(expected), **alice(gateway)) == expected
 
 
 def test_a_wrong_password_is_refused_by_the_gateway_and_does_not_reach_the_broker(gateway: GatewayBefore) -> None:
     said: list[int] = []
     wrong = alice(gateway, **{"sasl.password": "wrong", "error_cb": lambda error: said.append(error.code())})
+    before = gateway.status()["connections"][0]["failed_authentications"]
     producer = Producer(wrong)
-    deadline = time.monotonic() + WITHIN_S
-    while KafkaError._AUTHENTICATION not in said and time.monotonic() < deadline:
-        producer.poll(0.1)
-    assert KafkaError._AUTHENTICATION in said
-    gateway.wait_for(lambda status: status["connections"][0]["failed_authentications"] > 0, what="a failure")
+    wait_for(
+        lambda: producer.poll(0.1) >= 0 and said,
+        "the refusal",
+        until=lambda codes: codes and KafkaError._AUTHENTICATION in codes,
+    )
+    gateway.wait_for(lambda status: status["connections"][0]["failed_authentications"] > before, what="a failure")
 
 
 def findings(broker: KafkaBroker, *keys: str) -> dict[str, Finding]:
@@ -209,8 +217,14 @@ def change_scram(
     broker: KafkaBroker, to: UserScramCredentialUpsertion | UserScramCredentialDeletion, shown: list[str]
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.alter_user_scram_credentials([to])["gateway"].result(60)
-    wait_until(lambda: list(admin.describe_user_scram_credentials().result(60)) == shown, what="the broker's users")
+    admin.alter_user_scram_credentials([to])["gateway"].result(PATIENCE_S)
+
+    def users() -> list[str]:
+        described = admin.describe_user_scram_credentials()
+        assert isinstance(described, Future)
+        return list(described.result(PATIENCE_S))
+
+    wait_for(users, "the change of the broker's users", until=lambda found: found == shown)
 
 
 @pytest.mark.usefixtures("scram_at_the_broker")
@@ -258,7 +272,7 @@ def test_a_new_password_of_the_gateway_is_taken_over_while_clients_stay_connecte
     with GatewayBefore(tmp_path / "gateway", broker.ports["LOGIN"], *keys, port=port, config=users) as gateway:
         assert gateway.process is not None
         connected = Producer(alice(gateway))
-        connected.list_topics(topic, 60)
+        connected.list_topics(topic, PATIENCE_S)
         set_scram_password(broker, "another-secret")
 
         def is_refused(status: dict[str, Any]) -> bool:
@@ -268,10 +282,10 @@ def test_a_new_password_of_the_gateway_is_taken_over_while_clients_stay_connecte
         gateway.wait_for(is_refused, what="a refusal: the broker has another password")
         password.unlink()
         gateway.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "config.refused" in gateway.log.read_text(), what="a file that is refused")
+        wait_for(gateway.log.read_text, "a file that is refused", until=lambda text: "config.refused" in text)
         password.write_text("another-secret")
         gateway.reread(gateway.config_file.read_text())
         assert "config.restart_needed" not in gateway.log.read_text()
         round_trip_of(topic, alice(gateway))
-        connected.list_topics(topic, 60)
+        connected.list_topics(topic, PATIENCE_S)
         assert "-secret" not in gateway.log.read_text()

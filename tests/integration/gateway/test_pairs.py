@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from support.certificates import Authority
 from support.gateway_traffic import framed, produce, request, response
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, wait_for_async
 
 from base.clock import SystemTime
 from gateway.addresses import parse_brokers, parse_nodes
@@ -30,7 +31,6 @@ from wire.security_protocol import SecurityProtocol
 from wire.tls import ClientAuth, TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
-WITHIN_S = 120.0
 Broker = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 FETCH = request(1, 15, 1, b"\0" * 10)
 PUSH = request(72, 0, 2, bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x01\x00")
@@ -61,6 +61,8 @@ class Handler:
 
     def authentication_took(self, nanos: int) -> None: ...
 
+    def authentication_ended(self, channel: Channel, user: str, mechanism: str, failure: str) -> None: ...
+
     def connection_made(self, channel: Channel) -> None:
         self.made.append(channel)
 
@@ -70,7 +72,7 @@ class Handler:
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(asyncio.wait_for(scenario, WITHIN_S))
+        runner.run(asyncio.wait_for(scenario, 2 * PATIENCE_S))
 
 
 class Relay:
@@ -93,6 +95,12 @@ class Relay:
 
     def closed(self) -> dict[str, int]:
         return dict(self.listener.counters()["closed"])
+
+    async def wait_for_open(self, number: int) -> None:
+        """Waits until so many clients' connections are open."""
+        await wait_for_async(
+            lambda: self.listener.connection_count, f"{number} connections", until=lambda count: count == number
+        )
 
 
 @contextlib.asynccontextmanager
@@ -173,8 +181,7 @@ def test_answers_of_broker_and_gateway_come_in_the_order_of_requests() -> None:
             reader, writer = await way.connect()
             writer.write(FETCH + PUSH + FETCH)
             assert await read_frame(reader) == answer_to(FETCH)
-            while not way.handler.waiting:
-                await asyncio.sleep(0.01)
+            await wait_for_async(lambda: way.handler.waiting, "the push")
             ((channel, pushed),) = way.handler.waiting
             channel.respond(pushed.slot, encode_push_telemetry_response(pushed.correlation_id, 0, 0))
             channel.flush()
@@ -191,8 +198,7 @@ def test_a_client_that_closes_its_side_gets_its_answers() -> None:
             writer.write(FETCH + PUSH)
             writer.write_eof()
             assert await reader.read() == answer_to(FETCH) + encode_push_telemetry_response(2, 0, 0)
-            while way.listener.connection_count:
-                await asyncio.sleep(0.01)
+            await way.wait_for_open(0)
             assert way.closed() == {"client_closed": 1}
             assert way.handler.lost == ["client_closed"]
 
@@ -212,8 +218,7 @@ def test_records_without_acks_reach_the_broker_though_the_client_closes_at_once(
             writer.write(sent)
             await writer.drain()
             writer.close()
-            while not got:
-                await asyncio.sleep(0.01)
+            await wait_for_async(lambda: got, "the records at the broker")
             assert got == [sent]
 
     run(scenario())
@@ -254,17 +259,17 @@ async def _dies_within_an_answer(reader: asyncio.StreamReader, writer: asyncio.S
 def test_a_fault_of_one_peer_ends_that_pair_alone_and_is_logged(
     broker: Broker, sent: bytes, reason: str, logged: str
 ) -> None:
-    calm = [True]
+    is_first = [True]
 
-    async def first_is_calm(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if calm:
-            calm.pop()
+    async def faulty_but_for_the_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if is_first:
+            is_first.pop()
             await echo(reader, writer)
         else:
             await broker(reader, writer)
 
     async def scenario() -> None:
-        async with relay(first_is_calm) as way:
+        async with relay(faulty_but_for_the_first) as way:
             other_reader, other_writer = await way.connect()
             other_writer.write(FETCH)
             assert await read_frame(other_reader) == answer_to(FETCH)
@@ -272,16 +277,18 @@ def test_a_fault_of_one_peer_ends_that_pair_alone_and_is_logged(
                 reader, writer = await way.connect()
                 writer.write(sent)
                 assert len(await reader.read()) < 100
-                while way.listener.connection_count > 1:
-                    await asyncio.sleep(0.01)
+                await way.wait_for_open(1)
             assert way.closed() == {reason: 1}
             (line,) = [each for each in logs if each["event"] == "gateway.connection_ended"]
             assert logged in line["detail"]
             assert line["reason"] == reason
             other_writer.write(FETCH)
             assert await read_frame(other_reader) == answer_to(FETCH)
-            while way.gateway.status()["broker_connections"] > 1:
-                await asyncio.sleep(0.01)
+            await wait_for_async(
+                lambda: way.gateway.status()["broker_connections"],
+                "the end at the broker",
+                until=lambda count: count == 1,
+            )
 
     run(scenario())
 
@@ -294,8 +301,7 @@ def test_a_broker_that_cannot_be_reached_ends_the_client_and_is_counted() -> Non
             with capture_logs() as logs:
                 with contextlib.suppress(ConnectionError):
                     assert await reader.read() == b""
-                while way.listener.connection_count:
-                    await asyncio.sleep(0.01)
+                await way.wait_for_open(0)
             assert way.closed() == {"broker_unreachable": 1}
             assert way.gateway.status()["broker_connect_failures"] == 1
             assert "cannot connect to the broker 127.0.0.1:1" in logs[0]["detail"]
@@ -311,8 +317,7 @@ def test_a_broker_that_does_not_answer_ends_the_pair_and_an_idle_pair_ends_too()
             writer.write(FETCH)
             assert await reader.read() == b""
             assert await idle_reader.read() == b""
-            while way.listener.connection_count:
-                await asyncio.sleep(0.01)
+            await way.wait_for_open(0)
             assert way.closed() == {"broker_silent": 1, "idle": 1}
 
     run(scenario())
@@ -349,18 +354,20 @@ def test_a_large_request_waits_for_a_slow_broker_in_the_clients_own_buffers() ->
                     await writer.drain()
 
             sending = asyncio.ensure_future(send())
-            most = 0
-            for _ in range(50):
-                await asyncio.sleep(0.01)
-                most = max(most, _transport_buffers(way))
+            looks: list[int] = []
+
+            def look() -> list[int]:
+                looks.append(_transport_buffers(way))
+                return looks[-50:]
+
+            await wait_for_async(lambda: way.handler.made, "the connection")
+            await wait_for_async(look, "full buffers", until=lambda last: len(last) == 50 and last[0] == last[-1] > 0)
             assert not sending.done()
             go.set()
             answered = asyncio.ensure_future(read_frame(reader))
-            while not answered.done():
-                await asyncio.sleep(0.005)
-                most = max(most, _transport_buffers(way))
+            await wait_for_async(look, "the answer", until=lambda _: answered.done())
             assert answered.result() == response(0, 9, 1, b"done")
-            assert 0 < most < 2 << 20
+            assert 0 < max(looks) < 2 << 20
             await sending
 
     run(scenario())
@@ -387,11 +394,16 @@ def test_a_client_that_does_not_read_holds_up_its_broker_and_no_other_client() -
         async with relay(broker) as way:
             _, slow = await way.connect()
             slow.write(FETCH)
-            held = -1
-            while held != sent[0] or not held:
-                held = sent[0]
-                await asyncio.sleep(0.3)
-            assert held < 50 << 20
+            looks: list[int] = []
+
+            def look() -> list[int]:
+                looks.append(sent[0])
+                return looks[-60:]
+
+            await wait_for_async(
+                look, "the broker to be held up", until=lambda last: len(last) == 60 and last[0] == last[-1] > 0
+            )
+            assert sent[0] < 50 << 20
             assert _transport_buffers(way) < 2 << 20
             reader, writer = await way.connect()
             other = request(1, 15, 5, b"other")
@@ -409,15 +421,23 @@ class _Throttled(NoRules):
 
 
 def test_a_muted_connection_is_answered_and_goes_on_afterwards() -> None:
+    passed: list[bytes] = []
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            passed.append(await read_frame(reader))
+            writer.write(answer_to(passed[-1]))
+
     async def scenario() -> None:
-        async with relay(echo, rules=_Throttled()) as way:
+        async with relay(broker, rules=_Throttled()) as way:
             reader, writer = await way.connect()
-            later = request(1, 15, 9, b"later")
-            writer.write(FETCH)
+            later, of_another = request(1, 15, 9, b"later"), request(1, 15, 10, b"another")
+            writer.write(FETCH + later)
             assert await read_frame(reader) == response(1, 15, 1, b"empty")
-            writer.write(later)
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(read_frame(reader), 0.2)
+            other_reader, other_writer = await way.connect()
+            other_writer.write(of_another)
+            assert await read_frame(other_reader) == answer_to(of_another)
+            assert passed == [of_another]
             writer.write(later)
             got = await reader.readexactly(2 * len(answer_to(later)))
             assert got == 2 * answer_to(later)
@@ -464,17 +484,18 @@ def test_a_broker_whose_certificate_is_not_trusted_is_not_connected_to(tmp_path:
         async with relay(echo, broker_tls=broker_side, tls=ssl.create_default_context()) as way:
             reader, _ = await way.connect()
             assert await reader.read() == b""
-            while way.listener.connection_count:
-                await asyncio.sleep(0.01)
+            await way.wait_for_open(0)
             assert way.closed() == {"broker_unreachable": 1}
 
     run(scenario())
 
 
 def test_a_stop_waits_for_the_answers_in_flight() -> None:
+    go = asyncio.Event()
+
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         frame = await read_frame(reader)
-        await asyncio.sleep(0.3)
+        await go.wait()
         writer.write(answer_to(frame))
         await reader.read()
 
@@ -482,9 +503,11 @@ def test_a_stop_waits_for_the_answers_in_flight() -> None:
         async with relay(late) as way:
             reader, writer = await way.connect()
             writer.write(FETCH)
-            while not way.gateway.status()["requests"]:
-                await asyncio.sleep(0.01)
-            stopping = asyncio.ensure_future(way.listener.stop(10_000))
+            await wait_for_async(lambda: way.gateway.status()["requests"], "the request")
+            channel: Any = way.handler.made[0]
+            stopping = asyncio.ensure_future(way.listener.stop(int(PATIENCE_S * 1_000)))
+            await wait_for_async(lambda: channel.is_ending, "the begin of the stop")
+            go.set()
             assert await reader.read() == answer_to(FETCH)
             await stopping
 
@@ -522,16 +545,16 @@ def test_a_client_that_sends_thousands_of_requests_at_once_takes_turns_with_the_
         async with relay(broker, time=SlowTime()) as way:
             _, flooding = await way.connect()
             reader, writer = await way.connect()
-            while way.gateway.status()["broker_connections"] < 2:
-                await asyncio.sleep(0.01)
+            await wait_for_async(
+                lambda: way.gateway.status()["broker_connections"], "both at the broker", until=lambda count: count == 2
+            )
             flooding.write(flood)
             while not passed:
                 await asyncio.sleep(0)
             writer.write(FETCH)
             assert await read_frame(reader) == answer_to(FETCH)
             assert passed < len(flood)
-            while passed < len(flood):
-                await asyncio.sleep(0.01)
+            await wait_for_async(lambda: passed, "the whole flood", until=lambda size: size == len(flood))
             assert way.gateway.status()["requests"]["Produce"] == 20_000
 
     run(scenario())
@@ -594,7 +617,12 @@ def test_the_broker_gets_the_clients_address_before_tls(tmp_path: Path) -> None:
             security=security,
         )
         await broker.start()
-        settings = {"tls": to_broker, "sends_proxy_header": True, "answers_telemetry": False, "port": broker.port}
+        settings: dict[str, Any] = {
+            "tls": to_broker,
+            "sends_proxy_header": True,
+            "answers_telemetry": False,
+            "port": broker.port,
+        }
         async with relay(echo, **settings) as way:
             reader, writer = await way.connect()
             writer.write(PUSH)
@@ -749,8 +777,7 @@ def test_a_handshake_with_another_server_name_is_refused_and_logged(
                 reader, writer = await way.connect()
                 writer.write(sent)
                 await ended(reader)
-                while not way.closed():
-                    await asyncio.sleep(0.01)
+                await wait_for_async(way.closed, "the end of the connection")
                 assert way.closed() == {reason: 1}
                 assert way.gateway.status()["broker_connections"] == 0
         (line,) = (line for line in lines if line["event"] == "wire.handshake_failed")

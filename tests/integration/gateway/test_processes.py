@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from support.gateway import GatewayBefore
-from support.http import wait_until
 from support.node import Node, run_cli
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 TRUSTED = ("proxy.protocol.enable=true", "proxy.protocol.trusted.addresses=127.0.0.1")
@@ -43,7 +43,6 @@ def test_telemetry_that_passes_has_the_clients_address_at_the_broker(tmp_path: P
         own = producers(gateway.bootstrap, 1)
         behind_proxy.wait_for(
             lambda status: own[0].poll(0.1) >= 0 and status["telemetry"]["push_answers"].get("NONE", 0) > 0,
-            within_s=180,
             what="a push",
         )
         (client,) = clients_of(behind_proxy)
@@ -61,13 +60,11 @@ def test_two_workers_share_the_connections_of_a_gateway(tmp_path: Path, behind_p
                 producer.poll(0)
             return bool(status["telemetry"]["push_answers"].get("NONE", 0) >= len(own))
 
-        gateway.wait_for(pushed, within_s=180, what="pushes")
-        wait_until(
-            lambda: (
-                {each["client_id"] for each in clients_of(gateway) if each["pushes"]}
-                == {f"through-{each}" for each in range(8)}
-            ),
-            what="a push of each",
+        gateway.wait_for(pushed, what="pushes")
+        wait_for(
+            lambda: {each["client_id"] for each in clients_of(gateway) if each["pushes"]},
+            "a push of each",
+            until=lambda pushing: pushing == {f"through-{each}" for each in range(8)},
         )
         status = gateway.wait_for(
             lambda status: status["gateway"]["broker_connections"] == status["connections"][0]["open"] >= len(own),
@@ -83,12 +80,10 @@ def test_two_workers_share_the_connections_of_a_gateway(tmp_path: Path, behind_p
                 pushed(after)
                 and {each["pid"] for each in after["workers"]}.isdisjoint({None, status["workers"][0]["pid"]})
             ),
-            within_s=180,
             what="another worker",
         )
         gateway.wait_for(
             lambda after: pushed(after) and after["gateway"]["broker_connections"] >= len(own),
-            within_s=180,
             what="the connections of all clients",
         )
         assert gateway.stop() == 0

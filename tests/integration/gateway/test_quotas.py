@@ -2,7 +2,6 @@
 
 import statistics
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from support.admin_client import AdminClient as WireAdmin
 from support.gateway import GatewayBefore, make_topic
-from support.http import wait_until
 from support.kafka_broker import KafkaBroker
+from support.waiting import PATIENCE_S, ticking, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -48,18 +48,19 @@ class Seen:
 def gateway(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayBefore]:
     overrides = [f"quotas.clients/{kind}-gateway.{key}={limit}" for kind, (key, limit) in LIMITS.items()]
     directory = tmp_path_factory.mktemp("gateway")
-    with GatewayBefore(directory, broker.port, *overrides) as started:
-        for kind, (key, limit) in LIMITS.items():
-            broker.tool(
-                *("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--alter"),
-                *("--entity-type", "clients", "--entity-name", f"{kind}-direct", "--add-config", f"{key}={limit}"),
-            )
-        yield started
-    # Other tests of the same run use this broker, and expect none.
-    removed = [([("client-id", f"{kind}-direct")], {key: None}) for kind, (key, _) in LIMITS.items()]
-    with WireAdmin(broker.port) as admin:
-        assert {code for code, _, _ in admin.alter_quotas(*removed)} == {0}
-        wait_until(lambda: not admin.quotas()[2], what="the end of the broker's limits")
+    try:
+        with GatewayBefore(directory, broker.port, *overrides) as started:
+            for kind, (key, limit) in LIMITS.items():
+                broker.tool(
+                    *("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--alter"),
+                    *("--entity-type", "clients", "--entity-name", f"{kind}-direct", "--add-config", f"{key}={limit}"),
+                )
+            yield started
+    finally:  # other tests of the same run use this broker, and expect no limits
+        removed = [([("client-id", f"{kind}-direct")], {key: None}) for kind, (key, _) in LIMITS.items()]
+        with WireAdmin(broker.port) as admin:
+            assert {code for code, _, _ in admin.alter_quotas(*removed)} == {0}
+            wait_for(lambda: admin.quotas()[2], "the end of the broker's limits", until=lambda found: not found)
 
 
 def settings(bootstrap: str, client_id: str, seen: Seen, **more: Any) -> dict[str, Any]:
@@ -80,12 +81,11 @@ def produce(bootstrap: str, client_id: str, topic: str, seconds: float) -> Seen:
         )
     )
 
-    def delivered(error: Any, message: Any) -> None:
+    def delivered(error: KafkaError | None, message: Message) -> None:
         if error is None:
-            seen.amount += len(message.value())
+            seen.amount += len(message.value() or b"")
 
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    for _ in ticking(seconds, every_s=0.0):
         try:
             producer.produce(topic, VALUE, on_delivery=delivered)
         except BufferError:
@@ -100,13 +100,16 @@ def consume(bootstrap: str, client_id: str, topic: str, seconds: float) -> Seen:
     group = {"group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest", "fetch.message.max.bytes": 100_000}
     consumer = Consumer(settings(bootstrap, client_id, seen, **group))
     consumer.subscribe([topic])
-    until: float | None = None
-    deadline = time.monotonic() + 180
-    while time.monotonic() < min(deadline, until or deadline):
+
+    def read() -> int:
         for message in consumer.consume(500, 0.1):
             assert message.error() is None, message.error()
-            until = until or time.monotonic() + seconds
-            seen.amount += len(message.value())
+            seen.amount += len(message.value() or b"")
+        return seen.amount
+
+    wait_for(read, "the first records")
+    for _ in ticking(seconds, every_s=0.0):
+        read()
     consumer.close()
     return seen
 
@@ -115,14 +118,13 @@ def create(bootstrap: str, client_id: str, topic: str, seconds: float) -> Seen:
     """Makes topics one after the other, with a version of CreateTopics that is throttled, not refused."""
     seen = Seen()
     admin = AdminClient(settings(bootstrap, client_id, seen))
-    until = time.monotonic() + seconds
-    while True:
+    for _ in ticking(seconds, every_s=0.0):
         for made in admin.create_topics([NewTopic(f"{topic}-{client_id}-{seen.amount}", 1)]).values():
-            made.result(180)
-        if time.monotonic() >= until:
-            return seen
+            made.result(PATIENCE_S)
         seen.amount += 1
         admin.poll(0)
+    seen.amount -= 1  # the last one was made after the end
+    return seen
 
 
 RUNS = {"producer": produce, "consumer": consume, "creator": create}
@@ -135,20 +137,21 @@ def fill(gateway: GatewayBefore, topic: str, size: int) -> None:
     )
     for _ in range(size // len(VALUE)):
         unlimited.produce(topic, VALUE)
-    assert unlimited.flush(180) == 0
+    assert unlimited.flush(PATIENCE_S) == 0
 
 
 def round_trips(bootstrap: str, topic: str, seconds: float) -> list[float]:
-    """How long each record of a client without limits takes to be acknowledged [s]."""
+    """How long each record of a client without limits takes to be acknowledged, as the client reports it [s]."""
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": "free", "linger.ms": 0, "log_level": 0})
-    took = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        began = time.monotonic()
-        producer.produce(topic, VALUE)
-        assert producer.flush(180) == 0
-        took.append(time.monotonic() - began)
-        time.sleep(0.02)
+    took: list[float] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        took.append(message.latency() or 0.0)
+
+    for _ in ticking(seconds, every_s=0.02):
+        producer.produce(topic, VALUE, on_delivery=delivered)
+        assert producer.flush(PATIENCE_S) == 0
     return took
 
 

@@ -2,28 +2,29 @@
 
 import json
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient
+from kafka.consumer import KafkaConsumer
+from kafka.producer import KafkaProducer
 from playwright.sync_api import expect
 from support import chromium
 from support.gateway import GatewayBefore, ShareGroup, make_topic, rdkafka_round_trip, round_trip
 from support.http import get_at
-from support.http import wait_until as found
 from support.java_clients import streams_command
 from support.kafka_broker import KafkaBroker
 from support.ports import free_ports
-from support.telemetry_clients import FranzGoProcess, wait_until
+from support.telemetry_clients import FranzGoProcess
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 pytestmark = pytest.mark.integration
-WITHIN_S = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +62,11 @@ def test_java_clients_get_their_records_once_and_in_order(
 def started(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """A process that is killed at the end, if it still runs."""
     with log.open("ab") as errors, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors) as process:
+        follow(log)
         try:
             yield process
         finally:
+            unfollow(log)
             process.kill()
 
 
@@ -78,20 +81,30 @@ def test_a_streams_application_that_is_killed_counts_every_record_once(
     before = gateway.status()["telemetry"]["push_answers"].get("NONE", 0)
     seen: dict[bytes, list[int]] = {}
 
+    left = 102_000
+
     def add(records: int) -> None:
+        nonlocal left
+        left -= records
         for number in range(records):
             producer.produce(topic, str(number % 5))
-        assert producer.flush(WITHIN_S) == 0
+        producer.poll(0)
 
-    def read_until(is_enough: Callable[[set[int]], bool], process: "subprocess.Popen[bytes]") -> None:
-        """Reads counts until the latest of the five values are enough."""
-        deadline = time.monotonic() + WITHIN_S
-        while len(seen) < 5 or not is_enough({each[-1] for each in seen.values()}):
-            message = reader.poll(1.0)
-            if message is not None and message.error() is None:
+    def latest(process: "subprocess.Popen[bytes]") -> set[int]:
+        """The latest counts of the five values that were read."""
+        for message in reader.consume(500, 0.2):
+            if message.error() is None:
                 seen.setdefault(bytes(message.key() or b""), []).append(int(message.value() or 0))
-            assert process.poll() is None, log.read_text()[-4000:]
-            assert time.monotonic() < deadline, (seen, log.read_text()[-4000:])
+        assert process.poll() is None, log.read_text()[-4000:]
+        return {each[-1] for each in seen.values()}
+
+    def latest_while_more_comes(process: "subprocess.Popen[bytes]") -> set[int]:
+        if left > 50_000:
+            add(1_000)
+        return latest(process)
+
+    def are_all(count: int) -> Callable[[set[int]], bool]:
+        return lambda counts: len(seen) == 5 and counts == {count}
 
     reader = Consumer(
         {
@@ -105,13 +118,16 @@ def test_a_streams_application_that_is_killed_counts_every_record_once(
     reader.subscribe([counts])
     with started(command, log) as first:
         add(2_000)
-        read_until(lambda latest: latest == {400}, first)
-        add(100_000)
-        read_until(lambda latest: max(latest) > 400, first)
+        wait_for(partial(latest, first), "400 of each value", until=are_all(400))
+        wait_for(
+            partial(latest_while_more_comes, first), "more than 400 of a value", until=lambda counts: max(counts) > 400
+        )
+    add(left)
+    assert producer.flush(PATIENCE_S) == 0
     assert max(each[-1] for each in seen.values()) < 20_400, "it was killed amid its work"
     with started(command, log) as second:
-        read_until(lambda latest: latest == {20_400}, second)
-        second.communicate(timeout=180)
+        wait_for(partial(latest, second), "20,400 of each value", until=are_all(20_400))
+        second.communicate(timeout=PATIENCE_S)
     reader.close()
     assert all(each == list(range(1, 20_401)) for each in seen.values())
     gateway.wait_for(lambda status: status["telemetry"]["push_answers"]["NONE"] > before, what="a push")
@@ -121,15 +137,16 @@ def test_a_share_group_gets_its_records(gateway: GatewayBefore, topic: str) -> N
     producer = Producer({"bootstrap.servers": gateway.bootstrap, "log_level": 0})
     for number in range(1_000):
         producer.produce(topic, str(number))
-    assert producer.flush(WITHIN_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     with ShareGroup(gateway.bootstrap, topic, 1_000) as group:
         assert group.wait() == "share 1000"
 
 
 def test_librdkafka_gets_its_records_and_pushes(gateway: GatewayBefore, topic: str) -> None:
+    before = gateway.status()["telemetry"]["push_answers"].get("NONE", 0)
     producer = rdkafka_round_trip(topic, **{"bootstrap.servers": gateway.bootstrap})
     status = gateway.wait_for(
-        lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="a push of librdkafka"
+        lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > before, what="a push of librdkafka"
     )
     assert status["gateway"]["requests"]["Produce"] > 0
     producer.close()
@@ -153,29 +170,28 @@ def test_a_producer_its_traffic_and_its_use_of_a_limit_are_on_the_gateways_page(
             listed: list[dict[str, Any]] = json.loads(answer.body).get(rows, [])
             return listed
 
-        found(
-            lambda: (
-                [(each["client_id"], each["state"]) for each in shown("/api/clients", "clients")] == [("busy", "live")]
-            ),
-            what="the client on the page",
+        wait_for(
+            lambda: [(each["client_id"], each["state"]) for each in shown("/api/clients", "clients")],
+            "the client on the page",
+            until=lambda clients: clients == [("busy", "live")],
         )
-        (quota,) = found(
-            lambda: [each for each in shown("/api/quotas", "quotas") if each["observed"]], what="its use of the limit"
+        (quota,) = wait_for(
+            lambda: [each for each in shown("/api/quotas", "quotas") if each["observed"]], "its use of the limit"
         )
         assert quota["entity"] == {"client-id": "busy"}
         assert quota["limit"] == 100_000
-        (produced,) = found(
+        (produced,) = wait_for(
             lambda: [
                 each
                 for each in shown("/api/traffic", "traffic")
                 if (each["client_id"], each["api"]) == ("busy", "Produce") and each["per_s"] and each["records"]
             ],
-            what="its traffic",
+            "its traffic",
         )
         assert produced["principal"] == "ANONYMOUS"
         assert produced["request_bytes"] > produced["record_bytes"] > 1_000
         assert 0 < produced["per_s"]["requests"] < produced["per_s"]["request_bytes"]
-        assert producer.flush(WITHIN_S) == 0
+        assert producer.flush(PATIENCE_S) == 0
         if chromium.MISSING:
             return
         with (
@@ -192,15 +208,18 @@ def test_kafka_python_gets_its_records(gateway: GatewayBefore, topic: str) -> No
     producer = KafkaProducer(bootstrap_servers=gateway.bootstrap, acks="all")
     for number in range(200):
         producer.send(topic, str(number).encode())
-    producer.flush(WITHIN_S)
+    producer.flush(PATIENCE_S)
     unanswered = KafkaProducer(bootstrap_servers=gateway.bootstrap, acks=0)
     for number in range(200, 300):
         unanswered.send(topic, str(number).encode())
-    unanswered.flush(WITHIN_S)
+    unanswered.flush(PATIENCE_S)
     unanswered.close()
     producer.close()
     consumer = KafkaConsumer(
-        topic, bootstrap_servers=gateway.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=180_000
+        topic,
+        bootstrap_servers=gateway.bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=int(PATIENCE_S * 1_000),
     )
     got = [next(consumer).value for _ in range(300)]
     consumer.close()
@@ -211,7 +230,7 @@ def test_franz_go_works_and_pushes(broker: KafkaBroker, gateway: GatewayBefore, 
     process = FranzGoProcess("1.22.2", gateway.bootstrap, tmp_path)
     try:
         (client,) = process.clients
-        wait_until(lambda: None if client.acknowledged() >= 2 else process.tail(), "two pushes of franz-go")
+        wait_for(client.acknowledged, "two pushes of franz-go", until=lambda pushes: pushes >= 2)
         assert client.says_off() == []
     finally:
         process.kill()
@@ -244,17 +263,18 @@ def test_no_record_is_lost_or_doubled_when_the_gateway_restarts(gateway: Gateway
             else:
                 assert gateway.stop() == 0
             gateway.start()
-    assert producer.flush(WITHIN_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     got: list[bytes | None] = []
-    deadline = time.monotonic() + WITHIN_S
-    restarted = False
-    while len(got) < len(expected) and time.monotonic() < deadline:
-        got += [message.value() for message in consumer.consume(500, 0.5) if message.error() is None]
-        if got and not restarted:
-            restarted = True
-            gateway.kill()
-            gateway.start()
+
+    def count() -> int:
+        got.extend(message.value() for message in consumer.consume(500, 0.5) if message.error() is None)
+        return len(got)
+
+    wait_for(count, "the first records")
+    gateway.kill()
+    gateway.start()
+    wait_for(count, "all records", until=lambda number: number >= len(expected))
     consumer.close()
     assert got == expected

@@ -15,12 +15,14 @@ from pprint import pformat
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kafka import KafkaConsumer, KafkaProducer
+from kafka.consumer import KafkaConsumer
+from kafka.producer import KafkaProducer
 from support.gateway import GatewayBefore, ShareGroup, consumed, round_trip
 from support.gateway_cluster import ClusterBroker, create_topic
 from support.java_clients import streams_command
 from support.kafka_broker import MISSING
 from support.telemetry_clients import franz_go
+from support.waiting import PATIENCE_S, follow, unfollow
 
 pytestmark = [
     pytest.mark.integration,
@@ -30,7 +32,6 @@ pytestmark = [
 ]
 RESULTS = Path(__file__).parents[3] / ".results"
 PARTITIONS = 3
-WITHIN_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,15 @@ def streams(way: Way, topic: str) -> object:
     for partition in range(PARTITIONS):
         produce(way, topic, 100, partition)
     command = [*streams_command("4.4.0", "StreamsCount"), way.bootstrap, topic, counts, str(way.directory)]
-    with (
-        (way.directory / "streams.log").open("wb") as log,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process,
-    ):
+    written = way.directory / "streams.log"
+    with written.open("wb") as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process:
+        follow(written)
         try:
             settings = {"bootstrap.servers": way.bootstrap, "isolation.level": "read_committed"}
             values = consumed(counts, 100 * PARTITIONS, **settings)
-            process.communicate(timeout=180)
+            process.communicate(timeout=PATIENCE_S)
         finally:
+            unfollow(written)
             process.kill()
     return sorted(values, key=str)
 
@@ -94,7 +95,7 @@ def librdkafka(way: Way, topic: str) -> object:
 def franz_go_client(way: Way, topic: str) -> object:
     """Idempotent and transactional producers, and two members of a group one after the other."""
     command = [str(franz_go("1.22.2", "roundtrip")), way.bootstrap, topic, str(PARTITIONS), "500"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.splitlines()
 
@@ -103,7 +104,7 @@ def kafka_python(way: Way, topic: str) -> object:
     producer = KafkaProducer(bootstrap_servers=way.bootstrap, acks="all")
     for number in range(300):
         producer.send(topic, str(number).encode(), partition=number % PARTITIONS)
-    producer.flush(WITHIN_S)
+    producer.flush(PATIENCE_S)
     producer.close()
     found = []
     for _ in range(3):
@@ -111,7 +112,7 @@ def kafka_python(way: Way, topic: str) -> object:
             bootstrap_servers=way.bootstrap,
             group_id=topic,
             auto_offset_reset="earliest",
-            consumer_timeout_ms=180_000,
+            consumer_timeout_ms=int(PATIENCE_S * 1_000),
         )
         assert consumer.partitions_for_topic(topic)  # else it may join without knowing any, and join again
         consumer.subscribe([topic])
@@ -172,7 +173,7 @@ def produce(way: Way, topic: str, records: int, partition: int = 0) -> None:
     for number in range(records):
         producer.produce(topic, str(number), partition=partition)
         producer.poll(0)
-    assert producer.flush(WITHIN_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def records_of(bootstrap: str, topic: str) -> list[list[bytes | None]]:
@@ -180,12 +181,12 @@ def records_of(bootstrap: str, topic: str) -> list[list[bytes | None]]:
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "none", "log_level": 0, "enable.partition.eof": True}
     )
-    partitions = range(len(consumer.list_topics(topic, WITHIN_S).topics[topic].partitions))
+    partitions = range(len(consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions))
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     found: list[list[bytes | None]] = [[] for _ in partitions]
     ended = 0
     while ended < len(partitions):
-        message = consumer.poll(WITHIN_S)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None, f"{topic} cannot be read to its end"
         if message.error() is None:
             found[message.partition() or 0].append(message.value())

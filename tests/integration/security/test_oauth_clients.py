@@ -11,13 +11,13 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Producer
-from support.http import wait_until
 from support.java_clients import java_program
 from support.kafka_jars import kafka_jars
 from support.landing import landed
@@ -25,6 +25,7 @@ from support.node import Node
 from support.raw_client import RawClient
 from support.raw_sasl import authenticate, handshake, is_served
 from support.tokens import AUDIENCE, ISSUER, Issuer, initial_response, jwks, jwks_file, unsigned
+from support.waiting import PATIENCE_S, follow, ticking, unfollow, wait_for
 
 from wire.oauth.jwks import Jwks, JwksError, JwksSettings, Reading
 from wire.sasl.oauthbearer import KeysUnavailableError
@@ -32,8 +33,9 @@ from wire.sasl.oauthbearer import KeysUnavailableError
 pytestmark = pytest.mark.integration
 
 INVALID = b'{"status":"invalid_token"}'
-JAVAS_TOKEN_S = 30
-"""Java renews its session in the last 5 to 15 hundredths of this time, with the next push."""
+JAVAS_TOKEN_S, LIBRDKAFKAS_TOKEN_S = 20, 15
+"""Java renews its session in the last 5 to 15 hundredths of this time, with the next push; librdkafka in the last
+fifth."""
 GOOD, NEXT = Issuer("good"), Issuer("next", "ES256")
 
 
@@ -65,7 +67,7 @@ class Endpoint(BaseHTTPRequestHandler):
 
 
 def hang(_: Endpoint) -> None:
-    Endpoint.ended.wait(120)
+    Endpoint.ended.wait(PATIENCE_S)
 
 
 def trickle(handler: Endpoint) -> None:
@@ -129,12 +131,20 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield running
 
 
-def counted(node: Node, name: str) -> int:
-    return int(node.status()["connections"][0][name])
+def kept(node: Node) -> int:
+    """How many more sessions were renewed than ended with their token: a busy machine may be late with a renewal, and
+    its client then begins another session."""
+    found = node.status()["connections"][0]
+    return int(found["successful_reauthentications"]) - int(found["closed"].get("session_expired", 0))
 
 
-def expired(node: Node) -> int:
-    return int(node.status()["connections"][0]["closed"].get("session_expired", 0))
+def is_enough(pushes_and_kept: tuple[int, int]) -> bool:
+    pushes, kept_sessions = pushes_and_kept
+    return pushes > 0 and kept_sessions > 1
+
+
+def closed(node: Node, reason: str) -> int:
+    return int(node.status()["connections"][0]["closed"].get(reason, 0))
 
 
 def log_in(node: Node, message: bytes) -> tuple[RawClient, int, bytes]:
@@ -158,10 +168,10 @@ def test_librdkafka_pushes_as_its_tokens_user_and_renews_its_session(node: Node)
     tokens: list[str] = []
 
     def fetch(_: str) -> tuple[str, float]:
-        tokens.append(GOOD.token(user="orders", lasts_s=20))
-        return tokens[-1], time.time() + 20
+        tokens.append(GOOD.token(user="orders", lasts_s=LIBRDKAFKAS_TOKEN_S))
+        return tokens[-1], time.time() + LIBRDKAFKAS_TOKEN_S
 
-    before, ended = counted(node, "successful_reauthentications"), expired(node)
+    before = kept(node)
     producer = Producer(
         {
             "bootstrap.servers": f"127.0.0.1:{node.port}",
@@ -172,25 +182,23 @@ def test_librdkafka_pushes_as_its_tokens_user_and_renews_its_session(node: Node)
         }
     )
 
-    def is_done() -> bool:
+    def pushes_and_kept() -> tuple[int, int]:
         producer.poll(0.2)
-        return counted(node, "successful_reauthentications") > before and any(
-            each["client_id"] == "by-token" for each in landed(node.data / "landing")
-        )
+        pushes = [each for each in landed(node.data / "landing") if each["client_id"] == "by-token"]
+        return len(pushes), kept(node) - before
 
-    wait_until(is_done, within_s=240, what="a push and a renewed session")
+    wait_for(pushes_and_kept, "a push, and a session renewed twice", until=is_enough)
     producer.close()
     assert {each["principal"] for each in landed(node.data / "landing") if each["client_id"] == "by-token"} == {
         "User:orders"
     }
     assert len(tokens) > 1
-    assert expired(node) == ended
     assert tokens[0] not in node.output()
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_java_pushes_as_its_tokens_user_and_renews_its_session(node: Node, tmp_path: Path, version: str) -> None:
-    before, ended = counted(node, "successful_reauthentications"), expired(node)
+    before = kept(node)
     with (
         java(node, tmp_path, version, GOOD.token(user=f"java-{version}", lasts_s=JAVAS_TOKEN_S)) as (process, file),
         renewed(file, f"java-{version}"),
@@ -198,13 +206,11 @@ def test_java_pushes_as_its_tokens_user_and_renews_its_session(node: Node, tmp_p
         assert process.stdout is not None
         assert len(process.stdout.readline().strip()) == 22, (tmp_path / "client.log").read_text()[-3000:]
 
-        def is_done() -> bool:
-            return counted(node, "successful_reauthentications") > before and any(
-                each["principal"] == f"User:java-{version}" for each in landed(node.data / "landing")
-            )
+        def pushes_and_kept() -> tuple[int, int]:
+            pushes = [each for each in landed(node.data / "landing") if each["principal"] == f"User:java-{version}"]
+            return len(pushes), kept(node) - before
 
-        wait_until(is_done, within_s=240, what="a push and a renewed session")
-    assert expired(node) == ended
+        wait_for(pushes_and_kept, "a push, and a session renewed twice", until=is_enough)
 
 
 def test_java_with_a_strangers_token_is_told_in_the_words_of_rfc_7628(tmp_path: Path) -> None:
@@ -250,7 +256,8 @@ def java(node: Node, directory: Path, version: str, token: str) -> Iterator[tupl
     )
     command = java_program(version, "LonelyProducer", kafka_jars(version))
     command[1:1] = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}"]
-    with (directory / "client.log").open("wb") as log:
+    written = directory / "client.log"
+    with written.open("wb") as log:
         process = subprocess.Popen(
             [*command, str(directory / "client.properties")],
             stdin=subprocess.PIPE,
@@ -258,11 +265,13 @@ def java(node: Node, directory: Path, version: str, token: str) -> Iterator[tupl
             stderr=log,
             text=True,
         )
-    watchdog = threading.Timer(400, process.kill)
+    watchdog = threading.Timer(2 * PATIENCE_S, process.kill)
     watchdog.start()
+    follow(written)
     try:
         yield process, file
     finally:
+        unfollow(written)
         watchdog.cancel()
         process.kill()
         process.communicate()
@@ -299,16 +308,17 @@ def test_a_token_is_answered_as_rfc_7628_wants(node: Node, make: Callable[[], by
 
 
 def test_a_token_of_a_megabyte_ends_its_connection_and_disturbs_nobody(node: Node) -> None:
-    before = node.status()["connections"][0]["closed"].get("frame_too_large", 0)
+    before = closed(node, "frame_too_large")
     with pytest.raises((OSError, EOFError)):
         log_in(node, initial_response("a" * (1 << 20)))
-    wait_until(lambda: node.status()["connections"][0]["closed"].get("frame_too_large", 0) > before)
+    wait_for(partial(closed, node, "frame_too_large"), "the end to be counted", until=lambda number: number > before)
     client, code, _ = log_in(node, initial_response(GOOD.token()))
     with client:
         assert code == 0
 
 
 def test_a_session_ends_with_its_token(node: Node) -> None:
+    before = closed(node, "session_expired")
     client, code, _ = log_in(node, initial_response(GOOD.token(lasts_s=5)))
 
     def has_ended() -> bool:
@@ -320,8 +330,8 @@ def test_a_session_ends_with_its_token(node: Node) -> None:
     with client:
         assert code == 0
         assert is_served(client)
-        wait_until(has_ended, what="the end of the session")
-    node.wait_for(lambda s: s["connections"][0]["closed"].get("session_expired", 0) >= 1)
+        wait_for(has_ended, "the end of the session")
+    wait_for(partial(closed, node, "session_expired"), "the end to be counted", until=lambda number: number > before)
 
 
 @pytest.mark.parametrize(
@@ -346,13 +356,13 @@ def test_an_endpoint_that_hangs_or_lies_gives_no_keys_until_it_gives_them(
     monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
     Endpoint.act = act
     keys = Jwks(JwksSettings(url=endpoint, retry_backoff_max_ms=200))
-    wait_until(lambda: Endpoint.asked)
+    wait_for(lambda: Endpoint.asked, "a request at the endpoint")
     for _ in range(3):
         with pytest.raises(KeysUnavailableError):
             keys.find("good", "RS256")
     Endpoint.act = None
     Endpoint.ended.set()
-    assert wait_until(lambda: _found(keys))
+    wait_for(lambda: _found(keys), "the keys")
 
 
 @pytest.mark.parametrize("act", [hang, trickle, trickle_head])
@@ -362,9 +372,9 @@ def test_an_answer_that_has_no_end_keeps_no_later_reading_from_its_turn(
     monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
     Endpoint.act = act
     keys = Jwks(JwksSettings(url=endpoint, retry_backoff_max_ms=200))
-    wait_until(lambda: Endpoint.asked)
+    wait_for(lambda: Endpoint.asked, "a request at the endpoint")
     Endpoint.act = None  # the first answer goes on
-    assert wait_until(lambda: _found(keys))
+    wait_for(lambda: _found(keys), "the keys")
 
 
 @pytest.mark.parametrize("is_trickled", [False, True])
@@ -386,17 +396,17 @@ def test_a_tls_handshake_that_has_no_end_keeps_no_later_reading_from_its_turn(
         ended.set()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(60)
+        server.settimeout(PATIENCE_S)
         keys = Jwks(JwksSettings(url=f"https://127.0.0.1:{server.getsockname()[1]}/keys", retry_backoff_max_ms=200))
         first, _ = server.accept()
         with first:
             threading.Thread(target=stall, args=(first,), daemon=True).start()
             second, _ = server.accept()
             second.close()
-            assert ended.wait(60)
+            assert ended.wait(PATIENCE_S)
     # Keys are read for as long as the process lives: these shall not be asked of the server that is gone, and log it.
     keys._settings = JwksSettings(url=jwks_file(tmp_path / "jwks.json", GOOD))
-    assert wait_until(lambda: _found(keys))
+    wait_for(lambda: _found(keys), "the keys")
 
 
 def test_a_connection_that_is_made_after_the_end_of_its_reading_is_closed() -> None:
@@ -419,12 +429,12 @@ def test_an_answer_that_expands_without_bound_is_not_decompressed_as_a_whole(
     tracemalloc.start()
     try:
         keys = Jwks(JwksSettings(url=endpoint))
-        wait_until(lambda: Endpoint.asked >= 2)
+        wait_for(lambda: Endpoint.asked, "a second request at the endpoint", until=lambda asked: asked >= 2)
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
     Endpoint.act = None
-    assert wait_until(lambda: _found(keys))
+    wait_for(lambda: _found(keys), "the keys")
 
 
 def _found(keys: Jwks) -> bool:
@@ -439,20 +449,23 @@ def test_while_the_endpoint_hangs_clients_are_put_off_and_the_node_serves(tmp_pa
         for _ in range(3):
             with pytest.raises((OSError, EOFError)):  # no answer: every error code would be fatal to the client
                 log_in(node, initial_response(GOOD.token()))
-        status = node.wait_for(lambda s: s["connections"][0]["closed"].get("token_keys_unavailable") == 3)
+        status = node.wait_for(
+            lambda s: s["connections"][0]["closed"].get("token_keys_unavailable") == 3, what="three closed connections"
+        )
         assert status["connections"][0]["failed_authentications"] == 0
         Endpoint.act = None
         Endpoint.ended.set()
-        assert wait_until(lambda: _is_let_in(node, GOOD), within_s=240)
+        wait_for(lambda: _is_let_in(node, GOOD), "a login")
 
 
 def test_keys_that_the_issuer_has_replaced_are_read_when_a_token_names_one(tmp_path: Path, endpoint: str) -> None:
     with Node(tmp_path, "listeners=WORDS://127.0.0.1:0", config=config(endpoint)) as node:
-        assert wait_until(lambda: _is_let_in(node, GOOD))
+        wait_for(lambda: _is_let_in(node, GOOD), "a login")
         Endpoint.keys = jwks(NEXT)
-        assert wait_until(lambda: _is_let_in(node, NEXT), within_s=240)
+        wait_for(lambda: _is_let_in(node, NEXT), "a login by the new key")
         asked = Endpoint.asked
-        for number in range(50):
+        # In less than the ten seconds after which an unknown key may have the keys read again.
+        for number, _ in zip(range(50), ticking(9.0, every_s=0.0), strict=False):
             assert not _is_let_in(node, Issuer(f"made-up-{number}", "ES256"))
         assert Endpoint.asked <= asked + 2
         assert not _is_let_in(node, GOOD)

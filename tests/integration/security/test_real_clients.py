@@ -6,18 +6,18 @@ import signal
 import socket
 import struct
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from support.certificates import Authority, Certificate
-from support.http import wait_until
 from support.landing import landed
 from support.node import Node, credential_lines, run_cli
 from support.ports import free_port
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -58,26 +58,25 @@ linger.ms = 500
         yield running
 
 
-def pushed_by(node: Node, listener: str, client_id: str, *, port: int = 0, **settings: str) -> dict[str, Any]:
+def pushed_by(node: Node, listener: str, client_id: str, *, through: str = "", **settings: str) -> dict[str, Any]:
     """Runs a producer until a push of it has landed; the push's record."""
     producer = Producer(
         {
-            "bootstrap.servers": f"127.0.0.1:{port or node.port_of(listener)}",
+            "bootstrap.servers": through or f"127.0.0.1:{node.port_of(listener)}",
             "client.id": client_id,
             "log_level": 0,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
     )
-    deadline = time.monotonic() + 180
+
+    def pushes() -> list[dict[str, Any]]:
+        producer.poll(0.2)
+        return [record for record in landed(node.directory / "landing") if record["client_id"] == client_id]
+
     try:
-        while time.monotonic() < deadline:
-            producer.poll(0.2)
-            for record in landed(node.directory / "landing"):
-                if record["client_id"] == client_id:
-                    return record
+        return wait_for(pushes, f"a push of {client_id} in the landing zone")[0]
     finally:
         producer.close()
-    raise AssertionError(f"no push of {client_id} landed: {node.output()}")
 
 
 def closed(node: Node, listener: str) -> dict[str, int]:
@@ -95,11 +94,15 @@ def refusal(**settings: str) -> str:
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
     )
-    deadline = time.monotonic() + 180
-    while not said and time.monotonic() < deadline:
-        producer.poll(0.1)
-    producer.close()
-    return said[0] if said else "nothing"
+    try:
+        wait_for(lambda: producer.poll(0.1) >= 0 and said, "the client's words")
+    finally:
+        producer.close()
+    return said[0]
+
+
+def has(part: str) -> Callable[[Container[str]], bool]:
+    return lambda found: part in found
 
 
 def trust(authority: Authority) -> dict[str, str]:
@@ -168,18 +171,23 @@ def test_a_wrong_password_and_an_unknown_user_are_told_so_in_kafkas_words(
         else f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
     )
     assert words in said
-    wait_until(lambda: closed(node, "WORDS").get("sasl_authentication_failed", 0) > before, what="the count")
+    wait_for(
+        lambda: closed(node, "WORDS").get("sasl_authentication_failed", 0),
+        "the end to be counted",
+        until=lambda number: number > before,
+    )
 
 
 def test_a_client_without_tls_or_without_a_certificate_is_closed_and_counted(node: Node, authority: Authority) -> None:
-    refusal(bootstrap_servers=f"127.0.0.1:{node.port_of('TLS')}")
-    wait_until(lambda: "no_tls" in closed(node, "TLS"), what="the count")
-    refusal(bootstrap_servers=f"127.0.0.1:{node.port_of('MUTUAL')}", security_protocol="ssl", **trust(authority))
-    wait_until(lambda: "tls_handshake_failed" in closed(node, "MUTUAL"), what="the count")
-    refusal(bootstrap_servers=f"127.0.0.1:{node.port_of('CLEAR')}", security_protocol="ssl", **trust(authority))
-    wait_until(lambda: "frame_too_large" in closed(node, "CLEAR"), what="the count")
-    for part in ("it looks like a plaintext Kafka request", "the client sent no certificate", "it looks like TLS"):
-        assert part in node.log.read_text()
+    over_tls = {"security_protocol": "ssl", **trust(authority)}
+    for listener, settings, reason, logged in (
+        ("TLS", {}, "no_tls", "it looks like a plaintext Kafka request"),
+        ("MUTUAL", over_tls, "tls_handshake_failed", "the client sent no certificate"),
+        ("CLEAR", over_tls, "frame_too_large", "it looks like TLS"),
+    ):
+        refusal(bootstrap_servers=f"127.0.0.1:{node.port_of(listener)}", **settings)
+        wait_for(partial(closed, node, listener), "the end to be counted", until=has(reason))
+        wait_for(node.log.read_text, "its reason in the log", until=has(logged))
 
 
 def test_a_listener_without_sasl_answers_a_sasl_client_as_kafka_does(node: Node) -> None:
@@ -265,7 +273,7 @@ linger.ms = 500
                 node,
                 "EXTERNAL",
                 "far-away",
-                port=forwarder.port,
+                through=f"127.0.0.1:{forwarder.port}",
                 security_protocol="sasl_ssl",
                 sasl_mechanism="SCRAM-SHA-512",
                 sasl_username="alice",
@@ -294,19 +302,11 @@ linger.ms = 500
         assert node.process is not None
         pushed_by(node, "EXTERNAL", "before", **sasl, sasl_username="alice", **trust(first))
         keystore.write_text(second.issue("server", "/CN=localhost").keystore.read_text())
-        node.config_file.write_text(base + credential_lines("bob", PASSWORD))
-        node.process.send_signal(signal.SIGHUP)
-        until_output(node, "config.reread")
+        node.reread(base + credential_lines("bob", PASSWORD))
         record = pushed_by(node, "EXTERNAL", "after", **sasl, sasl_username="bob", **trust(second))
         assert record["principal"] == "User:bob"
         keystore.write_text("nonsense")
         node.process.send_signal(signal.SIGHUP)
-        until_output(node, "must hold a private key and its certificate in PEM form")
+        refused = "must hold a private key and its certificate in PEM form"
+        wait_for(node.log.read_text, "the refusal in the log", until=lambda text: refused in text)
         pushed_by(node, "EXTERNAL", "still", **sasl, sasl_username="bob", **trust(second))
-
-
-def until_output(node: Node, part: str) -> None:
-    deadline = time.monotonic() + 180
-    while part not in node.output():
-        assert time.monotonic() < deadline, node.output()
-        time.sleep(0.05)

@@ -20,7 +20,7 @@ REASONS = {
     "not_utf8", "null_value",
 }  # fmt: skip
 int32 = st.integers(-(2**31), 2**31 - 1)
-label = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
+label = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 push_records = st.builds(
     PushRecord,
     push_id=st.integers(0, 16**32 - 1).map(lambda number: f"{number:032x}"),

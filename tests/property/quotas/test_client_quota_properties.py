@@ -35,9 +35,9 @@ REQUESTS = st.lists(st.tuples(st.integers(0, 6_000), st.integers(0, 20_000)), mi
 
 
 def produce_manager(config: ClientQuotaManagerConfig) -> tuple[ClientQuotaManager, Metrics, MockTime]:
-    time = MockTime()
-    metrics = Metrics(time=time)
-    return ClientQuotaManager(config, metrics, QuotaType.PRODUCE, time), metrics, time
+    clock = MockTime()
+    metrics = Metrics(time=clock)
+    return ClientQuotaManager(config, metrics, QuotaType.PRODUCE, clock), metrics, clock
 
 
 @settings(max_examples=300)
@@ -51,14 +51,14 @@ def test_a_client_that_waits_out_every_throttle_keeps_its_limit_over_any_span(
     empty, and may fill them anew. With 4 samples of 1 s and a limit of 1, the records 7, and 4 s later 3 and 7, are 17
     in 5 windows. That can happen once in `samples` windows, for `samples - 1` windows.
     """
-    manager, _, time = produce_manager(config)
+    manager, _, clock = produce_manager(config)
     set_quota(manager, "alice", None, bound)
     recorded: list[tuple[int, int]] = []
     for idle_ms, value in requests:
-        time.sleep(idle_ms)
-        now_ms = time.hi_res_clock_ms()
+        clock.sleep(idle_ms)
+        now_ms = clock.hi_res_clock_ms()
         recorded.append((now_ms, value))
-        time.sleep(manager.record_and_get_throttle_time_ms(ALICE, "app", value, now_ms))
+        clock.sleep(manager.record_and_get_throttle_time_ms(ALICE, "app", value, now_ms))
     samples, window_s = config.num_quota_samples, config.quota_window_size_seconds
     rounding = bound * 0.0005 * len(recorded)  # each wait is rounded to the nearest millisecond
     for first, (start_ms, _) in enumerate(recorded):
@@ -79,13 +79,13 @@ def test_a_client_that_waits_out_every_throttle_keeps_its_limit_over_any_span(
 def test_a_bucket_never_holds_more_than_its_burst_and_waits_exactly_for_its_refill(
     config: ClientQuotaManagerConfig, bound: int, requests: list[tuple[int, int]]
 ) -> None:
-    time = MockTime()
-    metrics = Metrics(time=time)
-    manager = ControllerMutationQuotaManager(config, metrics, time)
+    clock = MockTime()
+    metrics = Metrics(time=clock)
+    manager = ControllerMutationQuotaManager(config, metrics, clock)
     set_quota(manager, "alice", None, bound)
     burst = bound * config.num_quota_samples * config.quota_window_size_seconds
     for idle_ms, permits in requests:
-        time.sleep(idle_ms)
+        clock.sleep(idle_ms)
         quota = manager.new_permissive_quota_for(ALICE, "app")
         quota.record(permits)
         tokens = value_of(metrics, "tokens", "ControllerMutation", "alice", "")
@@ -93,7 +93,7 @@ def test_a_bucket_never_holds_more_than_its_burst_and_waits_exactly_for_its_refi
         wait_ms = quota.throttle_time()
         assert wait_ms == pytest.approx(max(-tokens, 0) / bound * 1_000, abs=0.5 + 1e-6)
         if wait_ms > 0:
-            time.sleep(wait_ms + 1)  # the wait is rounded to the nearest millisecond
+            clock.sleep(wait_ms + 1)  # the wait is rounded to the nearest millisecond
             assert value_of(metrics, "tokens", "ControllerMutation", "alice", "") >= -1e-6
 
 
@@ -112,17 +112,17 @@ def test_changing_limits_keeps_the_usage_of_everyone(
     requests: list[tuple[int, int]], limits: list[tuple[str | None, str | None, int | None]]
 ) -> None:
     """A client may come to share another quota; what each quota has measured is never touched."""
-    manager, metrics, time = produce_manager(ClientQuotaManagerConfig())
+    manager, metrics, clock = produce_manager(ClientQuotaManagerConfig())
     set_quota(manager, None, DEFAULT, 1)
 
     def rates() -> dict[object, object]:
-        now_ms = time.hi_res_clock_ms()
+        now_ms = clock.hi_res_clock_ms()
         return {
             name: metric.metric_value(now_ms) for name, metric in metrics.metrics().items() if name.name == "byte-rate"
         }
 
     for number, (idle_ms, value) in enumerate(requests):
-        time.sleep(idle_ms)
+        clock.sleep(idle_ms)
         manager.record_no_throttle(ALICE, "app", value)
         if number < len(limits):
             before = rates()
@@ -139,12 +139,12 @@ ENTITIES = (
     .filter(lambda parts: parts != (None, None))
     .map(lambda parts: KafkaQuotaEntity(*parts))
 )
-LIMITS = st.none() | st.integers(1, 9).map(Quota.upper_bound)
+QUOTAS: st.SearchStrategy[Quota | None] = st.none() | st.integers(1, 9).map(Quota.upper_bound)
 SENDERS = st.tuples(st.sampled_from(["alice", "CN=bob, O=me", "carol"]), st.sampled_from(["app", "web", ""]))
 
 
 @settings(max_examples=300)
-@given(st.lists(st.one_of(SENDERS, st.dictionaries(ENTITIES, LIMITS, min_size=1, max_size=4)), max_size=20))
+@given(st.lists(st.one_of(SENDERS, st.dictionaries(ENTITIES, QUOTAS, min_size=1, max_size=4)), max_size=20))
 def test_every_metric_has_the_limit_of_its_level_after_any_changes(
     steps: list[tuple[str, str] | dict[KafkaQuotaEntity, Quota | None]],
 ) -> None:
@@ -174,10 +174,10 @@ def test_unrecording_at_the_same_time_is_as_if_nothing_had_been_recorded(
     config: ClientQuotaManagerConfig, bound: int, requests: list[tuple[int, int]], value: int
 ) -> None:
     with_it, without_it = produce_manager(config), produce_manager(config)
-    for manager, _, time in (with_it, without_it):
+    for manager, _, clock in (with_it, without_it):
         set_quota(manager, "alice", None, bound)
         for idle_ms, recorded in requests:
-            time.sleep(idle_ms)
+            clock.sleep(idle_ms)
             manager.record_no_throttle(ALICE, "app", recorded)
     now_ms = with_it[2].hi_res_clock_ms()
     with_it[0].record_and_get_throttle_time_ms(ALICE, "app", value, now_ms)

@@ -141,7 +141,8 @@ class Storm:
         assert all(self.quotas.get(address) == by_address[address] for address in ADDRESSES)
 
     def end(self) -> None:
-        for connection, *_ in [*self.open, *self.unnamed, *self.waiting]:
+        unnamed = [connection for connection, _ in self.unnamed]
+        for connection in (*unnamed, *(connection for connection, _, _ in (*self.open, *self.waiting))):
             self.quotas.dec(connection)
         self.open, self.unnamed, self.waiting = [], [], []
 

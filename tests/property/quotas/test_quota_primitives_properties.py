@@ -1,5 +1,6 @@
 import math
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -92,7 +93,7 @@ def model_value(stat: SampledStat | Rate, model: PlainWindows, now_ms: int) -> f
 @pytest.mark.parametrize("kind", [WindowedSum, WindowedCount, Avg, Max, Min, Rate])
 @given(config=CONFIGS, steps=STEPS)
 def test_a_windowed_statistic_agrees_with_a_plain_model(
-    kind: type[SampledStat] | type[Rate], config: MetricConfig, steps: list[tuple[int, int, bool]]
+    kind: Callable[[], SampledStat | Rate], config: MetricConfig, steps: list[tuple[int, int, bool]]
 ) -> None:
     stat = kind()
     model = PlainWindows(config)

@@ -1,6 +1,7 @@
 """Every codec against its own encoder, on any bytes and any damage."""
 
 import gzip
+from collections.abc import Callable
 
 import lz4.frame
 import pytest
@@ -14,6 +15,7 @@ from telemetry.codecs import CompressionType, decompressors
 from telemetry.codecs.snappy import XERIAL_MAGIC
 
 MAX_BYTES = 2_000
+Encode = Callable[[bytes], bytes]
 
 
 def zstd_streamed(data: bytes) -> bytes:
@@ -27,7 +29,7 @@ def xerial(data: bytes) -> bytes:
     return XERIAL_MAGIC + bytes([0, 0, 0, 1] * 2) + b"".join(framed)
 
 
-ENCODERS = [
+ENCODERS: list[tuple[CompressionType, Encode]] = [
     (CompressionType.NONE, bytes),
     (CompressionType.GZIP, gzip.compress),
     (CompressionType.SNAPPY, snappy.compress),
@@ -46,7 +48,7 @@ payloads = st.one_of(
 
 @pytest.mark.parametrize(("kind", "encode"), ENCODERS)
 @given(data=payloads)
-def test_a_payload_comes_back_whole_or_is_too_large(kind, encode, data):
+def test_a_payload_comes_back_whole_or_is_too_large(kind: CompressionType, encode: Encode, data: bytes) -> None:
     encoded = encode(data)
     if len(data) <= MAX_BYTES:
         assert FUNCTIONS[kind](encoded) == data
@@ -57,7 +59,9 @@ def test_a_payload_comes_back_whole_or_is_too_large(kind, encode, data):
 
 @pytest.mark.parametrize(("kind", "encode"), ENCODERS)
 @given(data=payloads, damage=st.data())
-def test_damage_is_refused_with_our_own_errors_or_stays_within_the_bound(kind, encode, data, damage):
+def test_damage_is_refused_with_our_own_errors_or_stays_within_the_bound(
+    kind: CompressionType, encode: Encode, data: bytes, damage: st.DataObject
+) -> None:
     encoded = bytearray(encode(data))
     for _ in range(damage.draw(st.integers(1, 4))):
         if encoded:
@@ -72,7 +76,7 @@ def test_damage_is_refused_with_our_own_errors_or_stays_within_the_bound(kind, e
 
 @pytest.mark.parametrize("kind", list(CompressionType))
 @given(noise=st.binary(max_size=300))
-def test_noise_is_refused_with_our_own_errors_or_stays_within_the_bound(kind, noise):
+def test_noise_is_refused_with_our_own_errors_or_stays_within_the_bound(kind: CompressionType, noise: bytes) -> None:
     try:
         out = FUNCTIONS[kind](noise)
     except (InvalidRecordError, TelemetryTooLargeError):

@@ -27,12 +27,13 @@ def trace(gate: Gate) -> dict[str, object]:
 
 def attributes(kind: type) -> tuple[str, ...]:
     """The attributes of a class with slots; compiled classes name them in another way."""
-    return getattr(kind, "__mypyc_attrs__", None) or kind.__slots__
+    return tuple(getattr(kind, "__mypyc_attrs__", None) or getattr(kind, "__slots__"))  # noqa: B009  of a class in general
 
 
 @given(steps=steps)
-def test_what_is_let_through_is_what_the_history_says(steps):
-    gate, now_ms, history = Gate(), 0, []
+def test_what_is_let_through_is_what_the_history_says(steps: list[tuple[str, int]]) -> None:
+    gate, now_ms = Gate(), 0
+    history: list[tuple[str, int]] = []
     for kind, wait_ms in steps:
         now_ms += wait_ms
         if kind == "get":
@@ -53,7 +54,7 @@ def test_what_is_let_through_is_what_the_history_says(steps):
 
 
 @given(steps=steps, terminating=st.booleans())
-def test_giving_back_a_turn_leaves_no_trace(steps, terminating):
+def test_giving_back_a_turn_leaves_no_trace(steps: list[tuple[str, int]], terminating: bool) -> None:
     gate, now_ms = Gate(), 0
     for kind, wait_ms in steps:
         now_ms += wait_ms
@@ -67,8 +68,9 @@ def test_giving_back_a_turn_leaves_no_trace(steps, terminating):
 
 
 @given(steps=steps)
-def test_between_two_gets_there_are_never_two_pushes_within_an_interval(steps):
-    gate, now_ms, pushes = Gate(), 0, []
+def test_between_two_gets_there_are_never_two_pushes_within_an_interval(steps: list[tuple[str, int]]) -> None:
+    gate, now_ms = Gate(), 0
+    pushes: list[int] = []
     for kind, wait_ms in steps:
         now_ms += wait_ms
         if kind == "get":
@@ -81,7 +83,7 @@ def test_between_two_gets_there_are_never_two_pushes_within_an_interval(steps):
             pushes.append(now_ms)
 
 
-def test_an_error_that_a_get_cures_lets_the_get_through_once():
+def test_an_error_that_a_get_cures_lets_the_get_through_once() -> None:
     gate = Gate()
     gate.record_get(0)
     for error in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
@@ -94,8 +96,11 @@ def test_an_error_that_a_get_cures_lets_the_get_through_once():
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 7), st.booleans(), st.booleans(), st.integers(0, 60)), max_size=120))
-def test_any_number_of_connections_under_one_id_have_no_more_turns_than_seats(steps):
-    gate, now_ms, pushes = Gate(), 0, []
+def test_any_number_of_connections_under_one_id_have_no_more_turns_than_seats(
+    steps: list[tuple[int, bool, bool, int]],
+) -> None:
+    gate, now_ms = Gate(), 0
+    pushes: list[int] = []
     for connection, gets, ends, wait_ms in steps:
         now_ms += wait_ms
         gate.enter(f"c{connection}", now_ms - 3 * INTERVAL_MS)
@@ -117,7 +122,9 @@ def test_any_number_of_connections_under_one_id_have_no_more_turns_than_seats(st
         st.tuples(st.integers(1, 7), st.booleans(), st.booleans(), st.integers(0, INTERVAL_MS)), min_size=1, max_size=60
     )
 )
-def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_do(haste):
+def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_do(
+    haste: list[tuple[int, bool, bool, int]],
+) -> None:
     gate, now_ms = Gate(), 0
 
     def keep_to_the_interval() -> None:
@@ -139,7 +146,7 @@ def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_
         keep_to_the_interval()
 
 
-def test_nothing_that_others_do_makes_a_connection_a_terminated_one():
+def test_nothing_that_others_do_makes_a_connection_a_terminated_one() -> None:
     """Five connections of a thief hold all seats and end; the client that comes after them is let through."""
     gate = Gate()
     for thief in range(6):
@@ -154,7 +161,7 @@ def test_nothing_that_others_do_makes_a_connection_a_terminated_one():
     assert gate.may_push(INTERVAL_MS, now_ms + INTERVAL_MS)
 
 
-def test_a_last_push_on_the_shared_seat_ends_no_other_connection_that_shares_it():
+def test_a_last_push_on_the_shared_seat_ends_no_other_connection_that_shares_it() -> None:
     gate = Gate()
     for number in range(MAX_SEATS):
         gate.enter(f"c{number}", 0)
@@ -168,7 +175,7 @@ def test_a_last_push_on_the_shared_seat_ends_no_other_connection_that_shares_it(
     assert gate.may_push(INTERVAL_MS, 2 * INTERVAL_MS)
 
 
-def test_the_push_after_a_get_is_due_on_whichever_connection():
+def test_the_push_after_a_get_is_due_on_whichever_connection() -> None:
     """As of Java clients, which Get on one connection and push on another, in the middle of the other's interval."""
     gate = Gate()
     for connection, now_ms in (("a", 0), ("b", INTERVAL_MS), ("a", INTERVAL_MS * 3 // 2)):
@@ -184,7 +191,7 @@ def test_the_push_after_a_get_is_due_on_whichever_connection():
     assert not gate.may_push(INTERVAL_MS, 2 * INTERVAL_MS)
 
 
-def test_a_last_push_that_is_not_due_opens_the_gate_to_no_other():
+def test_a_last_push_that_is_not_due_opens_the_gate_to_no_other() -> None:
     gate = Gate()
     gate.enter("c", 0)
     gate.record_get(0)

@@ -66,7 +66,7 @@ class Push:
 
 class ManagerAgainstModel(RuleBasedStateMachine):
     @initialize()
-    def start(self):
+    def start(self) -> None:
         self.time = MockTime()
         self.interval_ms = INTERVALS[0]
         self.manager = ClientMetricsManager(
@@ -113,7 +113,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         return since_ms is None or self.now_ms - since_ms >= self.interval_ms
 
     @rule(client=clients, connection=connections)
-    def get(self, client, connection):
+    def get(self, client: int, connection: str) -> None:
         state = self.known(client, connection)
         cured = state.error in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         times = state.connections[connection].begin_with(state.latest)
@@ -155,7 +155,15 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         compression_type=st.sampled_from([0, 0, 0, 9]),
         metrics=st.sampled_from([b"", b"", b"\x0a\x09", bytes(20)]),
     )
-    def push(self, client, connection, terminating, log_works, compression_type, metrics):
+    def push(
+        self,
+        client: int,
+        connection: str,
+        terminating: bool,
+        log_works: bool,
+        compression_type: int,
+        metrics: bytes,
+    ) -> None:
         state = self.known(client, connection)
         push = Push(self.ids[client], self.subscription_ids[client], terminating, compression_type, metrics)
         times = state.connections[connection].begin_with(state.latest)
@@ -182,16 +190,16 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         return subscription_id(subscription_checksum(["*"], self.interval_ms), self.ids[client])
 
     @rule(wait_ms=st.sampled_from([0, 1, 99, 100, 60_000, 180_000]))
-    def wait(self, wait_ms):
+    def wait(self, wait_ms: int) -> None:
         self.time.sleep(wait_ms)
 
     @rule(interval_ms=st.sampled_from(INTERVALS))
-    def edit(self, interval_ms):
+    def edit(self, interval_ms: int) -> None:
         self.manager.update_subscription("s", {"metrics": "*", "interval.ms": str(interval_ms)})
         self.interval_ms = interval_ms
 
     @rule(connection=connections)
-    def disconnect(self, connection):
+    def disconnect(self, connection: str) -> None:
         self.expire()
         self.manager.connection_disconnected(connection, now_ms=self.now_ms)
         for client, state in list(self.model.items()):
@@ -202,14 +210,14 @@ class ManagerAgainstModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model)
     @rule()
-    def expire(self):
+    def expire(self) -> None:
         self.manager.expire(self.now_ms)
         for client, state in list(self.model.items()):
             if self.now_ms - state.seen_ms >= max(60_000, 3 * state.interval_ms):
                 del self.model[client]
 
     @invariant()
-    def the_node_remembers_whom_the_model_remembers(self):
+    def the_node_remembers_whom_the_model_remembers(self) -> None:
         assert self.manager.instance_count == len(self.model)
 
 

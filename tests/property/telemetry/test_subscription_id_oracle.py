@@ -36,7 +36,7 @@ def kafka_subscription_id(metrics: list[str], interval_ms: int, instance_id: uui
     interval_ms=st.integers(100, 3_600_000),
     instance_id=st.uuids(),
 )
-def test_the_id_is_kafkas(metrics, interval_ms, instance_id):
+def test_the_id_is_kafkas(metrics: list[str], interval_ms: int, instance_id: uuid.UUID) -> None:
     ours = subscription_id(subscription_checksum(metrics, interval_ms), instance_id)
     assert ours == kafka_subscription_id(metrics, interval_ms, instance_id)
     assert -(1 << 31) <= ours < 1 << 31

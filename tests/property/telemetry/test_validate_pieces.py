@@ -42,12 +42,12 @@ def pieces_take(metrics: bytes, piece_bytes: int) -> bool | None:
 
 
 @given(metrics=payloads, piece_bytes=st.integers(40, 2_000))
-def test_what_is_well_formed_passes_in_pieces_of_any_size(metrics, piece_bytes):
+def test_what_is_well_formed_passes_in_pieces_of_any_size(metrics: bytes, piece_bytes: int) -> None:
     assert pieces_take(metrics, piece_bytes) is not False
 
 
 @given(metrics=payloads, piece_bytes=st.integers(40, 2_000), damage=st.data())
-def test_damage_is_judged_alike_whole_and_in_pieces(metrics, piece_bytes, damage):
+def test_damage_is_judged_alike_whole_and_in_pieces(metrics: bytes, piece_bytes: int, damage: st.DataObject) -> None:
     spoiled = bytearray(metrics)
     for _ in range(damage.draw(st.integers(1, 3))):
         if spoiled:

@@ -1,5 +1,6 @@
 """Which clients a query finds, in which order, and how they are counted."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -73,12 +74,13 @@ def test_a_wrong_query_is_refused_with_a_sentence_that_does_not_repeat_it(wrong:
 
 
 def test_a_wrong_sort_facet_or_state_is_refused(of: FleetOfTest) -> None:
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: of.fleet.clients(ClientQuery(sort="colour")),
         lambda: of.fleet.facets("colour", ClientQuery()),
         lambda: of.fleet.verdicts("closed"),
         lambda: of.fleet.client("nobody"),
-    ):
+    )
+    for call in calls:
         with pytest.raises(ValueError, match="is"):
             call()
 

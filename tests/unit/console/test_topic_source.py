@@ -22,8 +22,8 @@ MINUTE_US = 60_000_000
 class Brokers:
     """A consumer, and the offsets of a topic."""
 
-    def __init__(self, time: MockTime, partitions: int = 2) -> None:
-        self.time = time
+    def __init__(self, clock: MockTime, partitions: int = 2) -> None:
+        self.time = clock
         self.logs: dict[int, list[TopicMessage]] = {number: [] for number in range(partitions)}
         self.first: dict[int, int] = {}
         self.at: dict[int, int] = {}
@@ -82,13 +82,13 @@ class Brokers:
 
 
 @pytest.fixture
-def time() -> MockTime:
+def clock() -> MockTime:
     return MockTime()
 
 
 @pytest.fixture
-def brokers(time: MockTime, monkeypatch: pytest.MonkeyPatch) -> Brokers:
-    brokers = Brokers(time)
+def brokers(clock: MockTime, monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    brokers = Brokers(clock)
 
     def make_consumer(settings: KafkaTopicSettings, name: str, on_error: Any) -> Brokers:
         brokers.on_error = on_error
@@ -100,51 +100,52 @@ def brokers(time: MockTime, monkeypatch: pytest.MonkeyPatch) -> Brokers:
 
 
 @pytest.fixture
-def source(time: MockTime, brokers: Brokers) -> TopicSource:
-    return TopicSource(KafkaTopicSettings(bootstrap_servers="kafka:9092", topic="pushes"), time)
+def source(clock: MockTime, brokers: Brokers) -> TopicSource:
+    return TopicSource(KafkaTopicSettings(bootstrap_servers="kafka:9092", topic="pushes"), clock)
 
 
-def read(source: TopicSource, time: MockTime, seconds: int = 3) -> tuple[list[tuple[int, int]], dict[int, int]]:
+def read(source: TopicSource, clock: MockTime, seconds: int = 3) -> tuple[list[tuple[int, int]], dict[int, int]]:
     """Partition and offset of what is read in some seconds, and the ends that were met."""
-    found, at_end = [], {}
+    found: list[tuple[int, int]] = []
+    at_end: dict[int, int] = {}
     for _ in range(seconds):
         polled = source.poll(5)
         found += [(push.log, push.offset) for push in polled.pushes]
         at_end |= polled.at_end
-        time.sleep(1_000)
+        clock.sleep(1_000)
     return found, at_end
 
 
 def test_all_partitions_are_read_to_their_ends_also_those_that_are_added(
-    source: TopicSource, brokers: Brokers, time: MockTime
+    source: TopicSource, brokers: Brokers, clock: MockTime
 ) -> None:
     brokers.write(0)
     brokers.write(0)
-    found, at_end = read(source, time)
+    found, at_end = read(source, clock)
     assert found == [(0, 0), (0, 1)]
     assert set(at_end) == {0, 1}
     brokers.write(2)
-    found, at_end = read(source, time, 12)
+    found, at_end = read(source, clock, 12)
     assert found == [(2, 0)]
     assert set(at_end) == {0, 1, 2}
     assert source.notices == []
 
 
 def test_records_that_retention_deleted_and_that_are_no_pushes_are_counted(
-    source: TopicSource, brokers: Brokers, time: MockTime
+    source: TopicSource, brokers: Brokers, clock: MockTime
 ) -> None:
     brokers.write(0)
-    read(source, time)
+    read(source, clock)
     brokers.write(0, offset=10)
     brokers.logs[1].append(TopicMessage((1, 0), (b"no key of a push", b"", [])))
     brokers.logs[1].append(TopicMessage((1, 1), (b"x" * 22, None, [])))
-    found, _ = read(source, time)
+    found, _ = read(source, clock)
     assert found == [(0, 10)]
     assert source.skipped == 9 + 2
 
 
 def test_a_partition_that_is_read_far_ahead_waits_for_the_other(
-    source: TopicSource, brokers: Brokers, time: MockTime
+    source: TopicSource, brokers: Brokers, clock: MockTime
 ) -> None:
     for minute in range(50, 0, -1):
         brokers.write(0, ago_us=minute * MINUTE_US)
@@ -154,7 +155,7 @@ def test_a_partition_that_is_read_far_ahead_waits_for_the_other(
     paused = 0
     found = []
     for _ in range(120):
-        found += read(source, time, 1)[0]
+        found += read(source, clock, 1)[0]
         paused += 0 in brokers.paused
     assert paused > 3
     assert sorted(found) == [(0, at) for at in range(50)] + [(1, at) for at in range(300)]
@@ -162,34 +163,34 @@ def test_a_partition_that_is_read_far_ahead_waits_for_the_other(
 
 
 def test_unreachable_brokers_are_a_notice_no_end_is_met_and_reading_goes_on(
-    source: TopicSource, brokers: Brokers, time: MockTime
+    source: TopicSource, brokers: Brokers, clock: MockTime
 ) -> None:
     brokers.write(0)
-    read(source, time)
+    read(source, clock)
     brokers.are_away = True
-    found, at_end = read(source, time, 30)
+    found, at_end = read(source, clock, 30)
     assert found == []
     assert at_end == {}
     assert source.notices[0].startswith("Topic pushes at kafka:9092 cannot be read now: ")
     brokers.are_away = False
     brokers.write(0)
-    found, at_end = read(source, time, 12)
+    found, at_end = read(source, clock, 12)
     assert found == [(0, 1)]
     assert set(at_end) == {0, 1}
     assert source.notices == []
 
 
 def test_an_end_without_a_record_before_it_is_an_end_after_some_seconds(
-    source: TopicSource, brokers: Brokers, time: MockTime, monkeypatch: pytest.MonkeyPatch
+    source: TopicSource, brokers: Brokers, clock: MockTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers.write(0)
     monkeypatch.setattr(brokers, "ends", lambda partitions: {0: 2, 1: 0})
-    assert set(read(source, time, 3)[1]) == {1}
-    assert set(read(source, time, 10)[1]) == {0, 1}
+    assert set(read(source, clock, 3)[1]) == {1}
+    assert set(read(source, clock, 10)[1]) == {0, 1}
 
 
 def test_without_the_extra_it_says_what_to_install(
-    source: TopicSource, time: MockTime, monkeypatch: pytest.MonkeyPatch
+    source: TopicSource, clock: MockTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: Any) -> Any:
         raise KafkaClientMissingError

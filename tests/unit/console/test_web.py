@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.console_site import HOST, TOKEN, ConsoleSite
 from support.push_log import push_record
 from support.report_tables import HOSTILE
+from unit.console.console_site import HOST, TOKEN, ConsoleSite
 
 from base.clock import SystemTime
 from console import node as node_module
@@ -190,7 +190,7 @@ def test_a_log_in_with_the_consoles_token_is_audited_as_that_of_nobody(
     async def without_login(scope: Any, receive: Any, send: Any) -> None:
         await app({**scope, USER: User("", "read")}, receive, send)  # as an address without a login
 
-    site.app = without_login
+    site.app = without_login  # type: ignore[assignment]  # an application as ASGI has it
     assert site.ask("/api/session", "POST", {"token": "another"}).status == 403
     session = site.log_in()
     site.ask(DROP, "POST", {"ids": [1]}, **session)

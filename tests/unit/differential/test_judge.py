@@ -1,6 +1,7 @@
 """The differential test's own judgement: what no rule explains is a problem, and a rule binds both sides."""
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -111,7 +112,7 @@ def test_what_no_rule_says_is_a_problem(exchanges: tuple[Exchange, ...], positio
 
 
 @pytest.mark.parametrize("make", [trace, trace_with_edits])
-def test_a_trace_is_made_again_by_its_seed_and_index(make) -> None:
+def test_a_trace_is_made_again_by_its_seed_and_index(make: Callable[[int, int], Trace]) -> None:
     assert [make(1, index) for index in range(50)] == [make(1, index) for index in range(50)]
     assert make(1, 0).steps != make(2, 0).steps
 

@@ -1,5 +1,6 @@
 """`[exporters.<name>]`: what is taken, and the sentence that an operator reads when it is not."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_endpoints_that_http_could_not_use_are_refused(text: str) -> None:
         otlp(protocol="http/protobuf", endpoint=text)
 
 
-def from_variables(values: dict[str, object] | None = None, **variables: str) -> OtlpSettings:
+def from_variables(values: Mapping[str, object] | None = None, **variables: str) -> OtlpSettings:
     environment = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}
     return otlp_exporter("collector", values or {}, environment).settings
 
@@ -156,7 +157,7 @@ def test_an_endpoint_for_metrics_is_taken_as_it_is_and_one_for_all_signals_is_a_
     http = {"protocol": "http/protobuf"}
     assert from_variables(dict(http), METRICS_ENDPOINT="http://x:1").endpoint.path == "/"
     assert from_variables(dict(http), ENDPOINT="http://x:1").endpoint.path == "/v1/metrics"
-    own = {**http, "endpoint": "http://y:2/base"}
+    own: dict[str, object] = {**http, "endpoint": "http://y:2/base"}
     assert str(from_variables(own, METRICS_ENDPOINT="http://x:1").endpoint) == "http://y:2/base/v1/metrics"
 
 
@@ -208,7 +209,7 @@ def test_headers_for_metrics_win_whole_over_those_for_every_signal() -> None:
 )
 def test_a_wrong_variable_is_named(variables: dict[str, str], message: str) -> None:
     with pytest.raises(ExporterConfigError, match=message):
-        from_variables(**variables)
+        from_variables(None, **variables)
 
 
 def test_a_header_that_may_be_a_secret_is_not_shown() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 from support.pipelines import Destination
+from support.waiting import PATIENCE_S
 
 from exporters.exporter import Exporter
 from exporters.testkit.conformance import ExporterConformance
@@ -24,7 +25,7 @@ class Mute(Destination):
 class Hanging(Mute):
     def __init__(self) -> None:
         super().__init__()
-        self.decide = lambda batch: self.ended.wait(20) and None  # type: ignore[assignment,return-value]
+        self.decide = lambda batch: self.ended.wait(PATIENCE_S) and None  # type: ignore[assignment,return-value]
 
 
 class OfMute(ExporterConformance):

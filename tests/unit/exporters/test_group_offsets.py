@@ -96,7 +96,8 @@ def test_a_file_that_was_published_although_that_failed_is_written_again_under_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zone = OffsetsZone(str(tmp_path), "w", 60_000, None, MockTime())
-    storage, tries = zone._opened(), []
+    storage = zone._opened()
+    tries: list[Any] = []
     publish = storage.publish
 
     def fails_once(*arguments: Any) -> Any:

@@ -280,7 +280,7 @@ def test_an_exporter_that_leaves_its_thread_is_said_to_have_ended_and_its_pushes
 def test_a_destination_whose_reasons_and_words_have_no_end_is_told_of_in_bounds() -> None:
     pushes = records(2_000)
     words = "d" * 3_000_000
-    failures = [RuntimeError(words), *(Retry(reason=f"at {n} o'clock") for n in range(500))]
+    failures: list[Outcome | Exception] = [RuntimeError(words), *(Retry(reason=f"at {n} o'clock") for n in range(500))]
     refused = tuple(
         RefusedRecord(push_id=push.push_id, reason=f"no {n} {'r' * 5_000}", detail=words)
         for n, push in enumerate(pushes)
@@ -329,7 +329,12 @@ def test_a_start_that_fails_for_a_known_reason_is_one_sentence_and_polls_nothing
     log = Log(records(1))
     rig = Rig(log, destination)
     polled_before: list[int] = []
-    destination.start = lambda: (polled_before.append(len(log.lingers)), Destination.start(destination))[1]  # type: ignore[method-assign]
+
+    def start() -> None:
+        polled_before.append(len(log.lingers))
+        Destination.start(destination)
+
+    destination.start = start  # type: ignore[method-assign]  # watched
     with capture_logs() as logs:
         rig.run()
     assert polled_before == [0, 0, 0, 0]
@@ -375,10 +380,12 @@ def test_an_error_that_comes_back_is_not_over_any_more() -> None:
     log = Log(records(1), records(1))
     rig = Rig(log, Destination(answers(*outcomes)))
     seen: list[bool] = []
-    rig.pipeline._pause = lambda wait_ms: (  # type: ignore[method-assign]
-        seen.append(rig.pipeline.stats().last_error_over_at is None),
-        rig.time.sleep(wait_ms),
-    )[1]
+
+    def pause(wait_ms: int) -> None:
+        seen.append(rig.pipeline.stats().last_error_over_at is None)
+        rig.time.sleep(wait_ms)
+
+    rig.pipeline._pause = pause
     rig.run()
     assert seen == [True, True]
 
@@ -561,7 +568,7 @@ def test_a_retried_outage_shows_in_the_state_and_its_end_in_the_log() -> None:
     destination = Destination()
     rig = Rig(Log(records(1)), destination)
     states = []
-    left = [Retry(reason="unavailable"), Retry(reason="unavailable"), Delivered()]
+    left: list[Outcome] = [Retry(reason="unavailable"), Retry(reason="unavailable"), Delivered()]
 
     def watch(batch: Batch) -> Outcome:
         states.append(rig.pipeline.stats().state)
@@ -576,9 +583,9 @@ def test_a_retried_outage_shows_in_the_state_and_its_end_in_the_log() -> None:
 
 
 def test_a_destination_that_flaps_does_not_flood_the_log() -> None:
-    away = Retry(reason="unavailable")
+    flapping: list[Outcome] = [Retry(reason="unavailable"), Delivered()]
     log = Log(*[records(1)] * 100)
-    rig = Rig(log, Destination(answers(*[away, Delivered()] * 100)))
+    rig = Rig(log, Destination(answers(*flapping * 100)))
     with capture_logs() as logs:
         rig.run()
     assert len(log.committed) == 100

@@ -9,7 +9,8 @@ from support.decoded import senders_of
 from unit.fleet import dialect_payloads as dialect
 
 from fleet.decode import by_bytes, by_protobuf
-from fleet.decode.payloads import Reader, count, decode
+from fleet.decode.flat import Reader
+from fleet.decode.payloads import count, decode
 from fleet.dialects import Sender
 from fleet.schemas import DISTRIBUTION
 

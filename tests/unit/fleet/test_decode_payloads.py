@@ -13,7 +13,8 @@ from support.decoded import senders_of
 from unit.fleet import dialect_payloads as dialect
 
 from fleet.decode import by_bytes, by_protobuf
-from fleet.decode.payloads import CountedPayloads, DecodedPayloads, Reader, count, decode, decode_and_count
+from fleet.decode.flat import Reader
+from fleet.decode.payloads import CountedPayloads, DecodedPayloads, count, decode, decode_and_count
 from fleet.schemas import DECODED
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "broker"
@@ -243,7 +244,7 @@ def test_payloads_that_are_read_once_give_what_decoding_and_counting_give(reader
 
     def counts(found: CountedPayloads) -> dict[int, tuple[int, str | None]]:
         sent = zip(found.payloads.tolist(), found.points.tolist(), senders_of(found), strict=True)
-        return {push: (points, sender and sender.group_id) for push, points, sender in sent}
+        return {push: (points, sender.group_id if sender else None) for push, points, sender in sent}
 
     assert counts(counted) == counts(count(payloads, reader=reader))
     assert counts(counted)[0] == (4, "billing")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
 from fleet.cli import app
@@ -19,7 +20,7 @@ def test_help_names_every_command_without_loading_pyspark() -> None:
         "assert all(name in result.output for name in names), result.output\n"
         "assert 'pyspark' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.slow
@@ -151,7 +152,7 @@ def test_a_missing_pyspark_is_one_sentence_on_how_to_get_it(tmp_path: Path) -> N
         "from fleet.cli import app\napp(['inventory', '--master', 'local[2]', '--source', sys.argv[1]])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60, capture_output=True, text=True
+        [sys.executable, "-c", code, str(tmp_path)], check=False, timeout=PATIENCE_S, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "fleetgauge[spark]" in done.stderr

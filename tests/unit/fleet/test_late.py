@@ -46,7 +46,7 @@ def groups(tables: SilverTables, pushes: Iterable[dict[str, Any]]) -> list[Group
 
 def told(of_rows: Any, rows: pa.RecordBatch) -> list[tuple[int, int]]:
     """The number of its instance and the time after noon [us] of each row."""
-    times = rows.column("received_at").cast(pa.int64()).to_pylist()
+    times: list[Any] = rows.column("received_at").cast(pa.int64()).to_pylist()
     return sorted((number, at - NOON_US) for number, at in zip(of_rows.tolist(), times, strict=True))
 
 

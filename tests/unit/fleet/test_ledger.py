@@ -2,14 +2,16 @@
 
 import shutil
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
+from fleet.engine import MAX_BAD_FILES
 from fleet.errors import LandingError, TableError, TopicError
 from fleet.pipeline.ledger import Ledger, Part, Plan
-from fleet.pipeline.source import MAX_BAD_FILES, MAX_BATCH_BYTES, Bounds, LandingSource, source_name
+from fleet.pipeline.source import MAX_BATCH_BYTES, Bounds, LandingSource, source_name
 from fleet.pipeline.topic_source import TopicStretch
 from fleet.selection import parse_day
 from fleet.tables import catalog
@@ -216,7 +218,7 @@ def topic_of(store: Store, monkeypatch: pytest.MonkeyPatch, **bounds: tuple[int,
     monkeypatch.setattr("fleet.pipeline.topic_source.find_bounds", lambda *_: spans)
     source = TopicSource(bootstrap_servers="a:1", topic="t")
     ledger = Ledger(store, source_name(source))
-    return ledger, TopicStretch(Any, source, ledger, "the ledger")
+    return ledger, TopicStretch(cast("SparkSession", None), source, ledger, "the ledger")
 
 
 def test_batches_of_a_topic_hold_the_same_share_of_every_partition(

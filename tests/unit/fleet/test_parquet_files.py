@@ -16,17 +16,16 @@ from fleet.schemas import encoded
 from fleet.tables.parquet_files import FileLimits, WriteFiles
 from fleet.tables.written_file import WrittenFile
 
-SCHEMA = pa.schema(
-    [
-        ("client_instance_id", pa.string()),
-        ("received_at", pa.timestamp("us", tz="UTC")),
-        ("value", pa.float64()),
-        ("attributes", pa.map_(pa.string(), pa.string())),
-        ("bounds", pa.list_(pa.float64())),
-        ("date", pa.date32()),
-        ("node_id", pa.int32()),
-    ]
-)
+_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("client_instance_id", pa.string()),
+    ("received_at", pa.timestamp("us", tz="UTC")),
+    ("value", pa.float64()),
+    ("attributes", pa.map_(pa.string(), pa.string())),
+    ("bounds", pa.list_(pa.float64())),
+    ("date", pa.date32()),
+    ("node_id", pa.int32()),
+]
+SCHEMA = pa.schema(_FIELDS)
 INDEXED = ("client_instance_id", "received_at", "node_id")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -40,11 +39,11 @@ def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(rows), schema=SCHEMA)
 
 
-def write(root: Path, *batches: pa.RecordBatch, indexed: tuple[str, ...] = INDEXED, **limits: int) -> list[WrittenFile]:
+def write(root: Path, *batches: pa.RecordBatch, indexed: tuple[str, ...] = INDEXED, **limits: Any) -> list[WrittenFile]:
     return list(written(points(root, indexed, **limits), batches))
 
 
-def points(root: Path, indexed: tuple[str, ...] = INDEXED, schema: pa.Schema = SCHEMA, **limits: int) -> WriteFiles:
+def points(root: Path, indexed: tuple[str, ...] = INDEXED, schema: pa.Schema = SCHEMA, **limits: Any) -> WriteFiles:
     return WriteFiles(
         table="points",
         path=str(root / "points"),
@@ -181,7 +180,7 @@ def test_an_exception_leaves_no_file_but_those_that_were_handed_out(tmp_path: Pa
         raise KeyError("of the source")
 
     files = points(tmp_path, (), row_group_rows=1, file_bytes=file_bytes)
-    handed_out = []
+    handed_out: list[Any] = []
     with pytest.raises(KeyError):
         handed_out.extend(file.path for file in written(files, broken()))
     assert on_disk(tmp_path) == sorted(handed_out)

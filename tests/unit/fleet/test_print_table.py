@@ -1,6 +1,7 @@
 """An answer in the terminal is readable at any width."""
 
 from io import StringIO
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,8 @@ from fleet.report.tables import TABLES, TableForm
 from fleet.schemas import INVENTORY as INVENTORY_SCHEMA
 from fleet.schemas import LATENCY_OVERALL
 
-KIND = {"client_software_name": None, "client_software_version": None, "role": None, "group_id": None}
-ROWS = [
+KIND: dict[str, Any] = {"client_software_name": None, "client_software_version": None, "role": None, "group_id": None}
+ROWS: list[dict[str, Any]] = [
     {"client_instance_id": "X8RGtPZaTXy5MT12z_qiwA", "client_id": "orders", "terminated": None, **KIND},
     {"client_instance_id": "8y3u2LUoR7y4inlixFAFzA", "client_id": "audit", "terminated": True, **KIND},
 ]

@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spark.landing_zone import NOON_US, LandingZone, push
+from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
 
@@ -51,7 +53,7 @@ def test_every_question_is_answered_where_there_is_no_java_and_no_pyspark(comman
         env=BARE,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -84,7 +86,7 @@ def test_of_a_time_only_its_days_and_row_groups_are_read(zone: LandingZone) -> N
         whole = zone.write(rows, name="whole")
         pq.write_table(pq.ParquetFile(whole).read(), path, row_group_size=1)
         whole.unlink()
-    noon = questions.pa.scalar(NOON_US, pa.timestamp("us", tz="UTC")).as_py()
+    noon: Any = pa.scalar(NOON_US, pa.timestamp("us", tz="UTC")).as_py()
     since = noon.replace(day=2, hour=14)
     found = find_zone(str(zone.root), Selection(since=since))
     assert [path.parts[-3] for path in found.files] == ["date=2026-03-02", "date=2026-03-03"]
@@ -98,7 +100,7 @@ def test_rows_of_other_kinds_beside_the_pushes_are_no_pushes(zone: LandingZone) 
     for folder in ("group_offsets", "traffic"):
         path = zone.root / folder / "date=2026-03-01" / "hour=12" / "rows-0.parquet"
         path.parent.mkdir(parents=True)
-        pq.write_table(questions.pa.table({"requests": [1]}), path)
+        pq.write_table(pa.table({"requests": [1]}), path)
     assert find_zone(str(zone.root), Selection()).files == [pushes]
     assert fleet(zone, "inventory").exit_code == 0
 
@@ -108,7 +110,7 @@ def test_times_of_receipt_without_a_time_zone_are_utc(zone: LandingZone) -> None
     whole = pq.read_table(path)
     at = whole.schema.get_field_index("received_at")
     pq.write_table(whole.set_column(at, "received_at", whole["received_at"].cast(pa.timestamp("us"))), path)
-    since = questions.pa.scalar(NOON_US + 1, pa.timestamp("us", tz="UTC")).as_py()
+    since: Any = pa.scalar(NOON_US + 1, pa.timestamp("us", tz="UTC")).as_py()
     assert [row["source_row"] for batch in read(path, Selection(since=since)) for row in batch.to_pylist()] == [1]
 
 

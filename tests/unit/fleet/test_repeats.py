@@ -63,7 +63,7 @@ def test_rows_whose_payload_cannot_be_read_are_set_aside_each_for_itself(at_once
 @pytest.mark.parametrize("at_once", [1, 2, 100])
 @pytest.mark.parametrize("place", range(4))
 def test_rows_that_were_set_aside_are_no_repeats_and_hide_none(place: int, at_once: int) -> None:
-    bad = {"push_id": None, "reason": "push_id is null"}
+    bad: dict[str, Any] = {"push_id": None, "reason": "push_id is null"}
     of_one = [row(b"") for _ in range(3)]
     of_one.insert(place, row(None, reason="metrics is null"))
     found, repeats = kept([row(**bad), row(**bad), *of_one], at_once=at_once)
@@ -106,7 +106,8 @@ def test_one_id_of_two_instances_or_times_is_two_pushes() -> None:
 
 
 def test_nulls_are_no_repeats_of_one_another() -> None:
-    rows = [row(**{name: None, "reason": f"{name} is null"}) for name in ("push_id", "received_at") for _ in range(2)]
+    nulls: list[dict[str, Any]] = [{name: None, "reason": f"{name} is null"} for name in ("push_id", "received_at")]
+    rows = [row(**fields) for fields in nulls for _ in range(2)]
     assert kept(rows)[1] == 0
     assert kept(rows, at_once=1)[1] == 0
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from fleet.errors import TableError
 from fleet.tables.lock import only_run
@@ -23,7 +24,7 @@ def test_the_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> Non
         "import os, sys\nfrom fleet.tables.lock import only_run\n"
         "with only_run(sys.argv[1]):\n    os.kill(os.getpid(), 9)\n"
     )
-    died = subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60, check=False)
+    died = subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=PATIENCE_S, check=False)
     assert died.returncode == -9
     with only_run(str(tmp_path)):
         pass

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
 from fleet.cli import app
@@ -149,7 +150,12 @@ def test_a_table_is_shown_where_there_is_no_java_and_no_pyspark(tables: Path) ->
     )
     bare = {"PATH": "/nonexistent", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tables)], env=bare, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, str(tables)],
+        env=bare,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 6

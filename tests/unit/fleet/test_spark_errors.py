@@ -50,7 +50,7 @@ class JavaException:
 
 def captured(java: JavaException) -> Any:
     error = StreamingQueryException("[STREAM_FAILED] Query terminated")
-    error._origin = java  # type: ignore[assignment]
+    error._origin = java  # type: ignore[attr-defined]  # as PySpark sets it
     return error
 
 

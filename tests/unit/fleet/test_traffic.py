@@ -56,7 +56,13 @@ def test_intervals_of_several_gateways_count_once_where_they_overlap() -> None:
 
 
 def test_clients_apis_groups_and_clusters_are_rows_of_their_own() -> None:
-    others = [{"client_id": "b"}, {"principal": "bob"}, {"api": "Fetch"}, {"group_id": "g"}, {"cluster_id": "d"}]
+    others: list[dict[str, Any]] = [
+        {"client_id": "b"},
+        {"principal": "bob"},
+        {"api": "Fetch"},
+        {"group_id": "g"},
+        {"cluster_id": "d"},
+    ]
     found = answer(row(), *(row(**each) for each in others))
     assert len(found) == 6
     assert {each["requests"] for each in found} == {60}

@@ -53,7 +53,7 @@ def deleted(tmp_path: Path, *names: str | None) -> tuple[list[tuple[int, int]], 
     )
     store = StateStore(tmp_path / "state.db")
     store.change(lambda _: {RecordKind.ACLS: to_records(TOPICS)})
-    request = Request(DELETE, VERSION, 5, "test", b"")  # type: ignore[arg-type]
+    request = Request(DELETE, VERSION, 5, "test", b"")
 
     async def run() -> bytes:
         state, authorization = (
@@ -65,7 +65,8 @@ def deleted(tmp_path: Path, *names: str | None) -> tuple[list[tuple[int, int]], 
         response, _ = await state.run(lambda transaction: AclApis(authorization).serve(request, body, transaction))
         return response
 
-    message, _ = entity_reader(load_response_schema(DELETE, VERSION))(asyncio.run(run()), 9)
+    answer_schema: Any = load_response_schema(DELETE, VERSION)
+    message, _ = entity_reader(answer_schema)(asyncio.run(run()), 9)
     found = [(each.error_code.value, len(each.matching_acls)) for each in message.filter_results]
     return found, len(store.read().get(RecordKind.ACLS, {}))
 

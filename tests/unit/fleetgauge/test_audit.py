@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from base.clock import MockTime
 from fleetgauge import audit
@@ -96,12 +97,12 @@ def test_no_secret_is_written(stream: Path) -> None:
 
 
 def test_repeated_log_ins_have_one_line_a_minute_with_their_number(tmp_path: Path) -> None:
-    time = MockTime()
-    log = AuditLog(settings(tmp_path / "audit.log"), time)
+    clock = MockTime()
+    log = AuditLog(settings(tmp_path / "audit.log"), clock)
     for _ in range(1_000):
         log.record("login.failed", "User:a", "10.0.0.1", {"reason": "wrong"})
     log.record("login.failed", "User:a", "10.0.0.2", {"reason": "wrong"})
-    time.sleep(60_000)
+    clock.sleep(60_000)
     log.record("login.failed", "User:a", "10.0.0.1", {"reason": "wrong"})
     log.close()
     found = [(line["address"], line.get("times")) for line in lines(tmp_path / "audit.log")]
@@ -110,13 +111,13 @@ def test_repeated_log_ins_have_one_line_a_minute_with_their_number(tmp_path: Pat
 
 
 def test_a_flood_of_log_ins_leaves_room_for_changes(tmp_path: Path) -> None:
-    time = MockTime()
-    log = AuditLog(settings(tmp_path / "audit.log", lines_per_minute=5), time)
+    clock = MockTime()
+    log = AuditLog(settings(tmp_path / "audit.log", lines_per_minute=5), clock)
     for number in range(1_000):
         log.record("login.failed", f"User:{number}", "10.0.0.1", {})
     for number in range(7):
         log.record("acls.changed", "User:ops", "10.0.0.9", {"number": number})
-    time.sleep(60_000)
+    clock.sleep(60_000)
     log.record("acls.changed", "User:ops", "10.0.0.9", {"number": 7})
     log.close()
     found = lines(tmp_path / "audit.log")
@@ -148,7 +149,7 @@ def test_several_processes_lose_no_line_while_they_rotate_one_file(tmp_path: Pat
     running = [
         subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "audit.log"), str(each)]) for each in range(3)
     ]
-    assert [each.wait(60) for each in running] == [0, 0, 0]
+    assert [each.wait(PATIENCE_S) for each in running] == [0, 0, 0]
     found = [line for path in tmp_path.iterdir() for line in lines(path)]
     assert len({(line["principal"], line["number"]) for line in found}) == len(found) == 3_000
     assert len(list(tmp_path.iterdir())) > 3
@@ -187,7 +188,9 @@ for name, more in ("first", None), ("lost", 40), ("last", None):
     log.close(60)
 print(log.recorded, log.failed)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
     assert done.stdout.splitlines()[-1] == "3 1"
     assert [line["user"] for line in lines(tmp_path / "audit.log")] == ["first", "last"]
 
@@ -199,7 +202,7 @@ def test_standard_output_can_be_the_stream() -> None:
         " lines_per_minute=9))\n"
         "audit.record('x.changed', 'User:a', '10.0.0.1')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S)
     assert json.loads(done.stdout)["principal"] == "User:a"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S, wait_for_async
 
 from base.clock import MockTime
 from base.errors import FleetgaugeError
@@ -78,7 +79,7 @@ def test_a_state_that_hangs_fails_the_request_not_the_loop_and_its_change_is_tak
         goes_on = threading.Event()
 
         def hang(transaction: Transaction) -> None:
-            goes_on.wait(60)
+            goes_on.wait(PATIENCE_S)
             found.set_metrics("S2", "b.")(transaction)
 
         with pytest.raises(FleetgaugeError, match="took longer"):
@@ -87,8 +88,8 @@ def test_a_state_that_hangs_fails_the_request_not_the_loop_and_its_change_is_tak
             await found.state.run(lambda transaction: transaction.refresh())
         assert manager.resources == FILE
         goes_on.set()
-        while not found.state._off_loop._latest.done():  # type: ignore[union-attr]
-            await asyncio.sleep(0.01)
+        await wait_for_async(lambda: found.state._off_loop.is_busy, "the change to end", until=lambda busy: not busy)
+        found.state._off_loop = OffLoop("changing", PATIENCE_S)
         await found.state.run(lambda transaction: transaction.refresh())
         assert manager.resources == {**FILE, "S2": {"metrics": "b."}}
 

@@ -27,7 +27,7 @@ def table(row: ClientRow, *coverages: dict[str, object], shown: tuple[str, ...] 
 
 
 def test_clients_of_a_topic_are_shown_with_their_broker_and_partition() -> None:
-    coverage = {"topic": "pushes", "partitions": [2], "read_up_to": None}
+    coverage: dict[str, object] = {"topic": "pushes", "partitions": [2], "read_up_to": None}
     headings, cells = table(of_topic(), coverage)
     found = dict(zip(headings, cells, strict=True))
     assert (found["broker"], found["partition"]) == ("7", "2")

@@ -13,10 +13,11 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 from structlog.testing import capture_logs
+from support.waiting import PATIENCE_S
 
 from base.clock import MockTime
 from base.principal import KafkaPrincipal
-from fleetgauge import node_state
+from fleetgauge import audit, node_state
 from fleetgauge.authorization import Authorization
 from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.client_metrics import ClientMetrics
@@ -110,7 +111,8 @@ def requested(store: StateStore, *bodies: bytes, api_key: int = INCREMENTAL) -> 
 
 
 def errors_of(response: bytes) -> list[tuple[int, str | None]]:
-    message, _ = entity_reader(load_response_schema(INCREMENTAL, 1))(response, 9)
+    schema: Any = load_response_schema(INCREMENTAL, 1)
+    message, _ = entity_reader(schema)(response, 9)
     return [(each.error_code.value, each.error_message) for each in message.responses]
 
 
@@ -217,15 +219,15 @@ def test_a_change_that_is_made_after_its_time_is_audited_too(tmp_path: Path, mon
 
     class Slow(StateStore):
         def change(self, alter: Callable[[State], State]) -> State:
-            held.wait(30)
+            held.wait(PATIENCE_S)
             return super().change(alter)
 
     monkeypatch.setattr(node_state, "_WITHIN_S", 0.05)
-    monkeypatch.setattr(admin.audit, "record", lambda *_, **__: recorded.set())
+    monkeypatch.setattr(audit, "record", lambda *_, **__: recorded.set())
     channel, _ = requested(Slow(tmp_path / "state.db"), alteration("A"))
     assert (channel.closed, recorded.is_set()) == (["admin_request_failed"], False)
     held.set()
-    assert recorded.wait(30)
+    assert recorded.wait(PATIENCE_S)
     assert "A" in StateStore(tmp_path / "state.db").read()["client_metrics"]
 
 
@@ -237,7 +239,7 @@ def test_a_change_of_which_it_is_not_known_whether_it_was_made_is_audited(
             raise UncertainChangeError("the brokers are lost")
 
     recorded: list[Any] = []
-    monkeypatch.setattr(admin.audit, "record", lambda *who, **fields: recorded.append((who, fields)))
+    monkeypatch.setattr(audit, "record", lambda *who, **fields: recorded.append((who, fields)))
     channel, _ = requested(Lost(tmp_path / "state.db"), alteration("A"))
     assert (channel.responses, channel.closed) == ([], ["admin_request_failed"])
     reason = {"api": "INCREMENTAL_ALTER_CONFIGS", "reason": "the brokers are lost"}

@@ -325,7 +325,7 @@ def test_a_secret_of_any_letters_is_in_no_log_line(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(sys, "stderr", written)
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
         monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
-        configure_logging("info", form, secrets)  # type: ignore[arg-type]  # one of its words
+        configure_logging("info", form, secrets)
         try:
             for secret in secrets:
                 structlog.get_logger("some").info(f"refused: {secret}", keys={"token": secret}, error=repr([secret]))

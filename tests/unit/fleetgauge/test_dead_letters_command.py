@@ -4,16 +4,15 @@ import base64
 import json
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from support.payloads import metrics_data
 from support.push_log import push_record
-from typer.testing import CliRunner
+from support.waiting import PATIENCE_S, wait_for
+from typer.testing import CliRunner, Result
 
 from base.clock import SystemTime
 from base.errors import FleetgaugeError
@@ -99,8 +98,7 @@ def test_of_a_replay_only_that_is_called_delivered_which_was(data: Path) -> None
 
     def deliver() -> None:
         with closing(DeadLetters(DeadLetterSettings(path=data / "dead-letters.db"), SystemTime())) as letters:
-            while not letters.asked():
-                time.sleep(0.01)
+            wait_for(letters.asked, "a replay to be asked for")
             taken = letters.replayable("collector", 1 << 20, 100)
             letters.drop("collector", ids=[taken[1].id])
             letters.put("collector", [refused])
@@ -111,8 +109,8 @@ def test_of_a_replay_only_that_is_called_delivered_which_was(data: Path) -> None
     damage(data, 3)
     exporter = threading.Thread(target=deliver, daemon=True)
     exporter.start()
-    asked = run(data, "replay", "-e", "collector", "--wait", "30")
-    exporter.join(10)
+    asked = run(data, "replay", "-e", "collector", "--wait", f"{PATIENCE_S:.0f}")
+    exporter.join(PATIENCE_S)
     assert "\ndelivered 1, refused again 1, waiting 0, unreadable 1, gone 1\n" in asked.output
     assert asked.exit_code == 1
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app
@@ -165,7 +166,7 @@ def test_what_is_no_broker_behind_a_gateway_is_an_error(answer: bytes) -> None:
         thread = threading.Thread(target=reply)
         thread.start()
         (found,) = check_gateway(load_config(overrides=[f"gateway.broker=127.0.0.1:{server.getsockname()[1]}"]))
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert found.level is Level.ERROR
     assert "gateway.security.protocol" in found.remedy
 

@@ -4,20 +4,20 @@ import asyncio
 import dataclasses
 import errno
 import sys
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from support.waiting import PATIENCE_S, wait_for_async
 
 from base.clock import MockTime, SystemTime, Time
 from fleetgauge.config import load_config
+from fleetgauge.processes import exporter_supervisor
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.exporter_supervisor import ExporterSupervisor
 
-WITHIN_S = 30.0
 TALKS = """
 import json, sys
 def say(number, more=""):
@@ -36,13 +36,6 @@ def job(tmp_path: Path) -> Job:
 def does(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     """Has the supervisor start a process that says this."""
     monkeypatch.setattr(ExporterSupervisor, "command", (sys.executable, "-c", TALKS + words + WAITS))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.02)
 
 
 def supervised(
@@ -68,13 +61,17 @@ def number(supervisor: ExporterSupervisor) -> int | None:
     return None if found is None else int(found)
 
 
+async def reported(supervisor: ExporterSupervisor, expected: int) -> None:
+    await wait_for_async(lambda: number(supervisor), f"report {expected}", until=lambda found: found == expected)
+
+
 def test_a_status_that_is_too_long_is_said_and_the_next_ones_are_heard(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     does(monkeypatch, "say(1); say(2, 'e' * 3_000_000); say(3, 'e' * 1_048_500); say(4)")
 
     async def use(supervisor: ExporterSupervisor) -> None:
-        await until(lambda: number(supervisor) == 4)
+        await reported(supervisor, 4)
         assert supervisor.restarts == 0
 
     with capture_logs() as logs:
@@ -88,7 +85,7 @@ def test_lines_that_are_no_status_change_nothing(job: Job, monkeypatch: pytest.M
     does(monkeypatch, f"say(1); {says}")
 
     async def use(supervisor: ExporterSupervisor) -> None:
-        await until(lambda: number(supervisor) == 1)
+        await reported(supervisor, 1)
 
     ended = supervised(job, use)
     assert (number(ended), ended.restarts) == (1, 0)
@@ -108,12 +105,12 @@ def test_a_process_that_the_system_refuses_to_start_again_is_started_once_it_can
         return await spawn(*arguments, **options)
 
     async def use(supervisor: ExporterSupervisor) -> None:
-        await until(lambda: number(supervisor) == 1)
+        await reported(supervisor, 1)
         monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
         first = supervisor.pid
         assert supervisor._process is not None
         supervisor._process.kill()
-        await until(lambda: supervisor.pid not in (None, first))
+        await wait_for_async(lambda: supervisor.pid, "another process", until=lambda pid: pid not in (None, first))
         assert (supervisor.restarts, refusals) == (1, [])
 
     with capture_logs() as logs:
@@ -133,14 +130,14 @@ def test_a_stop_ends_while_the_system_refuses_to_start_the_process(job: Job, mon
     async def run() -> None:
         supervisor = ExporterSupervisor(job, SystemTime())
         await supervisor.start()
-        await until(lambda: number(supervisor) == 1)
+        await reported(supervisor, 1)
         monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
         assert supervisor._process is not None
         supervisor._process.kill()
-        await until(lambda: supervisor.pid is None)
+        await wait_for_async(lambda: supervisor.pid, "the end of the process", until=lambda pid: pid is None)
         await supervisor.stop(300)
 
-    asyncio.run(asyncio.wait_for(run(), WITHIN_S))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
 
 
 @pytest.mark.slow
@@ -152,11 +149,11 @@ def test_a_process_that_fails_again_and_again_is_started_at_the_same_pace_during
     async def run() -> int:
         supervisor = ExporterSupervisor(job, SystemTime())
         await supervisor.start()
-        await until(lambda: supervisor.restarts == 2)
+        await wait_for_async(lambda: supervisor.restarts, "two restarts", until=lambda restarts: restarts == 2)
         await supervisor.stop(1_500)
         return supervisor.restarts
 
-    assert asyncio.run(asyncio.wait_for(run(), WITHIN_S)) <= 2 + 5, "after 0.1, 0.2, 0.4, 0.8, 1.6 s"
+    assert asyncio.run(asyncio.wait_for(run(), PATIENCE_S)) <= 2 + 5, "after 0.1, 0.2, 0.4, 0.8, 1.6 s"
 
 
 def test_what_a_process_said_last_is_told_with_its_age_and_by_no_state_of_one_that_is_gone(
@@ -172,7 +169,7 @@ def test_what_a_process_said_last_is_told_with_its_age_and_by_no_state_of_one_th
     async def use(supervisor: ExporterSupervisor) -> None:
         assert supervisor.summary()["status_age_ms"] == 0, "its silence counts from the start"
         clock.sleep(1_000)
-        await until(lambda: number(supervisor) == 1)
+        await reported(supervisor, 1)
         assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (0, "running")
         clock.sleep(90_000)
         assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (90_000, "running")
@@ -187,55 +184,81 @@ def test_what_a_process_said_last_is_told_with_its_age_and_by_no_state_of_one_th
         monkeypatch.setattr(asyncio, "create_subprocess_exec", once_there_is_room)
         assert supervisor._process is not None
         supervisor._process.kill()
-        await until(lambda: state(supervisor) == "stopped")
+        await wait_for_async(
+            lambda: state(supervisor), "the end of the process", until=lambda found: found == "stopped"
+        )
         room.set()
-        await until(lambda: supervisor.pid is not None)
+        await wait_for_async(lambda: supervisor.pid, "another process")
         assert (supervisor.summary()["status_age_ms"], state(supervisor)) == (90_000, "starting")
         assert supervisor.summary()["exporters"]["x"]["number"] == 1, "what was counted is still told"
 
     supervised(job, use, clock)
 
 
-SAY_EXPORTER = "print(json.dumps({'exporters': {'x': {'number': 1, 'call_ms': CALL}}}), flush=True)"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "problem"),
+    ("words", "hang_timeout_ms", "problem"),
     [
         (
             "say(1); import os, signal; sys.stdout.flush(); os.kill(os.getpid(), signal.SIGSTOP)",
+            2_000,
             "it has been silent for",
         ),
-        ("import json; " + SAY_EXPORTER.replace("CALL", "99_000"), "exporter x has not returned from a call for 99 s"),
+        (
+            "print(json.dumps({'exporters': {'x': {'number': 1, 'call_ms': 999_000}}}), flush=True)",
+            600_000,
+            "exporter x has not returned from a call for 999 s",
+        ),
     ],
 )
 def test_a_process_that_hangs_is_killed_and_started_again(
-    job: Job, monkeypatch: pytest.MonkeyPatch, words: str, problem: str
+    job: Job, monkeypatch: pytest.MonkeyPatch, words: str, hang_timeout_ms: int, problem: str
 ) -> None:
     does(monkeypatch, words)
 
     async def use(supervisor: ExporterSupervisor) -> None:
-        await until(lambda: supervisor.hangs > 0 and supervisor.restarts > 0)
+        await wait_for_async(
+            lambda: (supervisor.hangs, supervisor.restarts),
+            "a kill and a restart",
+            until=lambda counts: min(counts) > 0,
+        )
         assert supervisor.summary()["hangs"] == supervisor.hangs
         does(monkeypatch, "say(2)")
         supervisor._command = supervisor.command
-        await until(lambda: number(supervisor) == 2)
+        await reported(supervisor, 2)
 
     with capture_logs() as logs:
-        supervised(dataclasses.replace(job, hang_timeout_ms=2_000), use)
+        supervised(dataclasses.replace(job, hang_timeout_ms=hang_timeout_ms), use)
     assert next(entry["problem"] for entry in logs if entry["event"] == "exporters.hung").startswith(problem)
+
+
+REPORTS = """
+import itertools, os, threading, time
+def report():
+    for number in itertools.count(1):
+        status = {"exporters": {"x": {"number": number, "call_ms": None}}}
+        os.write(1, json.dumps(status).encode() + b"\\n")
+        time.sleep(0.02)
+threading.Thread(target=report, daemon=True).start()
+"""
 
 
 @pytest.mark.slow
 def test_a_process_that_reports_while_its_exporter_waits_between_calls_is_left_alone(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reports = "import json, time\nfor _ in range(25): " + SAY_EXPORTER.replace("CALL", "None") + "; time.sleep(0.2)"
-    does(monkeypatch, f"exec({reports!r}); say(2)")
+    does(monkeypatch, REPORTS)
+    monkeypatch.setattr(exporter_supervisor, "_LOOK_EVERY_S", 0.01)
+    clock = MockTime()
+
+    async def reports_again(supervisor: ExporterSupervisor) -> None:
+        heard = number(supervisor) or 0
+        await wait_for_async(lambda: number(supervisor) or 0, "a report", until=lambda latest: latest > heard)
 
     async def use(supervisor: ExporterSupervisor) -> None:
-        await until(lambda: number(supervisor) == 2)
+        for _ in range(25):
+            await reports_again(supervisor)
+            clock.sleep(200)
         assert (supervisor.hangs, supervisor.restarts) == (0, 0)
 
-    supervised(dataclasses.replace(job, hang_timeout_ms=2_000), use)
+    supervised(dataclasses.replace(job, hang_timeout_ms=2_000), use, clock)

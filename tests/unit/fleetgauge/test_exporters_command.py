@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
 from fleetgauge.admin.node_socket import RelaySocket
@@ -26,13 +27,13 @@ def node(data: Path, **process: Any) -> Iterator[None]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(PATIENCE_S)
     try:
         yield
     finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(PATIENCE_S)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(PATIENCE_S)
         loop.close()
 
 

@@ -188,7 +188,8 @@ def test_both_forms_can_be_parsed_and_every_metric_is_described() -> None:
     own_http = HttpStatus({"wrong_password": 1}, 1_800_000_000)
     body, content_type = exposition(status(), own, "application/openmetrics-text; version=1.0.0", own_http)
     assert content_type.startswith("application/openmetrics-text")
-    for parsed in (list(parse_openmetrics(body.decode())), list(parse(text_of(status(), own)))):
+    open_metrics = list(parse_openmetrics(body.decode()))  # type: ignore[no-untyped-call]  # as its package has it
+    for parsed in (open_metrics, list(parse(text_of(status(), own)))):
         assert len(parsed) > 60
         for family in parsed:
             assert family.documentation, family.name

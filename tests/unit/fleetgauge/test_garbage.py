@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+from support.waiting import PATIENCE_S
+
 SERVE = """
 import gc, json
 from fleetgauge.garbage import collect_seldom
@@ -24,7 +26,7 @@ print(json.dumps([before, after, gc.get_freeze_count(), left]))
 
 
 def test_pushes_under_way_start_no_collection_and_cycles_are_collected_all_the_same() -> None:
-    done = subprocess.run([sys.executable, "-c", SERVE], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", SERVE], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     before, after, frozen, left = json.loads(done.stdout)
     assert before == after
     assert frozen >= 100_000, "what is there at the start is looked at no more"

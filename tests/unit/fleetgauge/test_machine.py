@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from fleetgauge.machine import files_for_clients, memory_bytes
 
@@ -62,7 +63,7 @@ def test_the_limit_of_open_files_is_raised_to_the_hard_one() -> None:
         "raise_open_files()\n"
         "print(before, *resource.getrlimit(resource.RLIMIT_NOFILE), first_kept_descriptor())\n"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert ran.stdout.split() == ["512", "512", "512", "448"]
 
 

@@ -3,20 +3,20 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from fleetgauge.cli import app
 
 
-def run(*arguments):
+def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["metrics", *arguments])
 
 
-def names(*arguments):
+def names(*arguments: str) -> list[str]:
     return [metric["name"] for metric in json.loads(run(*arguments, "--format", "json").stdout)]
 
 
-def test_it_shows_each_metric_on_one_line_with_kafkas_own_name():
+def test_it_shows_each_metric_on_one_line_with_kafkas_own_name() -> None:
     lines = run("--required").stdout.splitlines()
     (latency,) = [line for line in lines if line.startswith("org.apache.kafka.producer.node.request.latency.max ")]
     assert latency.split() == [
@@ -27,14 +27,14 @@ def test_it_shows_each_metric_on_one_line_with_kafkas_own_name():
     assert lines[-1] == "6 metrics"
 
 
-def test_a_prefix_shows_what_a_subscription_with_it_would_select():
+def test_a_prefix_shows_what_a_subscription_with_it_would_select() -> None:
     assert len(names("--prefix", "org.apache.kafka.consumer.poll.")) == 1
     both = names("-p", "org.apache.kafka.consumer.poll.", "-p", "org.apache.kafka.producer.record.queue.time.")
     assert len(both) == 3
     assert names("--prefix", "*") == names()
 
 
-def test_filters_are_joined():
+def test_filters_are_joined() -> None:
     assert len(names("--standard")) == 21
     assert len(names("--standard", "--role", "producer")) == 8
     assert len(names("--role", "share-consumer", "--client", "librdkafka")) > 17
@@ -44,7 +44,7 @@ def test_filters_are_joined():
     ]
 
 
-def test_json_holds_the_whole_row():
+def test_json_holds_the_whole_row() -> None:
     (metric,) = json.loads(run("-p", "org.apache.kafka.consumer.fetch.manager.records.lag.max", "-f", "json").stdout)
     assert metric == {
         "name": "org.apache.kafka.consumer.fetch.manager.records.lag.max",
@@ -71,6 +71,6 @@ def test_json_holds_the_whole_row():
         (("--role", "admin", "--required"), "no known metric is selected"),
     ],
 )
-def test_where_nothing_is_left_it_says_so_and_fails(arguments, said):
+def test_where_nothing_is_left_it_says_so_and_fails(arguments: tuple[str, ...], said: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, said in result.stderr) == (1, True)

@@ -28,13 +28,13 @@ def channel(address: str = "10.1.2.3") -> Any:
 
 
 @pytest.fixture
-def time() -> MockTime:
+def clock() -> MockTime:
     return MockTime()
 
 
 @pytest.fixture
-def clients(time: MockTime) -> MisdirectedClients:
-    return MisdirectedClients(time)
+def clients(clock: MockTime) -> MisdirectedClients:
+    return MisdirectedClients(clock)
 
 
 def test_the_line_says_who_asked_for_what_and_what_to_do(clients: MisdirectedClients) -> None:
@@ -54,11 +54,11 @@ def test_the_line_says_who_asked_for_what_and_what_to_do(clients: MisdirectedCli
     }
 
 
-def test_a_client_is_logged_once_an_hour(clients: MisdirectedClients, time: MockTime) -> None:
+def test_a_client_is_logged_once_an_hour(clients: MisdirectedClients, clock: MockTime) -> None:
     with capture_logs() as logs:
         for _ in range(3):
             clients.note(channel(), "orders", "Metadata of topic orders")
-            time.sleep(LOG_AGAIN_MS / 2)
+            clock.sleep(LOG_AGAIN_MS / 2)
         clients.note(channel("10.1.2.4"), "orders", "Produce")
     assert [(line["client_address"], line["requests"]) for line in logs] == [
         ("10.1.2.3", 1),
@@ -67,22 +67,22 @@ def test_a_client_is_logged_once_an_hour(clients: MisdirectedClients, time: Mock
     ]
 
 
-def test_a_jump_of_the_wall_clock_brings_no_line(clients: MisdirectedClients, time: MockTime) -> None:
+def test_a_jump_of_the_wall_clock_brings_no_line(clients: MisdirectedClients, clock: MockTime) -> None:
     with capture_logs() as logs:
         clients.note(channel(), "orders", "Produce")
-        time.jump_wall_clock(10 * LOG_AGAIN_MS)
+        clock.jump_wall_clock(10 * LOG_AGAIN_MS)
         clients.note(channel(), "orders", "Produce")
     assert len(logs) == 1
 
 
 def test_any_number_of_ids_write_a_bounded_number_of_lines_and_the_rest_is_counted(
-    clients: MisdirectedClients, time: MockTime
+    clients: MisdirectedClients, clock: MockTime
 ) -> None:
     with capture_logs() as logs:
         for number in range(5 * MAX_CLIENTS):
             clients.note(channel(), f"id-{number}", "Produce")
         assert len(logs) == MAX_LINES
-        time.sleep(LOG_AGAIN_MS)
+        clock.sleep(LOG_AGAIN_MS)
         clients.note(channel(), "orders", "Produce")
     assert len(logs) == MAX_LINES + 1
     assert logs[-1]["clients_not_logged"] == 5 * MAX_CLIENTS - MAX_LINES
@@ -98,15 +98,15 @@ def test_the_longest_ids_and_topics_are_cut(clients: MisdirectedClients) -> None
     assert sum(sys.getsizeof(value) for value in clients.status()["latest_clients"][0].values()) < 2_000
 
 
-def test_the_status_lists_the_latest_clients_first(clients: MisdirectedClients, time: MockTime) -> None:
+def test_the_status_lists_the_latest_clients_first(clients: MisdirectedClients, clock: MockTime) -> None:
     for number in range(LATEST + 5):
         clients.note(channel(), f"id-{number}", "FindCoordinator")
-        time.sleep(1)
+        clock.sleep(1)
     clients.note(channel(), "id-0", "Produce")
     latest = clients.status()["latest_clients"]
     assert [each["client_id"] for each in latest] == ["id-0", *(f"id-{LATEST + 4 - at}" for at in range(LATEST - 1))]
     assert (latest[0]["requests"], latest[0]["asked_for"]) == (2, "Produce")
-    assert latest[0]["last_at"] == time.microseconds()
+    assert latest[0]["last_at"] == clock.microseconds()
 
 
 def test_a_client_that_has_been_silent_for_longest_is_dropped_first(clients: MisdirectedClients) -> None:

@@ -5,14 +5,16 @@ import threading
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S, wait_for_async
 
 from base.clock import MockTime
 from base.errors import FleetgaugeError
 from fleetgauge import node_state
 from fleetgauge.node_state import NodeState
+from fleetgauge.off_loop import OffLoop
 from fleetgauge.state_store import RecordKind, Records, State
 
-CREATED = {RecordKind.ACLS: {"a": {"is_set": "true"}}}
+CREATED: dict[str, dict[str, dict[str, str]]] = {RecordKind.ACLS: {"a": {"is_set": "true"}}}
 
 
 class Store:
@@ -28,7 +30,7 @@ class Store:
         return {}
 
     def read_if_changed(self) -> State | None:
-        self.held.wait(30)
+        self.held.wait(PATIENCE_S)
         found = self.news.pop(0) if self.news else None
         if isinstance(found, Exception):
             raise found
@@ -71,8 +73,8 @@ def test_what_is_read_after_the_time_of_its_call_is_in_force_with_the_next_one(
             with pytest.raises(FleetgaugeError, match=r"longer than 0 s: look at the disk .* brokers|has not ended"):
                 await state.run(lambda transaction: transaction.refresh())
         store.held.set()
-        while state._off_loop.is_busy:
-            await asyncio.sleep(0.001)
+        await wait_for_async(lambda: state._off_loop.is_busy, "the reading to end", until=lambda busy: not busy)
+        state._off_loop = OffLoop("reading", PATIENCE_S)
         await state.run(lambda transaction: transaction.refresh())
         return acls.applied
 
@@ -88,9 +90,7 @@ def test_a_review_that_fails_in_any_way_does_not_end_the_reviews_nor_the_stop(mo
         store.news += [RuntimeError("a defect"), CREATED]
         state, acls = node(store)
         state.start()
-        async with asyncio.timeout(30):
-            while len(acls.applied) < 2:
-                await asyncio.sleep(0.001)
+        await wait_for_async(lambda: acls.applied, "a second state", until=lambda applied: len(applied) == 2)
         await state.stop()
         return acls.applied
 

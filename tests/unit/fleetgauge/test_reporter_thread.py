@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.listener.reporter_thread import ReporterBusyError, ReporterThread
 
@@ -30,20 +31,15 @@ class Blocking:
 
     def __call__(self) -> None:
         self.begun.set()
-        assert self.let_go.wait(30)
-
-
-async def until(event: threading.Event) -> None:
-    while not event.is_set():
-        await asyncio.sleep(0.001)
+        assert self.let_go.wait(PATIENCE_S)
 
 
 def test_a_call_that_blocks_holds_up_neither_the_loop_nor_another_reporter(thread: ReporterThread) -> None:
     async def scenario() -> None:
         blocking, other = Blocking(), ReporterThread("Quick")
         held = asyncio.ensure_future(thread.run(blocking))
-        await until(blocking.begun)
-        await asyncio.wait_for(other.run(lambda: None), 10)
+        await wait_for_async(blocking.begun.is_set, "the call to begin")
+        await asyncio.wait_for(other.run(lambda: None), PATIENCE_S)
         assert not held.done()
         blocking.let_go.set()
         await held
@@ -96,7 +92,7 @@ def test_a_call_given_up_before_its_turn_is_never_made_and_what_it_holds_is_free
     async def scenario() -> None:
         blocking, made = Blocking(), []
         held = asyncio.ensure_future(thread.run(blocking))
-        await until(blocking.begun)
+        await wait_for_async(blocking.begun.is_set, "the call to begin")
         payload = Payload()
         freed = weakref.ref(payload)
         with pytest.raises(TimeoutError):
@@ -126,7 +122,7 @@ def test_a_coroutine_that_comes_too_late_is_closed_and_not_run(thread: ReporterT
             return later()
 
         held = asyncio.ensure_future(thread.run(slow))
-        await until(blocking.begun)
+        await wait_for_async(blocking.begun.is_set, "the call to begin")
         held.cancel()
         blocking.let_go.set()
         await thread.run(lambda: None)
@@ -150,9 +146,11 @@ def test_a_coroutine_that_comes_in_the_moment_of_giving_up_is_closed_and_not_run
 
         held = asyncio.ensure_future(thread.run(slow))
         following = asyncio.ensure_future(thread.run(second))
-        await until(first.begun)
+        await wait_for_async(first.begun.is_set, "the first call to begin")
         first.let_go.set()
-        assert second.begun.wait(30)  # so the answer of the first lies in the loop's queue, before what comes now
+        assert second.begun.wait(
+            PATIENCE_S
+        )  # so the answer of the first lies in the loop's queue, before what comes now
         asyncio.get_running_loop().call_soon(held.cancel)
         second.let_go.set()
         await following
@@ -171,7 +169,7 @@ def test_beyond_the_bound_a_call_fails_at_once_and_below_it_again_not(
     async def scenario() -> None:
         blocking = Blocking()
         held = [asyncio.ensure_future(thread.run(blocking)) for _ in range(2)]
-        await until(blocking.begun)
+        await wait_for_async(blocking.begun.is_set, "the call to begin")
         with pytest.raises(ReporterBusyError, match="2 calls wait for the reporter Slow"):
             await thread.run(lambda: None)
         blocking.let_go.set()
@@ -186,7 +184,7 @@ def test_the_end_of_the_loop_does_not_wait_for_a_call_that_never_returns() -> No
 
     async def scenario() -> None:
         held = asyncio.ensure_future(thread.run(blocking))
-        await until(blocking.begun)
+        await wait_for_async(blocking.begun.is_set, "the call to begin")
         held.cancel()
 
     asyncio.run(scenario())

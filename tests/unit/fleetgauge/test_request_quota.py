@@ -36,9 +36,9 @@ class SansIoChannel:
 class Served:
     """A listener's work on one connection: every frame that may be handled is a push that takes `work_ms`."""
 
-    def __init__(self, quota: RequestQuota, time: MockTime, channel: SansIoChannel, client_id: str = "app") -> None:
+    def __init__(self, quota: RequestQuota, clock: MockTime, channel: SansIoChannel, client_id: str = "app") -> None:
         self.quota = quota
-        self.time = time
+        self.time = clock
         self.channel = channel
         self.client_id = client_id
 
@@ -66,23 +66,23 @@ class Served:
 
 
 @pytest.fixture
-def time() -> MockTime:
+def clock() -> MockTime:
     return MockTime()
 
 
 @pytest.fixture
-def metrics(time: MockTime) -> Metrics:
-    return Metrics(time=time)
+def metrics(clock: MockTime) -> Metrics:
+    return Metrics(time=clock)
 
 
 @pytest.fixture
-def manager(metrics: Metrics, time: MockTime) -> ClientRequestQuotaManager:
-    return ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, time)
+def manager(metrics: Metrics, clock: MockTime) -> ClientRequestQuotaManager:
+    return ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, clock)
 
 
 @pytest.fixture
-def quota(manager: ClientRequestQuotaManager, time: MockTime) -> RequestQuota:
-    return RequestQuota(manager, Identities(), ApiTable(), time)
+def quota(manager: ClientRequestQuotaManager, clock: MockTime) -> RequestQuota:
+    return RequestQuota(manager, Identities(), ApiTable(), clock)
 
 
 @pytest.fixture
@@ -104,23 +104,23 @@ def request_time(metrics: Metrics, user: str = "ANONYMOUS", client_id: str = "")
 
 
 def test_without_a_request_quota_no_clock_is_read_and_nothing_recorded(
-    quota: RequestQuota, metrics: Metrics, time: MockTime
+    quota: RequestQuota, metrics: Metrics, clock: MockTime
 ) -> None:
     before = set(metrics.metrics())
     channel = SansIoChannel()
     channel.connection.receive_data(FRAMED * 3)
     assert quota.clock is None
-    assert Served(quota, time, channel).handle_all(10) == [0, 0, 0]
+    assert Served(quota, clock, channel).handle_all(10) == [0, 0, 0]
     assert set(metrics.metrics()) == before
 
 
 def test_within_the_quota_a_request_is_recorded_and_nobody_held(
-    quota: RequestQuota, limit: Callable[[float], None], metrics: Metrics, time: MockTime
+    quota: RequestQuota, limit: Callable[[float], None], metrics: Metrics, clock: MockTime
 ) -> None:
     limit(1.0)
     channel = SansIoChannel()
     channel.connection.receive_data(FRAMED)
-    assert Served(quota, time, channel).handle_all(50) == [0]
+    assert Served(quota, clock, channel).handle_all(50) == [0]
     assert request_time(metrics) == pytest.approx(0.5), "50 ms of ten seconds"
     assert not channel.connection.is_muted
 
@@ -129,17 +129,17 @@ def test_a_throttled_response_ends_the_chunk_and_later_frames_wait_until_the_cha
     quota: RequestQuota,
     limit: Callable[[float], None],
     manager: ClientRequestQuotaManager,
-    time: MockTime,
+    clock: MockTime,
 ) -> None:
     limit(1.0)
     channel = SansIoChannel()
-    served = Served(quota, time, channel)
+    served = Served(quota, clock, channel)
     channel.connection.receive_data(FRAMED * 4)
     first, second = served.handle_all(60)
     assert (first, second) == (0, 1_000), "60 ms are within 1 % of ten seconds, 120 ms are not"
     assert served.handle_all(60) == []
-    time.sleep(second)
-    manager.reaper.reap(time.hi_res_clock_ms())
+    clock.sleep(second)
+    manager.reaper.reap(clock.hi_res_clock_ms())
     assert len(served.handle_all(60)) == 1, "the third, which is over the quota, too"
     assert channel.connection.buffered_bytes == len(FRAME)
 
@@ -148,73 +148,73 @@ def test_the_throttle_time_brings_the_rate_back_to_the_limit_and_is_one_window_a
     quota: RequestQuota,
     limit: Callable[[float], None],
     manager: ClientRequestQuotaManager,
-    time: MockTime,
+    clock: MockTime,
 ) -> None:
     limit(1.0)
     channel = SansIoChannel()
     channel.connection.receive_data(FRAMED * 3)
-    served = Served(quota, time, channel)
+    served = Served(quota, clock, channel)
     assert served.handle_all(105) == [500], "(1.05 - 1) / 1 x 10,000 ms"
     assert (channel.connection.is_muted, channel.connection.wants_read) == (True, False)
     assert list(quota.held.values()) == [1]
     assert channel.connection.buffered_bytes == 2 * len(FRAME), "and the client is not read from"
-    time.sleep(499)
-    manager.reaper.reap(time.hi_res_clock_ms())
+    clock.sleep(499)
+    manager.reaper.reap(clock.hi_res_clock_ms())
     assert served.handle_all(1_000) == []
-    time.sleep(1)
-    manager.reaper.reap(time.hi_res_clock_ms())
+    clock.sleep(1)
+    manager.reaper.reap(clock.hi_res_clock_ms())
     assert served.handle_all(1_000) == [1_000]
     assert quota.throttled == 2
-    time.sleep(1_000)
-    manager.reaper.reap(time.hi_res_clock_ms())
+    clock.sleep(1_000)
+    manager.reaper.reap(clock.hi_res_clock_ms())
     assert not quota.held
 
 
 def test_a_connection_that_ends_while_it_is_held_leaves_nothing_behind(
-    quota: RequestQuota, limit: Callable[[float], None], manager: ClientRequestQuotaManager, time: MockTime
+    quota: RequestQuota, limit: Callable[[float], None], manager: ClientRequestQuotaManager, clock: MockTime
 ) -> None:
     limit(1.0)
     channel = SansIoChannel()
     channel.connection.receive_data(FRAMED)
-    assert Served(quota, time, channel).handle_all(1_000) == [1_000]
+    assert Served(quota, clock, channel).handle_all(1_000) == [1_000]
     channel.connection.close()
     assert len(manager.reaper.delay_queue) == 1
-    time.sleep(1_000)
-    assert manager.reaper.reap(time.hi_res_clock_ms()) == 1
+    clock.sleep(1_000)
+    assert manager.reaper.reap(clock.hi_res_clock_ms()) == 1
     assert not channel.connection.is_muted
     assert len(manager.reaper.delay_queue) == 0
 
 
 def test_a_stop_unmutes_every_channel_and_holds_none_any_more(
-    quota: RequestQuota, limit: Callable[[float], None], manager: ClientRequestQuotaManager, time: MockTime
+    quota: RequestQuota, limit: Callable[[float], None], manager: ClientRequestQuotaManager, clock: MockTime
 ) -> None:
     limit(1.0)
     channels = [SansIoChannel() for _ in range(3)]
     for channel in channels:
         channel.connection.receive_data(FRAMED)
-        Served(quota, time, channel).handle_all(1_000)
+        Served(quota, clock, channel).handle_all(1_000)
     assert all(channel.connection.is_muted for channel in channels)
     manager.shutdown()
     assert not any(channel.connection.is_muted for channel in channels)
     channels[0].connection.receive_data(FRAMED)
-    Served(quota, time, channels[0]).handle_all(1_000)
+    Served(quota, clock, channels[0]).handle_all(1_000)
     assert not channels[0].connection.is_muted
 
 
 def test_what_comes_before_a_client_has_said_who_it_is_is_exempt(
-    quota: RequestQuota, limit: Callable[[float], None], manager: ClientRequestQuotaManager, time: MockTime
+    quota: RequestQuota, limit: Callable[[float], None], manager: ClientRequestQuotaManager, clock: MockTime
 ) -> None:
     limit(1.0)
     channel = SansIoChannel()
     channel.is_authenticated = False
     channel.connection.receive_data(FRAMED * 2)
-    assert Served(quota, time, channel).handle_all(1_000) == [0, 0]
+    assert Served(quota, clock, channel).handle_all(1_000) == [0, 0]
     quota.record_authentication(100_000_000)
     assert manager.exempt_sensor.metrics[0].measurable_value() > 1
 
 
 def test_users_do_not_pay_for_each_other(
-    quota: RequestQuota, manager: ClientRequestQuotaManager, metrics: Metrics, time: MockTime
+    quota: RequestQuota, manager: ClientRequestQuotaManager, metrics: Metrics, clock: MockTime
 ) -> None:
     manager.update_quota(UserEntity.of("alice"), DEFAULT_CLIENT_ID_ENTITY, Quota.upper_bound(1.0))
     manager.update_quota(UserEntity.of("alice"), ClientIdEntity("app"), Quota.upper_bound(50.0))
@@ -223,17 +223,17 @@ def test_users_do_not_pay_for_each_other(
     for principal, client_id in ((ANONYMOUS, "app"), (ALICE, "app"), (ALICE, "other")):
         channel = SansIoChannel(principal)
         channel.connection.receive_data(FRAMED)
-        throttled += Served(quota, time, channel, client_id).handle_all(150)
+        throttled += Served(quota, clock, channel, client_id).handle_all(150)
     assert throttled == [0, 0, 1_000]
     assert request_time(metrics, "alice", "app") < 50
 
 
 def test_changing_the_limit_keeps_what_was_used_and_taking_it_away_stops_the_measuring(
-    quota: RequestQuota, limit: Callable[[float | None], None], metrics: Metrics, time: MockTime
+    quota: RequestQuota, limit: Callable[[float | None], None], metrics: Metrics, clock: MockTime
 ) -> None:
     limit(10.0)
     channel = SansIoChannel()
-    served = Served(quota, time, channel)
+    served = Served(quota, clock, channel)
     channel.connection.receive_data(FRAMED)
     assert served.handle_all(200) == [0]
     limit(1.0)

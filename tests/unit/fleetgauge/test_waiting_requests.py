@@ -60,9 +60,9 @@ def test_a_connection_that_has_ended_is_not_answered_and_holds_nothing() -> None
     waiting, flood, operator = WaitingRequests(100), Channel("a"), Channel("ops")
     for number in range(10):
         add(waiting, flood, number)
-    waiting.forget(flood)
-    waiting.forget(flood)
-    waiting.forget(operator)
+    channels: list[Any] = [flood, flood, operator]
+    for channel in channels:
+        waiting.forget(channel)
     assert not waiting
     assert add(waiting, operator, 20, 100) == []
     assert served(waiting) == [20]

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from support.gateway_traffic import encoded, framed, request, request_schema, response, response_schema
-from support.judged_relay import CLIENT, JudgedRelay
+from support.judged_relay import CLIENT, Counted, JudgedRelay
 
 from gateway.quotas.judge import with_throttle_time
 from gateway.quotas.mutations import QUOTA_EXCEEDED
@@ -67,13 +67,17 @@ def ms(value: int) -> timedelta:
     return timedelta(milliseconds=value)
 
 
+class CountedRelay(JudgedRelay):
+    client: Counted
+
+
 @pytest.fixture
-def relay() -> JudgedRelay:
-    return JudgedRelay()
+def relay() -> CountedRelay:
+    return CountedRelay()
 
 
 @pytest.mark.parametrize("version", [3, 5, 8, 9, 10, 12])
-def test_a_producer_over_its_quota_waits_as_long_as_its_answer_says(relay: JudgedRelay, version: int) -> None:
+def test_a_producer_over_its_quota_waits_as_long_as_its_answer_says(relay: CountedRelay, version: int) -> None:
     frame = produce(1, batch(10, size=30_000), version=version)
     relay.limit(relay.managers.produce, 1_000)
     assert relay.from_client(frame) == frame
@@ -91,7 +95,7 @@ def test_a_producer_over_its_quota_waits_as_long_as_its_answer_says(relay: Judge
     assert relay.rules.judge.throttled["Produce"] == 1
 
 
-def test_a_client_that_the_broker_has_not_accepted_uses_up_no_quota(relay: JudgedRelay) -> None:
+def test_a_client_that_the_broker_has_not_accepted_uses_up_no_quota(relay: CountedRelay) -> None:
     relay.requests._policy = dataclasses.replace(relay.policy, requires_sasl=True)
     relay.limit(relay.managers.produce, 1_000)
     frame = produce(4, batch(10, size=30_000))
@@ -106,7 +110,7 @@ def test_a_client_that_the_broker_has_not_accepted_uses_up_no_quota(relay: Judge
     assert relay.client.mutes == 1
 
 
-def test_within_its_quota_a_producer_gets_the_brokers_answer_byte_by_byte(relay: JudgedRelay) -> None:
+def test_within_its_quota_a_producer_gets_the_brokers_answer_byte_by_byte(relay: CountedRelay) -> None:
     relay.limit(relay.managers.produce, 1_000_000)
     relay.from_client(produce(1, batch(10)))
     answer = produced(1, throttle_ms=70)
@@ -114,14 +118,14 @@ def test_within_its_quota_a_producer_gets_the_brokers_answer_byte_by_byte(relay:
     assert relay.client.mutes == 0
 
 
-def test_the_longer_throttle_time_of_broker_and_gateway_is_told(relay: JudgedRelay) -> None:
+def test_the_longer_throttle_time_of_broker_and_gateway_is_told(relay: CountedRelay) -> None:
     relay.limit(relay.managers.produce, 1_000)
     relay.from_client(produce(1, batch(10, size=10_100)))
     answer = relay.from_broker(produced(1, throttle_ms=60_000))
     assert read(response_schema(0, 9), answer).throttle_time == ms(60_000)
 
 
-def test_a_producer_without_acks_is_held_at_once(relay: JudgedRelay) -> None:
+def test_a_producer_without_acks_is_held_at_once(relay: CountedRelay) -> None:
     relay.limit(relay.managers.produce, 1_000)
     frame = produce(1, batch(3, codec=4, size=20_000), acks=0)
     assert relay.from_client(frame) == frame
@@ -189,7 +193,7 @@ def fetched(
 
 @pytest.mark.parametrize("version", [4, 6, 7, 11, 12, 13, 15])
 @pytest.mark.parametrize("chunk", [1, 700, 1 << 20])
-def test_a_throttled_fetch_is_answered_empty_and_not_recorded(relay: JudgedRelay, version: int, chunk: int) -> None:
+def test_a_throttled_fetch_is_answered_empty_and_not_recorded(relay: CountedRelay, version: int, chunk: int) -> None:
     relay.limit(relay.managers.fetch, 1_000)
     relay.from_client(fetch(1, version=version, epoch=3, session=7))
     first = fetched(1, version=version, size=9_000)
@@ -211,7 +215,7 @@ def test_a_throttled_fetch_is_answered_empty_and_not_recorded(relay: JudgedRelay
     assert relay.client.mutes == 2
 
 
-def test_a_fetch_asks_for_no_more_than_its_windows_hold(relay: JudgedRelay) -> None:
+def test_a_fetch_asks_for_no_more_than_its_windows_hold(relay: CountedRelay) -> None:
     relay.limit(relay.managers.fetch, 1_000)
     passed = relay.from_client(fetch(1))
     body = read_request(request_schema(1, 12), passed)
@@ -230,7 +234,7 @@ def read_request(schema: Any, frame: bytes) -> Any:
 
 @pytest.mark.parametrize("version", [4, 12])
 def test_a_fetch_that_is_answered_empty_keeps_the_longer_throttle_time_of_the_broker(
-    relay: JudgedRelay, version: int
+    relay: CountedRelay, version: int
 ) -> None:
     relay.limit(relay.managers.fetch, 1_000)
     relay.from_client(fetch(1, version=version, epoch=3, session=7) + fetch(2, version=version, epoch=4, session=7))
@@ -243,7 +247,7 @@ def test_a_fetch_that_is_answered_empty_keeps_the_longer_throttle_time_of_the_br
 
 
 @pytest.mark.parametrize("extra", [1, 20_000, 100_000])
-def test_a_fetch_that_is_longer_than_what_is_collected_passes_as_it_is(relay: JudgedRelay, extra: int) -> None:
+def test_a_fetch_that_is_longer_than_what_is_collected_passes_as_it_is(relay: CountedRelay, extra: int) -> None:
     relay.limit(relay.managers.fetch, 1_000)
     header_bytes = 10 + len(CLIENT) + 1
     frame = framed(fetch(1)[4:].ljust(header_bytes + MAX_BODY_BYTES + extra, b"\0"))
@@ -251,7 +255,7 @@ def test_a_fetch_that_is_longer_than_what_is_collected_passes_as_it_is(relay: Ju
     assert relay.from_client(frame) == frame
 
 
-def test_a_single_batch_above_the_windows_is_delivered_all_the_same(relay: JudgedRelay) -> None:
+def test_a_single_batch_above_the_windows_is_delivered_all_the_same(relay: CountedRelay) -> None:
     relay.limit(relay.managers.fetch, 1_000)
     relay.from_client(fetch(1, epoch=1, session=7))
     answer = read(response_schema(1, 12), relay.from_broker(fetched(1, size=30_000)))
@@ -260,7 +264,7 @@ def test_a_single_batch_above_the_windows_is_delivered_all_the_same(relay: Judge
     assert relay.client.mutes == 1
 
 
-def test_a_fetch_outside_of_a_session_is_answered_before_the_broker_is_asked(relay: JudgedRelay) -> None:
+def test_a_fetch_outside_of_a_session_is_answered_before_the_broker_is_asked(relay: CountedRelay) -> None:
     relay.limit(relay.managers.fetch, 100_000)
     relay.from_client(fetch(1))
     relay.from_broker(fetched(1, size=90_000))
@@ -274,7 +278,7 @@ def test_a_fetch_outside_of_a_session_is_answered_before_the_broker_is_asked(rel
 
 @pytest.mark.parametrize(("version", "empty"), [(0, 4), (1, 8), (3, 8)])
 def test_fetches_older_than_every_known_layout_are_answered_empty_too(
-    relay: JudgedRelay, version: int, empty: int
+    relay: CountedRelay, version: int, empty: int
 ) -> None:
     relay.limit(relay.managers.fetch, 1_000)
     for number, size in ((1, 9_000), (2, 9_000)):
@@ -286,7 +290,7 @@ def test_fetches_older_than_every_known_layout_are_answered_empty_too(
     assert relay.client.mutes == 1
 
 
-def test_an_error_of_a_fetch_is_never_replaced(relay: JudgedRelay) -> None:
+def test_an_error_of_a_fetch_is_never_replaced(relay: CountedRelay) -> None:
     relay.limit(relay.managers.fetch, 10)
     relay.from_client(fetch(1, epoch=1, session=7))
     code = ErrorCode.fetch_session_id_not_found.value
@@ -313,7 +317,7 @@ def created(correlation_id: int, names: list[str], version: int = 7) -> bytes:
     return response(19, version, correlation_id, encoded(schema(topics=results, throttle_time=ms(0))))
 
 
-def test_topics_above_a_strict_quota_are_refused_and_the_others_created(relay: JudgedRelay) -> None:
+def test_topics_above_a_strict_quota_are_refused_and_the_others_created(relay: CountedRelay) -> None:
     relay.limit(relay.managers.controller_mutation, 2)  # a burst of 22
     passed = relay.from_client(create_topics(1, {"a": 20, "b": 12, "c": 1}))
     assert [each.name for each in read_request(request_schema(19, 7), passed).topics] == ["a", "b"]
@@ -325,7 +329,7 @@ def test_topics_above_a_strict_quota_are_refused_and_the_others_created(relay: J
     assert relay.client.mutes == 1
 
 
-def test_a_request_that_is_refused_as_a_whole_never_reaches_the_broker(relay: JudgedRelay) -> None:
+def test_a_request_that_is_refused_as_a_whole_never_reaches_the_broker(relay: CountedRelay) -> None:
     relay.limit(relay.managers.controller_mutation, 1)
     relay.from_client(create_topics(1, {"a": 20}))
     relay.from_broker(created(1, ["a"]))
@@ -336,7 +340,7 @@ def test_a_request_that_is_refused_as_a_whole_never_reaches_the_broker(relay: Ju
     assert answer.throttle_time == ms(9_000)
 
 
-def test_clients_that_do_not_know_the_error_are_throttled_only(relay: JudgedRelay) -> None:
+def test_clients_that_do_not_know_the_error_are_throttled_only(relay: CountedRelay) -> None:
     relay.limit(relay.managers.controller_mutation, 1)
     frame = create_topics(1, {"a": 20, "b": 5}, version=5)
     assert relay.from_client(frame) == frame
@@ -366,7 +370,7 @@ def metadata_of(correlation_id: int, partitions: int) -> bytes:
 
 
 @pytest.mark.parametrize("by_id", [False, True])
-def test_a_deleted_topic_counts_with_the_partitions_that_metadata_told(relay: JudgedRelay, by_id: bool) -> None:
+def test_a_deleted_topic_counts_with_the_partitions_that_metadata_told(relay: CountedRelay, by_id: bool) -> None:
     schema = request_schema(3, 12)
     relay.from_client(
         request(3, 12, 1, encoded(schema(topics=(), include_topic_authorized_operations=False)), tags=b"\0")
@@ -385,7 +389,7 @@ def test_a_deleted_topic_counts_with_the_partitions_that_metadata_told(relay: Ju
     assert metric.metric_value() == 11 - 17
 
 
-def test_time_in_the_gateway_above_the_request_quota_throttles(relay: JudgedRelay) -> None:
+def test_time_in_the_gateway_above_the_request_quota_throttles(relay: CountedRelay) -> None:
     relay.limit(relay.managers.request, 1)
     heartbeat = request(12, 4, 1, encoded(request_schema(12, 4)(group_id="g", generation_id=1, member_id="m")))
     relay.from_client(heartbeat)
@@ -398,7 +402,7 @@ def test_time_in_the_gateway_above_the_request_quota_throttles(relay: JudgedRela
     assert relay.rules.judge.throttled["Request"] == 1
 
 
-def test_traffic_is_counted_by_client_api_and_group(relay: JudgedRelay) -> None:
+def test_traffic_is_counted_by_client_api_and_group(relay: CountedRelay) -> None:
     relay.from_client(produce(1, batch(10, codec=4), batch(5, codec=0)))
     relay.time.sleep(3)
     answer = produced(1, error=ErrorCode.not_leader_or_follower)
@@ -418,7 +422,7 @@ def test_traffic_is_counted_by_client_api_and_group(relay: JudgedRelay) -> None:
     assert {key.group_id for key in relay.rules.counts.since_start()} == {""}
 
 
-def test_errors_of_an_answer_that_ends_in_the_next_minute_are_counted_there(relay: JudgedRelay) -> None:
+def test_errors_of_an_answer_that_ends_in_the_next_minute_are_counted_there(relay: CountedRelay) -> None:
     relay.from_client(produce(1, batch(1)))
     answer = produced(1, error=ErrorCode.not_leader_or_follower)
     relay.from_broker(answer[:-10])

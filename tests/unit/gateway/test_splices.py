@@ -31,9 +31,10 @@ def mapped(value: Any) -> Any:
     names = [field.name for field in dataclasses.fields(value)]
     changed = {name: mapped(getattr(value, name)) for name in names}
     if {"host", "port"} <= set(names):
-        node = changed.get("node_id", changed.get("broker_id"))
+        node = changed["node_id"] if "node_id" in changed else changed["broker_id"]
         changed["host"], changed["port"] = HOSTS[node]
-    return type(value)(**changed)
+    kind: Any = type(value)
+    return kind(**changed)
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)

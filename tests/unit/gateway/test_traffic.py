@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
+from support.waiting import PATIENCE_S, wait_for_async
 
 from base.clock import SystemTime
 from exporters.traffic.schema import TRAFFIC_SCHEMA, record_batch
@@ -85,7 +87,7 @@ def test_rows_of_hostile_clients_are_written_and_read_back(rules: TrafficRules, 
             rules, path=str(tmp_path), writer="w", interval_ms=60_000, cluster_id="c", node_id=1, time=SystemTime()
         )
         writer.start()
-        await writer.stop(within_s=120)
+        await writer.stop(within_s=PATIENCE_S)
         return writer
 
     writer = asyncio.run(write())
@@ -114,11 +116,13 @@ def test_a_storage_that_cannot_be_written_costs_nothing_else(rules: TrafficRules
         )
         rules.counts.of("alice", "app", 0).requests = 1
         writer.start()
-        await asyncio.sleep(0.2)
-        await writer.stop(within_s=120)
+        await wait_for_async(lambda: logs, "a failed write")
+        await writer.stop(within_s=PATIENCE_S)
         return writer
 
-    assert asyncio.run(write()).status()["files"] == 0
+    with capture_logs() as logs:
+        assert asyncio.run(write()).status()["files"] == 0
+    assert {entry["event"] for entry in logs} == {"traffic.not_written"}
 
 
 def test_an_interval_without_traffic_has_no_rows() -> None:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import pytest
 from structlog.testing import capture_logs
 from support.push_log import numbers, poll_all, push_of, push_record
+from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime, SystemTime
+from base.clock import MockTime
 from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
 from push_log.loop_commit import LoopCommit
 from push_log.thread_commit import ThreadCommit
@@ -33,7 +34,7 @@ class RecordingWriter:
     def write(self, pushes: Sequence[Push]) -> None:
         self.threads.add(threading.get_ident())
         self.entered.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(PATIENCE_S)
         if self.fault is not None:
             raise self.fault
         self.commits.append(numbers([push.record for push in pushes]))
@@ -65,18 +66,18 @@ class Answers:
 class Group:
     """A group commit whose pushes each know what to call with their outcome."""
 
-    def __init__(self, writer: Any, time: Any, flush: Flush, **options: Any) -> None:
+    def __init__(self, writer: Any, clock: Any, flush: Flush, **options: Any) -> None:
         made: Any = LoopCommit if flush == "os" else ThreadCommit
-        self._commit = made(writer, asyncio.get_running_loop(), time, **options)
+        self._commit = made(writer, asyncio.get_running_loop(), clock, **options)
         self._commit.answer = self._answer
-        self._time = time
+        self.time = clock
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._commit, name)
 
     def append(self, record: PushRecord, encoded: bytes | None, on_done: Callable[[Exception | None], None]) -> None:
         push = push_of(record, encoded)
-        push.taken_at_ms = self._time.hi_res_clock_ms()
+        push.taken_at_ms = self.time.hi_res_clock_ms()
         push.reply_to = on_done
         error = self._commit.append(push)
         if error is not None:
@@ -92,11 +93,11 @@ class Group:
 def run(
     test: Callable[[Group, RecordingWriter, Answers], Awaitable[None]], flush: Flush, **options: Any
 ) -> tuple[RecordingWriter, Answers]:
-    """Runs a test on a loop of its own, and closes the group commit at its end."""
+    """Runs a test on a loop of its own, with a clock that stands, and closes the group commit at its end."""
     writer, answers = RecordingWriter(), Answers()
 
     async def main() -> None:
-        group = Group(writer, SystemTime(), flush, **options)
+        group = Group(writer, MockTime(), flush, **options)
         try:
             await test(group, writer, answers)
         finally:
@@ -140,8 +141,7 @@ def test_while_the_thread_commits_the_next_batch_gathers() -> None:
     async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         writer.gate.clear()
         group.append(push_record(1), None, answers.to(1))
-        while not writer.entered.is_set():
-            await asyncio.sleep(0.001)
+        await wait_for_async(writer.entered.is_set, "the first commit to begin")
         for number in (2, 3, 4):
             group.append(push_record(number), None, answers.to(number))
             await asyncio.sleep(0)
@@ -149,7 +149,7 @@ def test_while_the_thread_commits_the_next_batch_gathers() -> None:
         writer.gate.set()
         await group.drain()
 
-    writer, answers = run(test, "fsync", ack_timeout_ms=60_000)
+    writer, answers = run(test, "fsync")
     assert writer.commits == [[1], [2, 3, 4]]
     assert len(answers.kinds()) == 4
 
@@ -174,15 +174,15 @@ def test_a_failed_commit_is_told_to_all_of_its_pushes_and_to_no_other(flush: Flu
 
 
 def test_a_full_disk_is_logged_once_a_minute_and_not_for_every_push() -> None:
-    writer, answers, time = RecordingWriter(), Answers(), MockTime()
+    writer, answers, clock = RecordingWriter(), Answers(), MockTime()
     writer.fault = PushLogFullError("no room")
 
     async def main() -> None:
-        group = Group(writer, time, "os")
+        group = Group(writer, clock, "os")
         for number in range(120):
             group.append(push_record(number), None, answers.to(number))
             await group.drain()
-            time.sleep(1_000)
+            clock.sleep(1_000)
         await group.close()
 
     with capture_logs() as said:
@@ -194,8 +194,8 @@ def test_a_commit_that_takes_too_long_is_answered_once_and_what_comes_later_is_i
     async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         writer.gate.clear()
         group.append(push_record(1), None, answers.to(1))
-        while not answers.given:
-            await asyncio.sleep(0.005)
+        group.time.sleep(30)
+        await wait_for_async(lambda: answers.given, "an answer")
         assert group.pending == 1
         writer.gate.set()
         await group.drain()
@@ -209,16 +209,15 @@ def test_a_push_that_waited_too_long_is_answered_and_never_written() -> None:
     async def test(group: Group, writer: RecordingWriter, answers: Answers) -> None:
         writer.gate.clear()
         group.append(push_record(1), None, answers.to(1))
-        while not writer.entered.is_set():
-            await asyncio.sleep(0.001)
+        await wait_for_async(writer.entered.is_set, "the first commit to begin")
         group.append(push_record(2), None, answers.to(2))
-        while len(answers.given) < 2:
-            await asyncio.sleep(0.005)
+        group.time.sleep(30)
+        await wait_for_async(lambda: answers.given, "two answers", until=lambda given: len(given) == 2)
         group.append(push_record(3), None, answers.to(3))
         writer.gate.set()
         await group.drain()
 
-    writer, answers = run(test, "fsync", ack_timeout_ms=1_000)  # on a busy machine the third takes its time, too
+    writer, answers = run(test, "fsync", ack_timeout_ms=30)
     assert writer.commits == [[1], [3]]
     assert answers.kinds() == {1: PushLogTimeoutError, 2: PushLogTimeoutError, 3: type(None)}
 
@@ -404,7 +403,7 @@ def test_over_the_real_log_all_that_was_answered_none_can_be_read(log: Any, flus
     writer, answers = log.writer(), Answers()
 
     async def main() -> None:
-        group = Group(writer, SystemTime(), flush)
+        group = Group(writer, MockTime(), flush)
         for number in range(200):
             group.append(push_record(number), None, answers.to(number))
             if number % 7 == 0:

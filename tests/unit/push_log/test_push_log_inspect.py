@@ -36,6 +36,7 @@ def test_stats_tell_what_the_log_holds(log: Any, running: bool) -> None:
     [cursor] = stats.cursors
     assert cursor.cursor.exporter == "otlp"
     assert cursor.lag.records == 40
+    assert cursor.lag.bytes is not None
     assert cursor.lag.bytes + batch.size_bytes == stats.metrics_bytes
 
 
@@ -93,7 +94,8 @@ def test_following_goes_on_after_the_last_position_seen(log: Any) -> None:
 def test_looking_moves_no_cursor_and_keeps_no_segment_from_going(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
     written = log.write(writer, 60)
-    with closing(records_after(log.path)) as looking:
+    looking: Any = records_after(log.path)  # a generator, which has a close
+    with closing(looking):
         next(looking)
         assert poll_all(reader) == written
         with closing(Retention(small_log(log.path), ["otlp"])) as upkeep:

@@ -9,6 +9,7 @@ import apsw
 import pytest
 from structlog.testing import capture_logs
 from support.push_log import numbers, poll, poll_all, push_record, zstd
+from support.waiting import PATIENCE_S
 
 from base.clock import SystemTime
 from push_log.embedded.cursors import Cursors
@@ -151,13 +152,13 @@ def test_a_poll_waits_until_as_much_is_there_as_it_asked_for(log: Any) -> None:
     writer = log.writer()
     reader = SqlitePushLogReader(log.settings, "otlp", time=SystemTime())
     found: list[Any] = []
-    poller = threading.Thread(target=lambda: found.append(reader.poll(1 << 30, 3, 20_000)))
+    poller = threading.Thread(target=lambda: found.append(reader.poll(1 << 30, 3, round(PATIENCE_S * 1_000))))
     poller.start()
     log.write(writer, 1)
     poller.join(0.2)
     assert poller.is_alive()
     log.write(writer, 2)
-    poller.join(10)
+    poller.join(PATIENCE_S)
     assert numbers(found[0].records) == [1, 2, 3]
     reader.close()
 
@@ -179,7 +180,7 @@ def test_a_wakeup_ends_the_wait_of_the_running_or_the_next_poll(log: Any) -> Non
     poller = threading.Thread(target=lambda: found.append(reader.poll(1 << 30, 3, 60_000)))
     poller.start()
     reader.wakeup()
-    poller.join(10)
+    poller.join(PATIENCE_S)
     assert not poller.is_alive()
     assert numbers(found[0].records) == [1]
     reader.wakeup()
@@ -197,7 +198,7 @@ def test_a_wakeup_ends_one_wait_alone(log: Any) -> None:
     poller.join(0.1)
     assert poller.is_alive()
     reader.wakeup()
-    poller.join(10)
+    poller.join(PATIENCE_S)
     assert not poller.is_alive()
     reader.close()
 
@@ -224,7 +225,7 @@ def test_lag_may_be_asked_from_another_thread_while_a_poll_waits(log: Any) -> No
     poller.start()
     lags = {reader.lag().records for _ in range(50)}
     reader.wakeup()
-    poller.join(10)
+    poller.join(PATIENCE_S)
     assert lags == {5}
     reader.close()
 

@@ -258,6 +258,23 @@ def test_what_was_polled_before_its_segment_went_and_is_not_delivered_is_counted
     assert state.delivered_records + state.lost_by_retention == 100
 
 
+def test_what_a_rewind_leaves_of_a_deleted_segment_is_lost_also_where_nothing_comes_after_it(log: Any) -> None:
+    writer, reader = log.writer(), log.reader()
+    log.write(writer, 60)
+    log.write(writer, 1)  # the head, which is never deleted
+    first = poll(reader, max_records=10)
+    while poll(reader) is not None:  # up to the head's end
+        pass
+    upkeep(log, "otlp", retention_bytes=1).run(NOW_MS)
+    assert first is not None
+    reader.commit(first)
+    reader.rewind()
+    upkeep(log, "otlp", retention_bytes=1).run(NOW_MS)
+    assert Cursors(log.path).states()[0].delivered_records == 10
+    left = poll_all(reader, commit=False)
+    assert lost(log) == 61 - 10 - len(left)
+
+
 def test_no_count_of_what_is_lost_falls_while_a_batch_is_on_its_way_over_many_drops(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
     retention = upkeep(log, "otlp", retention_bytes=70_000)

@@ -28,12 +28,12 @@ def states(seen: SeenClients) -> dict[str, str]:
 
 
 @pytest.fixture
-def seen(time: MockTime) -> SeenClients:
-    return SeenClients(100, time)
+def seen(clock: MockTime) -> SeenClients:
+    return SeenClients(100, clock)
 
 
 @pytest.fixture
-def time() -> MockTime:
+def clock() -> MockTime:
     """Long after every push, so that no push is of the future."""
     return MockTime(wall_ms=NOW // 1_000 + 7 * VANISHED_SHOWN_MS)
 
@@ -100,7 +100,7 @@ def test_without_an_interval_in_its_records_the_time_between_its_pushes_stands_i
     assert seen.snapshot()[0].row(0).push_interval_ms is None, "which it was not told"
 
 
-def test_clients_of_partitions_that_another_process_reads_are_dropped(seen: SeenClients, time: MockTime) -> None:
+def test_clients_of_partitions_that_another_process_reads_are_dropped(seen: SeenClients, clock: MockTime) -> None:
     seen.take([(0, 0, push("a")), (1, 0, push("b"))])
     seen.keep([0, 1])
     assert len(seen.snapshot()) == 2
@@ -109,7 +109,7 @@ def test_clients_of_partitions_that_another_process_reads_are_dropped(seen: Seen
     seen.take([(0, 1, push("late batch"))])
     assert states(seen) == {"b": "live"}
     assert seen.tidy() == {"live": 1}
-    time.sleep(KEPT_UNASSIGNED_MS)
+    clock.sleep(KEPT_UNASSIGNED_MS)
     seen.keep([1])
     seen.keep([0, 1])
     assert states(seen) == {"b": "live"}
@@ -150,7 +150,8 @@ def test_a_partition_is_read_to_its_end_when_nothing_before_it_waits() -> None:
     shares.want(1, 1)
     ends, beginnings = {0: 5, 1: 3, 2: 7, 9: 1}, {0: 0, 1: 3, 2: 0, 9: 0}
     assert shares.read_before(ends, beginnings) == [0, 1], "partition 1 is empty, 2 is unread, 9 is not ours"
-    shares.add(topic_message(0, 5))
+    message: Any = topic_message(0, 5)
+    shares.add(message)
     assert shares.read_before({**ends, 0: 6}, beginnings) == [1], "what was fetched waits to be taken"
     shares.take()
     assert shares.read_before({**ends, 0: 6}, beginnings) == [0, 1]
@@ -158,25 +159,25 @@ def test_a_partition_is_read_to_its_end_when_nothing_before_it_waits() -> None:
 
 
 def test_an_outage_in_which_all_partitions_are_taken_away_costs_no_vanished_client(
-    seen: SeenClients, time: MockTime
+    seen: SeenClients, clock: MockTime
 ) -> None:
     seen.take([(0, 0, push("killed")), (0, 1, push("b", at_s=3_600))])
     before = states(seen)
     seen.keep([])
     assert states(seen) == {}
-    time.sleep(KEPT_UNASSIGNED_MS - 1)
+    clock.sleep(KEPT_UNASSIGNED_MS - 1)
     seen.keep([])
     seen.keep([0])
     assert states(seen) == before == {"killed": "vanished", "b": "live"}
 
 
 def test_time_in_which_another_process_read_the_partition_makes_no_client_late(
-    seen: SeenClients, time: MockTime
+    seen: SeenClients, clock: MockTime
 ) -> None:
     seen.take([(0, 0, push()), (0, 1, push("b"))])
     for _ in range(2):
         seen.keep([])
-        time.sleep(300_000)
+        clock.sleep(300_000)
         seen.keep([0])
     seen.read_to_end([0], NOW + 600 * SECOND)
     assert states(seen) == {"a": "live", "b": "live"}
@@ -185,17 +186,21 @@ def test_time_in_which_another_process_read_the_partition_makes_no_client_late(
     assert states(seen) == {"a": "vanished", "b": "vanished"}
 
 
-def test_a_broker_whose_clock_is_days_ahead_removes_no_other_client(seen: SeenClients, time: MockTime) -> None:
-    now_s = (time.microseconds() - NOW) // SECOND
+def test_a_broker_whose_clock_is_days_ahead_removes_no_other_client(seen: SeenClients, clock: MockTime) -> None:
+    now_s = (clock.microseconds() - NOW) // SECOND
     seen.take([(0, 0, push("a", at_s=now_s)), (0, 1, push("wrong", at_s=now_s + 2 * 86_400))])
     assert seen.tidy() == {"live": 2}
-    time.sleep(200_000)
-    seen.read_to_end([0], time.microseconds())
+    clock.sleep(200_000)
+    seen.read_to_end([0], clock.microseconds())
     assert states(seen) == {"a": "vanished", "wrong": "live"}
 
 
 def test_two_senders_of_one_id_are_two_clients(seen: SeenClients) -> None:
-    others = ({"client_id": "b"}, {"client_source_address": "10.0.0.2"}, {"client_software_version": "9"})
+    others: tuple[dict[str, Any], ...] = (
+        {"client_id": "b"},
+        {"client_source_address": "10.0.0.2"},
+        {"client_software_version": "9"},
+    )
     seen.take([(0, 0, push()), *((0, at, push(**fields)) for at, fields in enumerate(others, 1))])
     seen.take([(0, 9, push(at_s=1)), (0, 10, push(at_s=1, client_software_version="9"))])
     assert sorted(each.pushes for each in seen.snapshot()) == [1, 1, 2, 2]
@@ -205,7 +210,7 @@ def test_two_senders_of_one_id_are_two_clients(seen: SeenClients) -> None:
 
 
 def test_a_push_on_a_connection_without_software_is_of_the_client_that_named_it(seen: SeenClients) -> None:
-    unnamed = {"client_software_name": "unknown", "client_software_version": "unknown"}
+    unnamed: dict[str, Any] = {"client_software_name": "unknown", "client_software_version": "unknown"}
     for client, first, second in (("a", {}, unnamed), ("b", unnamed, {})):
         seen.take([(0, 0, push(client, **first)), (0, 1, push(client, at_s=1, **second))])
     assert [(each.pushes, each.client_software_name) for each in seen.snapshot()] == [(2, "librdkafka")] * 2

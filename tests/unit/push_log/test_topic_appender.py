@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 from structlog.testing import capture_logs
 from support.push_log import push_of, push_record
+from support.waiting import PATIENCE_S, wait_for_async
 
 from base.clock import MockTime
 from push_log.kafka_topic.appender import KafkaTopicAppender
@@ -15,6 +16,7 @@ from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
 from telemetry.push import Push
 
+MakeProducer = Callable[[Callable[[KafkaError], None]], Producer]
 SETTINGS = KafkaTopicSettings(bootstrap_servers="nowhere:9092")
 
 
@@ -27,6 +29,7 @@ class FakeProducer:
         self.reports: list[Callable[[], None]] = []
         self.refusal: Exception | None = None
         self.flushed = False
+        self.polls = 0
 
     def produce(self, topic: str, value: Any = None, key: Any = None, *, headers: Any = None, on_delivery: Any) -> None:
         if self.refusal is not None:
@@ -42,6 +45,7 @@ class FakeProducer:
         self.reports.append(lambda: self.on_error(error))
 
     def poll(self, timeout: float = 0) -> int:
+        self.polls += 1
         reports, self.reports = self.reports, []
         for report in reports:
             report()
@@ -65,7 +69,12 @@ class Rig:
         self.producers: list[FakeProducer] = []
         self.answers: list[Exception | None] = []
         self.appender = KafkaTopicAppender(
-            SETTINGS, asyncio.get_running_loop(), self.time, producer=self.make, find_topic=self.find, **options
+            SETTINGS,
+            asyncio.get_running_loop(),
+            self.time,
+            producer=cast(MakeProducer, self.make),
+            find_topic=self.find,
+            **options,
         )
         self.appender.answer = lambda pushes, error: self.answers.extend(error for _ in pushes)
 
@@ -90,16 +99,28 @@ class Rig:
             if error is not None:
                 self.answers.append(error)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
-            while not condition():
-                await asyncio.sleep(0.001)
+    async def answered(self, count: int) -> None:
+        await wait_for_async(lambda: self.answers, f"{count} answers", until=lambda answers: len(answers) == count)
+
+    async def left(self, count: int) -> None:
+        await wait_for_async(lambda: self.appender.pending, f"{count} pending", until=lambda left: left == count)
+
+    async def reached(self) -> None:
+        await wait_for_async(lambda: self.appender.problem, "the topic", until=lambda problem: problem is None)
+
+    async def fails(self, problem: str) -> None:
+        await wait_for_async(lambda: self.appender.problem, problem, until=lambda found: problem in (found or ""))
+
+    async def polled(self) -> None:
+        """Until the appender has looked twice at what its producer reports, and at the clock."""
+        before = self.producer.polls
+        await wait_for_async(lambda: self.producer.polls, "two polls", until=lambda polls: polls >= before + 2)
 
 
 def run(scenario: Callable[[Rig], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def main() -> None:
         rig = Rig(**options)
-        await rig.appender.start(5)
+        await rig.appender.start(PATIENCE_S)
         await scenario(rig)
         for producer in rig.producers:
             producer.acknowledge()
@@ -112,11 +133,11 @@ def run(scenario: Callable[[Rig], Coroutine[Any, Any, None]], **options: Any) ->
 def test_a_push_is_answered_when_its_record_is_acknowledged_and_not_before() -> None:
     async def scenario(rig: Rig) -> None:
         rig.append(3)
-        await asyncio.sleep(0.02)
+        await rig.polled()
         assert rig.answers == []
         assert rig.appender.pending == 3
         rig.producer.acknowledge(2)
-        await rig.until(lambda: len(rig.answers) == 2)
+        await rig.answered(2)
         assert rig.answers == [None, None]
         assert rig.appender.counters()["logged"] == 2
         assert rig.appender.pending == 1
@@ -130,14 +151,14 @@ def test_a_slow_topic_is_answered_as_a_timeout_once_and_its_late_record_is_count
     async def scenario(rig: Rig) -> None:
         rig.append(2)
         rig.time.sleep(499)
-        await asyncio.sleep(0.01)
+        await rig.polled()
         assert rig.answers == []
         rig.time.sleep(1)
-        await rig.until(lambda: len(rig.answers) == 2)
+        await rig.answered(2)
         assert all(isinstance(answer, PushLogTimeoutError) for answer in rig.answers)
         assert rig.appender.pending == 2, "the records are still on their way"
         rig.producer.acknowledge()
-        await rig.until(lambda: rig.appender.pending == 0)
+        await rig.left(0)
         assert len(rig.answers) == 2
         counters = rig.appender.counters()
         assert (counters["logged"], counters["logged_late"], counters["timed_out"]) == (0, 2, 2)
@@ -150,7 +171,7 @@ def test_beyond_its_bounds_the_queue_refuses_at_once() -> None:
         rig.append(4)
         assert [type(answer) for answer in rig.answers] == [PushLogFullError]
         rig.producer.acknowledge(1)
-        await rig.until(lambda: rig.appender.pending == 2)
+        await rig.left(2)
         rig.append()
         assert rig.appender.pending == 3
         assert rig.appender.counters()["refused_full"] == 1
@@ -180,7 +201,7 @@ def test_a_record_that_the_topic_refuses_is_an_error_for_its_push_alone() -> Non
         rig.append(2)
         rig.producer.acknowledge(1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         rig.producer.acknowledge(1)
-        await rig.until(lambda: len(rig.answers) == 2)
+        await rig.answered(2)
         assert isinstance(rig.answers[0], PushLogError)
         assert "MSG_SIZE_TOO_LARGE" in str(rig.answers[0])
         assert rig.answers[1] is None
@@ -196,7 +217,7 @@ def test_an_exception_of_the_producer_answers_the_push_and_nothing_else() -> Non
         rig.producer.refusal = None
         rig.append()
         rig.producer.acknowledge()
-        await rig.until(lambda: len(rig.answers) == 2)
+        await rig.answered(2)
         assert isinstance(rig.answers[0], PushLogError)
         assert rig.answers[1] is None
 
@@ -208,14 +229,15 @@ def test_while_the_topic_cannot_be_reached_pushes_are_refused_at_once_and_taken_
         rig = Rig()
         rig.missing = "no broker answers"
         await rig.appender.start(0.05)
+        await rig.fails("no broker answers")
         rig.append()
         assert [str(answer) for answer in rig.answers] == ["no broker answers"]
         assert rig.producers == []
         rig.missing = None
-        await rig.until(lambda: rig.appender.problem is None)
+        await rig.reached()
         rig.append()
         rig.producer.acknowledge()
-        await rig.until(lambda: len(rig.answers) == 2)
+        await rig.answered(2)
         assert rig.answers[1] is None
         assert rig.appender.counters()["refused_away"] == 1
         await rig.appender.close()
@@ -232,11 +254,11 @@ def test_a_topic_that_goes_away_is_noticed_by_the_first_timeout_and_then_refused
         rig.append()
         rig.missing = "no broker answers"
         rig.time.sleep(500)
-        await rig.until(lambda: rig.appender.problem is not None)
+        await rig.fails("no broker answers")
         rig.append()
         assert [type(answer) for answer in rig.answers] == [PushLogTimeoutError, PushLogError]
         rig.missing = None
-        await rig.until(lambda: rig.appender.problem is None)
+        await rig.reached()
         assert len(rig.producers) == 1, "the producer finds its brokers again by itself"
 
     run(scenario)
@@ -247,16 +269,16 @@ def test_after_a_fatal_error_another_producer_is_made_once_the_old_one_has_given
         rig.append()
         old = rig.producer
         old.fail(KafkaError(KafkaError._FATAL, "fenced", True))
-        await rig.until(lambda: "1 of its records" in (rig.appender.problem or ""))
+        await rig.fails("1 of its records")
         rig.append()
         assert "fenced" in str(rig.answers[0]), "what went wrong is said for as long as pushes are refused for it"
         old.acknowledge(error=KafkaError(KafkaError._PURGE_QUEUE))
-        await rig.until(lambda: rig.appender.problem is None)
+        await rig.reached()
         assert isinstance(rig.answers[1], PushLogError)
         assert rig.producer is not old
         rig.append()
         rig.producer.acknowledge()
-        await rig.until(lambda: len(rig.answers) == 3)
+        await rig.answered(3)
         assert rig.answers[2] is None
 
     run(scenario)
@@ -271,8 +293,10 @@ def test_a_search_that_fails_in_a_way_that_nobody_expects_goes_on() -> None:
                 raise faults.pop()
 
         loop = asyncio.get_running_loop()
-        appender = KafkaTopicAppender(SETTINGS, loop, MockTime(), producer=FakeProducer, find_topic=find)
-        await appender.start(5)
+        appender = KafkaTopicAppender(
+            SETTINGS, loop, MockTime(), producer=cast(MakeProducer, FakeProducer), find_topic=find
+        )
+        await appender.start(PATIENCE_S)
         assert appender.problem is None
         await appender.close()
 
@@ -284,10 +308,10 @@ def test_a_search_that_fails_in_a_way_that_nobody_expects_goes_on() -> None:
 def test_closing_waits_for_every_answer_and_takes_no_more(acknowledged: bool) -> None:
     async def main() -> None:
         rig = Rig()
-        await rig.appender.start(5)
+        await rig.appender.start(PATIENCE_S)
         rig.append(2)
         closing = asyncio.create_task(rig.appender.close())
-        await asyncio.sleep(0.01)
+        await rig.polled()
         assert not closing.done()
         rig.append()
         assert "closed" in str(rig.answers[0])
@@ -295,7 +319,7 @@ def test_closing_waits_for_every_answer_and_takes_no_more(acknowledged: bool) ->
             rig.producer.acknowledge()
         else:
             rig.time.sleep(500)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await closing
         expected = type(None) if acknowledged else PushLogTimeoutError
         assert [type(answer) for answer in rig.answers[1:]] == [expected] * 2
@@ -318,9 +342,9 @@ def test_a_sender_that_fails_does_not_keep_the_next_from_its_answer() -> None:
         rig.appender.answer = answer
         rig.append(2)
         rig.producer.acknowledge(1)
-        await rig.until(lambda: len(faults) == 1)
+        await wait_for_async(lambda: faults, "the fault of the sender")
         rig.producer.acknowledge()
-        await rig.until(lambda: len(rig.answers) == 1)
+        await rig.answered(1)
         assert len(faults) == 1
 
     run(scenario)

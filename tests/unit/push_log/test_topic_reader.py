@@ -2,7 +2,6 @@
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from structlog.testing import capture_logs
 from support.push_log import numbers
 from support.topic import TopicMessage, place, topic_message
+from support.waiting import wait_for
 
 from push_log.kafka_topic import group_member
 from push_log.kafka_topic import reader as reader_module
@@ -135,18 +135,29 @@ class Rig:
         return self.consumer
 
     def poll(self, max_records: int = 100) -> Batch:
-        for _ in range(200):
-            batch = self.reader.poll(1 << 20, max_records, 20)
-            if batch is not None:
-                return batch
-        raise AssertionError("nothing came")
+        batch = wait_for(lambda: self.reader.poll(1 << 20, max_records, 20), "a batch")
+        assert batch is not None
+        return batch
 
+    def pauses(self, *partitions: int) -> None:
+        wait_for(lambda: self.consumer.paused, f"{partitions} paused", until=lambda paused: paused == set(partitions))
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.002)
+    def reads(self, *partitions: int) -> None:
+        wait_for(lambda: self.reader.partitions, f"partitions {partitions}", until=lambda read: read == partitions)
+
+    def problem(self) -> str | None:
+        """What the next poll says."""
+        try:
+            assert self.reader.poll(1 << 20, 10, 0) is None
+        except PushLogError as error:
+            return str(error)
+        return None
+
+    def fails(self) -> str:
+        return wait_for(self.problem, "an error for who polls") or ""
+
+    def recovers(self) -> None:
+        wait_for(self.problem, "polls without an error", until=lambda problem: problem is None)
 
 
 @pytest.fixture
@@ -164,29 +175,29 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 def test_while_a_batch_waits_to_be_taken_the_partitions_are_paused_and_polling_goes_on(rig: Rig) -> None:
     rig.consumer.assign(0, 1)
     rig.consumer.fetch(0, 1, 2, 3)
-    until(lambda: rig.consumer.paused == {0, 1})
+    rig.pauses(0, 1)
     polls = rig.consumer.polls
-    until(lambda: rig.consumer.polls > polls + 10)
+    wait_for(lambda: rig.consumer.polls, "ten polls", until=lambda now: now > polls + 10)
     batch = rig.poll(max_records=2)
     assert numbers(batch.records) == [place(0, 1), place(0, 2)]
     rest = rig.poll(max_records=2)
     assert numbers(rest.records) == [place(0, 3)]
-    until(lambda: rig.consumer.paused == set())
+    rig.pauses()
 
 
 def test_partitions_that_come_while_others_are_paused_are_paused_too(rig: Rig) -> None:
     rig.consumer.assign(0)
     rig.consumer.fetch(0, 1)
-    until(lambda: rig.consumer.paused == {0})
+    rig.pauses(0)
     rig.consumer.assign(5)
-    until(lambda: rig.consumer.paused == {0, 5})
+    rig.pauses(0, 5)
 
 
 def test_a_commit_is_served_while_everything_is_paused(rig: Rig) -> None:
     rig.consumer.assign(0)
     rig.consumer.fetch(0, 1, 2)
     batch = rig.poll(max_records=1)
-    until(lambda: rig.consumer.paused == {0})
+    rig.pauses(0)
     assert rig.reader.commit(batch) == 0
     assert rig.cursors == {0: 2}
 
@@ -197,7 +208,7 @@ def test_what_a_rebalance_takes_is_neither_delivered_nor_committed_here(rig: Rig
     rig.consumer.coming.put([topic_message(0, 1), topic_message(1, 7)])
     batch = rig.poll(max_records=2)
     rig.consumer.revoke(0, lost=lost)
-    until(lambda: rig.reader.partitions == (1,))
+    rig.reads(1)
     owned = rig.reader.owned(batch)
     assert owned is not None
     assert numbers(owned.records) == [place(1, 7)]
@@ -266,7 +277,7 @@ def test_a_consumer_that_fails_is_replaced_and_goes_on_from_the_cursor(rig: Rig)
 
     first = rig.consumer
     first.coming.put(fail)
-    until(lambda: len(rig.consumers) == 2)
+    wait_for(lambda: rig.consumers, "a second consumer", until=lambda made: len(made) == 2)
     assert first.closed
     assert rig.reader.commit(batch) == 1, "its partition may be another's now"
     assert rig.cursors == {}
@@ -283,7 +294,7 @@ def test_a_consumer_that_can_be_neither_ended_nor_replaced_at_once_is_replaced_l
     first.close = fail  # type: ignore[method-assign]
     rig.faults = [KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.ca.location: no such file"))] * 2
     first.coming.put(fail)
-    until(lambda: len(rig.consumers) == 2)
+    wait_for(lambda: rig.consumers, "a second consumer", until=lambda made: len(made) == 2)
     rig.consumer.assign(0)
     rig.consumer.fetch(0, 1)
     assert numbers(rig.poll().records) == [place(0, 1)]
@@ -292,24 +303,22 @@ def test_a_consumer_that_can_be_neither_ended_nor_replaced_at_once_is_replaced_l
 def test_a_topic_out_of_reach_is_said_to_who_polls_until_it_is_back(rig: Rig) -> None:
     rig.consumer.topic_error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
     rig.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-    until(lambda: _problem(rig) is not None)
-    assert "UNKNOWN_TOPIC_OR_PART" in str(_problem(rig))
+    assert "UNKNOWN_TOPIC_OR_PART" in rig.fails()
     rig.consumer.topic_error = None
-    until(lambda: _problem(rig) is None)
+    rig.recovers()
 
 
 def test_an_error_that_proves_harmless_is_not_said_to_who_polls(rig: Rig) -> None:
     rig.on_error(KafkaError(KafkaError._TRANSPORT))
     for _ in range(20):
-        assert _problem(rig) is None
+        assert rig.problem() is None
 
 
 def test_a_missing_right_is_said_until_records_come(rig: Rig) -> None:
     rig.on_error(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
-    until(lambda: _problem(rig) is not None)
-    assert "GROUP_AUTHORIZATION_FAILED" in str(_problem(rig))
+    assert "GROUP_AUTHORIZATION_FAILED" in rig.fails()
     rig.consumer.assign(0)
-    until(lambda: _problem(rig) is None)
+    rig.recovers()
 
 
 def test_what_lies_before_the_topic_s_beginning_is_lost_and_other_gaps_are_none(rig: Rig) -> None:
@@ -318,15 +327,15 @@ def test_what_lies_before_the_topic_s_beginning_is_lost_and_other_gaps_are_none(
     rig.consumer.assign(0)
     rig.consumer.fetch(0, 20, 21, 23)
     assert numbers(rig.poll(max_records=3).records) == [place(0, 20), place(0, 21), place(0, 23)]
-    until(lambda: rig.reader.lost_records == 5)
+    wait_for(lambda: rig.reader.lost_records, "five lost records", until=lambda lost: lost == 5)
 
 
 def test_the_lag_counts_from_the_cursor_or_from_the_beginning_where_that_is_later(rig: Rig) -> None:
     rig.cursors.update({0: 90, 1: 3})
     rig.offsets.low = 40
     rig.consumer.assign(0, 1, 2)
-    until(lambda: rig.reader.partitions == (0, 1, 2))
-    until(lambda: rig.reader.lag().records == 10 + 60 + 60)
+    rig.reads(0, 1, 2)
+    wait_for(lambda: rig.reader.lag().records, "the lag", until=lambda records: records == 10 + 60 + 60)
     assert rig.reader.lag().bytes is None
 
 
@@ -334,11 +343,12 @@ def test_without_a_partition_the_lag_is_unknown_and_not_0(rig: Rig) -> None:
     with pytest.raises(PushLogError, match="no partition is assigned"):
         rig.reader.lag()
     rig.consumer.assign(0)
-    until(lambda: rig.reader.partitions == (0,))
-    assert rig.reader.last_lag is None
-    assert rig.reader.lag() == rig.reader.last_lag
+    rig.reads(0)
+    before = rig.reader.last_lag
+    lag = rig.reader.lag()
+    assert (before, rig.reader.last_lag) == (None, lag)
     rig.consumer.revoke(0)
-    until(lambda: not rig.reader.partitions)
+    rig.reads()
     rig.reader.close()
     assert rig.reader.last_lag is None
 
@@ -361,11 +371,3 @@ def test_closing_ends_the_thread_and_later_calls_say_so(rig: Rig) -> None:
     assert (rig.reader.last_lag or pytest.fail("unknown")).records == 100
     with pytest.raises(PushLogError, match="did not answer"):
         rig.reader.commit(batch)
-
-
-def _problem(rig: Rig) -> str | None:
-    try:
-        assert rig.reader.poll(1 << 20, 10, 0) is None
-    except PushLogError as error:
-        return str(error)
-    return None

@@ -48,9 +48,10 @@ def test_the_form_is_the_one_that_the_design_gives() -> None:
 
 def test_what_the_broker_plugin_cannot_know_is_none() -> None:
     unknown = ("client_source_port", "subscription_id", "push_interval_ms", "compression_type", "payload_bytes")
-    key, value, headers = encoded(**dict.fromkeys(unknown))
+    nulls: dict[str, Any] = dict.fromkeys(unknown)
+    key, value, headers = encoded(**nulls)
     read = decode_record(key, value, headers)
-    assert read == RECORD._replace(**dict.fromkeys(unknown))
+    assert read == RECORD._replace(**nulls)
 
 
 def test_a_heartbeat_is_an_empty_value_and_not_a_null_one() -> None:

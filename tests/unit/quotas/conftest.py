@@ -5,10 +5,10 @@ from quotas.metrics import Metrics
 
 
 @pytest.fixture
-def time() -> MockTime:
+def clock() -> MockTime:
     return MockTime()
 
 
 @pytest.fixture
-def metrics(time: MockTime) -> Metrics:
-    return Metrics(time=time)
+def metrics(clock: MockTime) -> Metrics:
+    return Metrics(time=clock)

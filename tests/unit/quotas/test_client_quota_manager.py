@@ -21,8 +21,8 @@ ALICE = session("alice")
 
 
 @pytest.fixture
-def manager(metrics: Metrics, time: MockTime) -> ClientQuotaManager:
-    return ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, time)
+def manager(metrics: Metrics, clock: MockTime) -> ClientQuotaManager:
+    return ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, clock)
 
 
 def test_without_any_quota_nothing_is_recorded_or_registered(manager: ClientQuotaManager, metrics: Metrics) -> None:
@@ -35,14 +35,14 @@ def test_without_any_quota_nothing_is_recorded_or_registered(manager: ClientQuot
 
 
 def test_a_rate_over_its_limit_is_delayed_by_what_dilutes_it_to_the_limit(
-    manager: ClientQuotaManager, time: MockTime
+    manager: ClientQuotaManager, clock: MockTime
 ) -> None:
     set_quota(manager, None, DEFAULT, 500)
     for _ in range(10):
         assert manager.record_and_get_throttle_time_ms(ALICE, "app", 400) == 0
-        time.sleep(1_000)
+        clock.sleep(1_000)
     # 10 windows went by with 4,000 bytes; 2,300 more are 6,300 in 10.5 s, 600 bytes/s.
-    time.sleep(500)
+    clock.sleep(500)
     assert manager.record_and_get_throttle_time_ms(ALICE, "app", 2_300) == 2_100, "(600 - 500) / 500 * 10,500 ms"
 
 
@@ -53,8 +53,8 @@ class NothingIsAllowed(DefaultQuotaCallback):
         return 0.0
 
 
-def test_a_limit_of_zero_waits_as_long_as_the_wire_can_say(metrics: Metrics, time: MockTime) -> None:
-    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, time, NothingIsAllowed())
+def test_a_limit_of_zero_waits_as_long_as_the_wire_can_say(metrics: Metrics, clock: MockTime) -> None:
+    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, clock, NothingIsAllowed())
     assert manager.record_and_get_throttle_time_ms(ALICE, "app", 1) == 2**31 - 1
 
 
@@ -69,7 +69,7 @@ def test_clients_share_what_their_level_says_and_nothing_else(manager: ClientQuo
 
 
 def test_metrics_have_kafkas_names_and_the_tags_of_the_level(
-    manager: ClientQuotaManager, metrics: Metrics, time: MockTime
+    manager: ClientQuotaManager, metrics: Metrics, clock: MockTime
 ) -> None:
     set_quota(manager, "CN=a", None, 100)
     manager.record_and_get_throttle_time_ms(session("CN=a"), "app", 500)
@@ -82,8 +82,8 @@ def test_metrics_have_kafkas_names_and_the_tags_of_the_level(
     queue_size = metrics.metric(metrics.metric_name("queue-size", "Produce"))
     assert queue_size is not None
     assert queue_size.metric_value() == 2
-    time.sleep(3_000)
-    manager.reaper.reap(time.hi_res_clock_ms())
+    clock.sleep(3_000)
+    manager.reaper.reap(clock.hi_res_clock_ms())
     assert queue_size.metric_value() == 0
     assert {sensor for sensor in ("Produce-CN%3Da:", "ProduceThrottleTime-CN%3Da:") if metrics.get_sensor(sensor)} == {
         "Produce-CN%3Da:",
@@ -117,9 +117,9 @@ def test_utilization_goes_with_the_limit_and_is_not_a_number_without_one(
     ],
 )
 def test_a_limit_that_is_not_above_zero_is_refused_and_the_one_before_stays(
-    metrics: Metrics, time: MockTime, bound: float, quota_type: QuotaType, key: str
+    metrics: Metrics, clock: MockTime, bound: float, quota_type: QuotaType, key: str
 ) -> None:
-    manager = ClientQuotaManager(CONFIG, metrics, quota_type, time)
+    manager = ClientQuotaManager(CONFIG, metrics, quota_type, clock)
     set_quota(manager, "alice", None, 100)
     with pytest.raises(InvalidConfigError, match=f"^Quota {key} must be greater than 0$"):
         set_quota(manager, "alice", None, bound)
@@ -196,11 +196,11 @@ def test_a_level_that_comes_later_takes_over_clients_that_were_seen_before(
     assert value_of(metrics, "byte-rate", "Produce", "alice", "") == 10.1
 
 
-def test_a_throttled_fetch_is_taken_back(metrics: Metrics, time: MockTime) -> None:
-    fetch = ClientQuotaManager(CONFIG, metrics, QuotaType.FETCH, time)
+def test_a_throttled_fetch_is_taken_back(metrics: Metrics, clock: MockTime) -> None:
+    fetch = ClientQuotaManager(CONFIG, metrics, QuotaType.FETCH, clock)
     set_quota(fetch, "alice", None, 100)
     fetch.record_and_get_throttle_time_ms(ALICE, "app", 600)
-    now_ms = time.hi_res_clock_ms()
+    now_ms = clock.hi_res_clock_ms()
     assert fetch.record_and_get_throttle_time_ms(ALICE, "app", 600, now_ms) == 2_000
     fetch.unrecord_quota_sensor(ALICE, "app", 600, now_ms)
     assert value_of(metrics, "byte-rate", "Fetch", "alice", "") == 60
@@ -228,20 +228,20 @@ def test_a_delay_of_nothing_mutes_nobody(manager: ClientQuotaManager) -> None:
 
 
 def test_an_hour_without_a_record_forgets_usage_and_a_record_before_that_does_not(
-    manager: ClientQuotaManager, metrics: Metrics, time: MockTime
+    manager: ClientQuotaManager, metrics: Metrics, clock: MockTime
 ) -> None:
     set_quota(manager, "alice", None, 100)
     manager.record_no_throttle(ALICE, "app", 1)
     count = len(metrics.metrics())
-    time.sleep(3_600_000)
-    assert metrics.remove_expired_sensors(time.hi_res_clock_ms()) == 0
+    clock.sleep(3_600_000)
+    assert metrics.remove_expired_sensors(clock.hi_res_clock_ms()) == 0
     manager.record_no_throttle(ALICE, "app", 1)
-    time.sleep(1)
-    assert metrics.remove_expired_sensors(time.hi_res_clock_ms()) == 1, "nobody was throttled for longer than an hour"
+    clock.sleep(1)
+    assert metrics.remove_expired_sensors(clock.hi_res_clock_ms()) == 1, "nobody was throttled for longer than an hour"
     manager.record_no_throttle(ALICE, "app", 1)
     assert len(metrics.metrics()) == count
-    time.sleep(3_600_001)
-    assert metrics.remove_expired_sensors(time.hi_res_clock_ms()) == 2
+    clock.sleep(3_600_001)
+    assert metrics.remove_expired_sensors(clock.hi_res_clock_ms()) == 2
     assert metrics.get_sensor("Produce-delayQueue") is not None
     assert manager.record_and_get_throttle_time_ms(ALICE, "app", 2_000) == 10_000, "the sensor that is registered now"
     assert value_of(metrics, "byte-rate", "Produce", "alice", "") == 200
@@ -280,6 +280,6 @@ def test_sampling_has_one_window_of_one_second_at_least() -> None:
         ClientQuotaManagerConfig(quota_window_size_seconds=0)
 
 
-def test_only_quotas_on_clients_have_such_a_manager(metrics: Metrics, time: MockTime) -> None:
+def test_only_quotas_on_clients_have_such_a_manager(metrics: Metrics, clock: MockTime) -> None:
     with pytest.raises(ValueError, match="Not a client quota type"):
-        ClientQuotaManager(CONFIG, metrics, QuotaType.LEADER_REPLICATION, time)
+        ClientQuotaManager(CONFIG, metrics, QuotaType.LEADER_REPLICATION, clock)

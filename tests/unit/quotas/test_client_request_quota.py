@@ -14,8 +14,8 @@ def record(manager: ClientRequestQuotaManager, nanos: int) -> int:
 
 
 @pytest.fixture
-def manager(metrics: Metrics, time: MockTime) -> ClientRequestQuotaManager:
-    return ClientRequestQuotaManager(CONFIG, metrics, time)
+def manager(metrics: Metrics, clock: MockTime) -> ClientRequestQuotaManager:
+    return ClientRequestQuotaManager(CONFIG, metrics, clock)
 
 
 def exempt_time(metrics: Metrics) -> object:
@@ -57,15 +57,15 @@ def test_the_time_of_sending_throttles_nobody_and_counts_at_the_next_request(
 
 
 def test_exempt_requests_are_measured_and_no_clients_usage(
-    manager: ClientRequestQuotaManager, metrics: Metrics, time: MockTime
+    manager: ClientRequestQuotaManager, metrics: Metrics, clock: MockTime
 ) -> None:
     set_quota(manager, "alice", None, 1)
     manager.exempt_sensor.record(nanos_to_percentage(200 * MS))
     manager.exempt_sensor.record(nanos_to_percentage(100 * MS))
     assert exempt_time(metrics) == pytest.approx(30 / 30), "30 percent-seconds in the registry's window of 30 s"
     assert record(manager, 100 * MS) == 0
-    time.sleep(365 * 86_400_000)
-    metrics.remove_expired_sensors(time.hi_res_clock_ms())
+    clock.sleep(365 * 86_400_000)
+    metrics.remove_expired_sensors(clock.hi_res_clock_ms())
     assert exempt_time(metrics) == 0, "the exempt sensor never expires"
 
 

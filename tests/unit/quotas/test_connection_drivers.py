@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from base.clock import SystemTime
 from quotas import ConnectionQuotaConfig, ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError, Wait
@@ -15,14 +16,14 @@ from quotas.metrics import Metrics
 EXTERNAL, ALICE = "EXTERNAL", "192.0.2.1"
 
 
-def made(**limits: int) -> ConnectionQuotas:
+def made(**limits: Any) -> ConnectionQuotas:
     quotas = ConnectionQuotas(ConnectionQuotaConfig(**limits), Metrics())
     quotas.add_listener(EXTERNAL)
     return quotas
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 30))
+    asyncio.run(asyncio.wait_for(main, PATIENCE_S))
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from base.clock import MockTime, SystemTime
 from quotas import Admit, Connection, ConnectionQuotaConfig, ConnectionQuotas, Decision, Wait
@@ -15,12 +16,11 @@ from quotas.metrics import Metrics
 from quotas.sensor import Sensor
 
 ALICE = "192.0.2.1"
-WITHIN_S = 20.0
 A_MOMENT_S = 0.1
-"""How long a thread is given that must not come through; where nothing holds it, it needs a fraction of that."""
+"""How long a thread is given that must not come through."""
 
 
-def made(*, with_lock: bool = True, **limits: int) -> ConnectionQuotas:
+def made(*, with_lock: bool = True, **limits: Any) -> ConnectionQuotas:
     quotas = ConnectionQuotas(ConnectionQuotaConfig(**limits), Metrics(time=MockTime()))
     quotas.add_listener("EXTERNAL")
     if not with_lock:
@@ -29,21 +29,25 @@ def made(*, with_lock: bool = True, **limits: int) -> ConnectionQuotas:
 
 
 class Meanwhile:
-    """Has another thread do something while the first is in the middle of something else."""
+    """Has another thread do something while the first is in the middle of something else.
 
-    def __init__(self, other: Callable[[], Any]) -> None:
+    Where no lock keeps the other out, the first waits for its end, so that the fault shows every time.
+    """
+
+    def __init__(self, other: Callable[[], Any], *, with_lock: bool) -> None:
         self._other = other
+        self._first_waits_s = A_MOMENT_S if with_lock else PATIENCE_S
         self.thread: threading.Thread | None = None
 
     def __call__(self) -> None:
         if self.thread is None:
             self.thread = threading.Thread(target=self._other)
             self.thread.start()
-            self.thread.join(A_MOMENT_S)
+            self.thread.join(self._first_waits_s)
 
     def join(self) -> None:
         assert self.thread is not None, "the moment never came"
-        self.thread.join(WITHIN_S)
+        self.thread.join(PATIENCE_S)
         assert not self.thread.is_alive()
 
 
@@ -52,7 +56,7 @@ def test_two_connections_cannot_have_the_last_place(with_lock: bool, monkeypatch
     quotas = made(with_lock=with_lock, max_connections=1)
     first, second = quotas.arrive("EXTERNAL", 0, ALICE), quotas.arrive("EXTERNAL", 0, ALICE)
     decisions: list[Decision] = []
-    meanwhile = Meanwhile(lambda: decisions.append(quotas.decide(second, 0)))
+    meanwhile = Meanwhile(lambda: decisions.append(quotas.decide(second, 0)), with_lock=with_lock)
     has_room = ConnectionQuotas._has_room
 
     def asked_slowly(self: ConnectionQuotas, listener: Any) -> bool:
@@ -82,7 +86,7 @@ class SlowCounts(dict[str, int]):
 def test_no_count_of_an_address_is_lost(with_lock: bool) -> None:
     quotas = made(with_lock=with_lock)
     first, second = quotas.arrive("EXTERNAL", 0, ALICE), quotas.arrive("EXTERNAL", 0, ALICE)
-    meanwhile = Meanwhile(lambda: quotas.decide(second, 0))
+    meanwhile = Meanwhile(lambda: quotas.decide(second, 0), with_lock=with_lock)
     quotas._counts = SlowCounts(meanwhile)
     quotas.decide(first, 0)
     meanwhile.join()
@@ -96,7 +100,7 @@ def test_the_sensor_of_an_address_begins_with_the_limit_in_force(
     """Between the reading of a limit and the making of its sensor, an operator changes it."""
     quotas = made(with_lock=with_lock)
     quotas.update_ip_connection_rate_quota(ALICE, 100)
-    meanwhile = Meanwhile(lambda: quotas.update_ip_connection_rate_quota(ALICE, 7))
+    meanwhile = Meanwhile(lambda: quotas.update_ip_connection_rate_quota(ALICE, 7), with_lock=with_lock)
     make = ConnectionRates.sensor
 
     def made_slowly(self: ConnectionRates, entity: Any, limit: int) -> Sensor:
@@ -125,7 +129,7 @@ def test_room_that_comes_between_the_decision_and_the_wait_wakes_who_waits(
     quotas = made(max_connections=1)
     acceptor = BlockingConnectionQuotas(quotas, SystemTime())
     first = acceptor.inc("EXTERNAL", ALICE)
-    meanwhile = Meanwhile(lambda: acceptor.dec(first))
+    meanwhile = Meanwhile(lambda: acceptor.dec(first), with_lock=with_lock)
     decide = ConnectionQuotas.decide
 
     def decided_slowly(self: ConnectionQuotas, connection: Connection, now_ms: int) -> Decision:
@@ -172,7 +176,7 @@ def test_a_thread_that_waits_is_let_in_when_another_connection_ends() -> None:
     thread.start()
     assert not admitted
     acceptor.dec(first)
-    thread.join(WITHIN_S)
+    thread.join(PATIENCE_S)
     assert [connection.is_counted for connection in admitted] == [True]
     acceptor.dec(admitted[0])
     acceptor.close()

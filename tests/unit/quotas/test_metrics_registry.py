@@ -1,4 +1,5 @@
 import logging
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,7 +17,7 @@ class Reporter:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def init(self, metrics: "tuple[KafkaMetric, ...]") -> None:
+    def init(self, metrics: Sequence[KafkaMetric]) -> None:
         self.seen.extend(f"init {metric.metric_name.name}" for metric in metrics)
 
     def metric_change(self, metric: KafkaMetric) -> None:
@@ -81,15 +82,15 @@ def test_the_registry_counts_its_metrics() -> None:
 
 
 def test_a_gauge_is_read_when_it_is_asked() -> None:
-    time = MockTime()
-    metrics = Metrics(time=time)
+    clock = MockTime()
+    metrics = Metrics(time=clock)
     connections = [1, 2]
     gauge = metrics.add_metric(metrics.metric_name("connections", "g"), lambda config, now_ms: len(connections))
-    clock = metrics.add_metric(metrics.metric_name("clock", "g"), lambda config, now_ms: now_ms)
+    asked_at = metrics.add_metric(metrics.metric_name("asked-at", "g"), lambda config, now_ms: now_ms)
     connections.append(3)
     assert gauge.metric_value() == 3
-    assert clock.metric_value() == time.hi_res_clock_ms()
-    assert clock.metric_value(17) == 17
+    assert asked_at.metric_value() == clock.hi_res_clock_ms()
+    assert asked_at.metric_value(17) == 17
     with pytest.raises(TypeError, match="is a gauge"):
         gauge.measurable_value(0)
 
@@ -147,12 +148,12 @@ def test_a_parent_forgets_a_child_that_was_removed() -> None:
 
 
 def test_only_expired_sensors_are_removed_and_counted() -> None:
-    time = MockTime()
-    metrics = Metrics(time=time)
+    clock = MockTime()
+    metrics = Metrics(time=clock)
     for name, seconds in (("minute", 60), ("hour", 3_600)):
         metrics.sensor(name, None, seconds).add(metrics.metric_name(name, "g"), Rate())
     metrics.sensor("forever").add(metrics.metric_name("forever", "g"), Max())
-    start_ms = time.hi_res_clock_ms()
+    start_ms = clock.hi_res_clock_ms()
     assert metrics.remove_expired_sensors(start_ms + 60_000) == 0
     assert metrics.remove_expired_sensors(start_ms + 60_001) == 1
     assert names(metrics) == {"hour", "forever"}
@@ -161,13 +162,13 @@ def test_only_expired_sensors_are_removed_and_counted() -> None:
 
 
 def test_a_sensor_that_returns_after_its_expiry_starts_anew() -> None:
-    time = MockTime()
-    metrics = Metrics(time=time)
+    clock = MockTime()
+    metrics = Metrics(time=clock)
     name = metrics.metric_name("total", "g")
     metrics.sensor("s", None, 60).add(name, CumulativeSum())
     metrics.sensor("s").record(5.0)
-    time.sleep(60_001)
-    metrics.remove_expired_sensors(time.hi_res_clock_ms())
+    clock.sleep(60_001)
+    metrics.remove_expired_sensors(clock.hi_res_clock_ms())
     again = metrics.sensor("s", None, 60)
     assert again.add(name, CumulativeSum())
     again.record(2.0)

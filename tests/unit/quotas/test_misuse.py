@@ -115,7 +115,7 @@ OF_STATISTICS = {"measure"}
 
 
 def constructors_and_functions() -> Iterator[str]:
-    for name in quotas.__all__:
+    for name in vars(quotas)["__all__"]:
         found = getattr(quotas, name)
         is_class = inspect.isclass(found) and not issubclass(found, BaseException)
         if inspect.isfunction(found) or (is_class and not getattr(found, "_is_protocol", False)):

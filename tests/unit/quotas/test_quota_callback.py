@@ -1,9 +1,11 @@
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.quotas import CONFIG, DEFAULT, session, set_quota
+from support.waiting import PATIENCE_S
 
 from base.clock import MockTime
 from base.errors import InvalidConfigError
@@ -88,34 +90,36 @@ def rate_limit(metrics: Metrics, **tags: str) -> float:
     return metric.config.quota.bound
 
 
-def test_who_is_given_the_same_tags_shares_the_quota(metrics: Metrics, time: MockTime) -> None:
-    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, time, Recording())
+def test_who_is_given_the_same_tags_shares_the_quota(metrics: Metrics, clock: MockTime) -> None:
+    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, clock, Recording())
     assert manager.maybe_record_and_get_throttle_time_ms(session("alice"), "x", 100) == 0
     assert manager.maybe_record_and_get_throttle_time_ms(session("anna"), "x", 100) == 10_000
     assert manager.maybe_record_and_get_throttle_time_ms(session("bob"), "x", 100) == 0
     assert rate_limit(metrics, initial="a", app="x") == 10
 
 
-def test_tags_of_which_kafka_would_make_the_same_name_are_told_apart(metrics: Metrics, time: MockTime) -> None:
-    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, time, Recording())
+def test_tags_of_which_kafka_would_make_the_same_name_are_told_apart(metrics: Metrics, clock: MockTime) -> None:
+    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, clock, Recording())
     callback_tags = [{"initial": "a:b", "app": "c"}, {"initial": "a", "app": "b:c"}, {"other": "a", "app": "b:c"}]
     sensors = [manager._sensors_of(tags).quota_sensor for tags in callback_tags]
     assert len({sensor.name for sensor in sensors}) == 3
     assert manager._sensors_of({"app": "c", "initial": "a:b"}).quota_sensor is sensors[0], "the order says nothing"
 
 
-def test_a_callback_is_told_of_every_quota_that_is_set_and_removed(metrics: Metrics, time: MockTime) -> None:
+def test_a_callback_is_told_of_every_quota_that_is_set_and_removed(metrics: Metrics, clock: MockTime) -> None:
     callback = Recording()
-    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.FETCH, time, callback)
+    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.FETCH, clock, callback)
     set_quota(manager, "alice", None, 5)
     set_quota(manager, "alice", None, None)
     entity = KafkaQuotaEntity(UserEntity("alice"), None)
     assert callback.told == [(ClientQuotaType.FETCH, entity, 5.0), (ClientQuotaType.FETCH, entity, None)]
 
 
-def test_limits_that_changed_elsewhere_are_taken_up_when_the_callback_says_so(metrics: Metrics, time: MockTime) -> None:
+def test_limits_that_changed_elsewhere_are_taken_up_when_the_callback_says_so(
+    metrics: Metrics, clock: MockTime
+) -> None:
     callback = Recording()
-    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, time, callback)
+    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, clock, callback)
     manager.record_and_get_throttle_time_ms(session("alice"), "x", 900)
     callback.limit = 50
     assert manager.record_and_get_throttle_time_ms(session("alice"), "x", 0) == 80_000, "nobody said so yet"
@@ -125,10 +129,10 @@ def test_limits_that_changed_elsewhere_are_taken_up_when_the_callback_says_so(me
     assert manager.record_and_get_throttle_time_ms(session("alice"), "x", 0) == 0
 
 
-def test_one_callback_serves_all_managers_and_hears_of_metadata_once(metrics: Metrics, time: MockTime) -> None:
+def test_one_callback_serves_all_managers_and_hears_of_metadata_once(metrics: Metrics, clock: MockTime) -> None:
     config = QuotaConfig(client_quota_callback_class=f"{__name__}.Recording")
-    managers = QuotaManagers.instantiate(config, metrics, time, {"node.id": 1})
-    callback = managers.client_quota_callback
+    managers = QuotaManagers.instantiate(config, metrics, clock, {"node.id": 1})
+    callback: Any = managers.client_quota_callback
     assert type(callback).__name__ == "Recording"
     managers.produce.record_and_get_throttle_time_ms(session("alice"), "x", 0)
     callback.limit, callback.metadata_matters = 70.0, True
@@ -139,16 +143,17 @@ def test_one_callback_serves_all_managers_and_hears_of_metadata_once(metrics: Me
     assert callback.told == [("configure", {"node.id": 1}), cluster, "closed"]
 
 
-def test_metadata_that_changes_no_quota_changes_no_limit(metrics: Metrics, time: MockTime) -> None:
+def test_metadata_that_changes_no_quota_changes_no_limit(metrics: Metrics, clock: MockTime) -> None:
     config = QuotaConfig(client_quota_callback_class=f"{__name__}:Recording")
-    managers = QuotaManagers.instantiate(config, metrics, time)
+    managers = QuotaManagers.instantiate(config, metrics, clock)
     managers.produce.record_and_get_throttle_time_ms(session("alice"), "x", 0)
-    managers.client_quota_callback.limit = 70.0
+    callback: Any = managers.client_quota_callback
+    callback.limit = 70.0
     managers.update_cluster_metadata(Cluster())
     assert rate_limit(metrics, initial="a", app="x") == 10
 
 
-def test_nobody_waits_for_a_callback_that_is_slow_for_somebody_else(metrics: Metrics, time: MockTime) -> None:
+def test_nobody_waits_for_a_callback_that_is_slow_for_somebody_else(metrics: Metrics, clock: MockTime) -> None:
     asked, may_answer = threading.Event(), threading.Event()
 
     class Slow(Recording):
@@ -157,19 +162,19 @@ def test_nobody_waits_for_a_callback_that_is_slow_for_somebody_else(metrics: Met
         ) -> Mapping[str, str]:
             if principal.name == "slow":
                 asked.set()
-                assert may_answer.wait(30)
+                assert may_answer.wait(PATIENCE_S)
             return super().quota_metric_tags(quota_type, principal, client_id)
 
-    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, time, Slow())
+    manager = ClientQuotaManager(CONFIG, metrics, QuotaType.PRODUCE, clock, Slow())
     slow = threading.Thread(target=manager.record_no_throttle, args=(session("slow"), "x", 1))
     slow.start()
-    assert asked.wait(30)
+    assert asked.wait(PATIENCE_S)
     other = threading.Thread(target=manager.record_no_throttle, args=(session("alice"), "x", 1))
     other.start()
-    other.join(30)
+    other.join(PATIENCE_S)
     finished = not other.is_alive()
     may_answer.set()
-    slow.join(30)
+    slow.join(PATIENCE_S)
     assert finished
 
 
@@ -207,10 +212,10 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("examples")
-def test_the_example_of_groups_gives_several_principals_one_quota(metrics: Metrics, time: MockTime) -> None:
+def test_the_example_of_groups_gives_several_principals_one_quota(metrics: Metrics, clock: MockTime) -> None:
     config = QuotaConfig(client_quota_callback_class="group_quotas.GroupQuotas")
     groups = {"quota.groups": "payments: alice, bob; search: carol"}
-    produce = QuotaManagers.instantiate(config, metrics, time, groups).produce
+    produce = QuotaManagers.instantiate(config, metrics, clock, groups).produce
     set_quota(produce, "payments", None, 100)
     assert produce.maybe_record_and_get_throttle_time_ms(session("alice"), "x", 1_000) == 0
     assert produce.maybe_record_and_get_throttle_time_ms(session("bob"), "y", 1_000) == 10_000
@@ -223,9 +228,9 @@ def test_the_example_of_groups_gives_several_principals_one_quota(metrics: Metri
 
 
 @pytest.mark.usefixtures("examples")
-def test_the_example_of_partitions_gives_what_this_broker_leads_of_the_quota(metrics: Metrics, time: MockTime) -> None:
+def test_the_example_of_partitions_gives_what_this_broker_leads_of_the_quota(metrics: Metrics, clock: MockTime) -> None:
     config = QuotaConfig(client_quota_callback_class="partition_quotas.PartitionQuotas")
-    managers = QuotaManagers.instantiate(config, metrics, time, {"node.id": "1"})
+    managers = QuotaManagers.instantiate(config, metrics, clock, {"node.id": "1"})
     set_quota(managers.produce, "alice", None, 800)
     managers.produce.record_and_get_throttle_time_ms(session("alice"), "x", 2_000)
 

@@ -49,7 +49,7 @@ def test_the_defaults_are_kafkas() -> None:
         "leader.replication.throttled.replicas": "",
         "follower.replication.throttled.replicas": "",
     }
-    assert {name: key.default for name, key in (USER_AND_CLIENT_QUOTA_KEYS | IP_QUOTA_KEYS).items()} == {
+    assert {name: key.default for name, key in {**USER_AND_CLIENT_QUOTA_KEYS, **IP_QUOTA_KEYS}.items()} == {
         "producer_byte_rate": LONG_MAX,
         "consumer_byte_rate": LONG_MAX,
         "request_percentage": INT_MAX,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.interleaving import Meeting
 from support.quotas import CONFIG, Channel, session, set_quota
+from unit.quotas.interleaving import Meeting
 
 from base.clock import MockTime
 from quotas import TokenBucket
@@ -25,8 +25,8 @@ def meeting() -> Meeting:
 
 
 @pytest.fixture
-def produce(time: MockTime) -> ClientQuotaManager:
-    return ClientQuotaManager(CONFIG, Metrics(time=time), QuotaType.PRODUCE, time)
+def produce(clock: MockTime) -> ClientQuotaManager:
+    return ClientQuotaManager(CONFIG, Metrics(time=clock), QuotaType.PRODUCE, clock)
 
 
 def stop_after(method: Callable[..., Any], meeting: Meeting) -> Callable[..., Any]:
@@ -43,7 +43,7 @@ def test_a_sensor_made_while_its_limit_changes_has_the_new_limit(
     produce: ClientQuotaManager, meeting: Meeting, monkeypatch: pytest.MonkeyPatch, locked: bool
 ) -> None:
     set_quota(produce, "alice", None, 100)
-    produce._lock = meeting.lock(produce._lock, locked=locked)
+    produce._lock = meeting.lock(produce._lock, locked=locked)  # type: ignore[assignment]  # a watched lock does the same
     monkeypatch.setattr(DefaultQuotaCallback, "quota_limit", stop_after(DefaultQuotaCallback.quota_limit, meeting))
     meeting.run(
         lambda: produce.record_and_get_throttle_time_ms(ALICE, "app", 0),
@@ -58,7 +58,7 @@ def test_a_client_looked_up_while_a_level_is_added_belongs_to_that_level(
     produce: ClientQuotaManager, meeting: Meeting, monkeypatch: pytest.MonkeyPatch, locked: bool
 ) -> None:
     set_quota(produce, None, "app", 1_000)
-    produce._lock = meeting.lock(produce._lock, locked=locked)
+    produce._lock = meeting.lock(produce._lock, locked=locked)  # type: ignore[assignment]  # a watched lock does the same
     monkeypatch.setattr(DefaultQuotaCallback, "metric_tags", stop_after(DefaultQuotaCallback.metric_tags, meeting))
     meeting.run(
         lambda: produce.record_and_get_throttle_time_ms(ALICE, "app", 0),
@@ -71,14 +71,14 @@ def test_a_client_looked_up_while_a_level_is_added_belongs_to_that_level(
 @pytest.mark.replaces
 @pytest.mark.parametrize("locked", [True, False])
 def test_of_two_mutations_that_come_together_the_second_sees_what_the_first_has_taken(
-    time: MockTime, meeting: Meeting, monkeypatch: pytest.MonkeyPatch, locked: bool
+    clock: MockTime, meeting: Meeting, monkeypatch: pytest.MonkeyPatch, locked: bool
 ) -> None:
     monkeypatch.setattr(TokenBucket, "measure", stop_after(TokenBucket.measure, meeting))
-    manager = ControllerMutationQuotaManager(ClientQuotaManagerConfig(), Metrics(time=time), time)
+    manager = ControllerMutationQuotaManager(ClientQuotaManagerConfig(), Metrics(time=clock), clock)
     set_quota(manager, "alice", None, 10)
     quotas = [manager.new_strict_quota_for(ALICE, "app") for _ in range(2)]
     sensor = manager.get_or_create_quota_sensors(ALICE, "app").quota_sensor
-    sensor.lock = meeting.lock(sensor.lock, locked=locked)
+    sensor.lock = meeting.lock(sensor.lock, locked=locked)  # type: ignore[assignment, misc]  # a watched lock
     results = meeting.run(lambda: quotas[0].record(111), lambda: quotas[1].record(111))
     refused = [isinstance(result, MutationQuotaExceededError) for result in results]
     assert refused == [False, locked], "without the lock both find the bucket full"
@@ -93,7 +93,8 @@ def test_two_who_reap_at_the_same_time_take_out_nothing_that_is_not_due(meeting:
             return due
 
     reaper = ThrottledChannelReaper("reaper", lambda change: None)
-    reaper.delay_queue._lock = meeting.lock(reaper.delay_queue._lock, locked=locked)
+    queue = reaper.delay_queue
+    queue._lock = meeting.lock(queue._lock, locked=locked)  # type: ignore[assignment]  # a watched lock does the same
     due, later = Channel(), Channel()
     reaper.throttle(due, Moment(100), Moment(0))
     reaper.throttle(later, 1_000, 0)
@@ -112,8 +113,8 @@ def test_nobody_who_is_throttled_during_the_shutdown_stays_muted(meeting: Meetin
 
     reaper = ThrottledChannelReaper("reaper", lambda change: None)
     queue, channel = reaper.delay_queue, Channel()
-    queue._lock = meeting.lock(queue._lock, locked=locked)
-    queue._order = Order()
+    queue._lock = meeting.lock(queue._lock, locked=locked)  # type: ignore[assignment]  # a watched lock does the same
+    queue._order = Order()  # type: ignore[assignment]  # an iterator of numbers
 
     def shutdown() -> None:
         reaper.initiate_shutdown()

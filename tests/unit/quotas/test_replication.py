@@ -1,5 +1,6 @@
 import math
 import threading
+from typing import Any
 
 import pytest
 
@@ -22,19 +23,19 @@ LEADER = LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG
 
 
 @pytest.fixture
-def time() -> MockTime:
+def clock() -> MockTime:
     return MockTime()
 
 
 @pytest.fixture
-def metrics(time: MockTime) -> Metrics:
-    return Metrics(time=time)
+def metrics(clock: MockTime) -> Metrics:
+    return Metrics(time=clock)
 
 
 @pytest.fixture
-def manager(metrics: Metrics, time: MockTime) -> ReplicationQuotaManager:
+def manager(metrics: Metrics, clock: MockTime) -> ReplicationQuotaManager:
     config = ReplicationQuotaManagerConfig(num_quota_samples=10, quota_window_size_seconds=1)
-    return ReplicationQuotaManager(config, metrics, "FollowerReplication", time)
+    return ReplicationQuotaManager(config, metrics, "FollowerReplication", clock)
 
 
 def value_of(metrics: Metrics, name: str) -> object:
@@ -78,21 +79,21 @@ def test_a_topic_marked_as_a_whole_has_every_partition_throttled(manager: Replic
 
 
 def test_the_quota_is_exceeded_by_the_rate_over_the_windows_and_kept_again_when_they_pass(
-    manager: ReplicationQuotaManager, metrics: Metrics, time: MockTime
+    manager: ReplicationQuotaManager, metrics: Metrics, clock: MockTime
 ) -> None:
     """Kafka's own numbers: 100 bytes/s, a record a second."""
     manager.update_quota(Quota.upper_bound(100))
     manager.record(100)
     assert not manager.is_quota_exceeded(), "100 in the first second is the bound itself"
-    time.sleep(1_000)
+    clock.sleep(1_000)
     manager.record(101)
     assert byte_rate(metrics) == 201, "201 bytes in the second that went by"
     assert value_of(metrics, "quota-utilization") == pytest.approx(201)
     assert manager.is_quota_exceeded()
-    time.sleep(1_000)
+    clock.sleep(1_000)
     assert byte_rate(metrics) == pytest.approx(201 / 2)
     assert manager.is_quota_exceeded()
-    time.sleep(1_000)
+    clock.sleep(1_000)
     assert byte_rate(metrics) == pytest.approx(201 / 3)
     assert not manager.is_quota_exceeded()
 
@@ -116,14 +117,14 @@ def test_a_changed_quota_holds_for_what_was_recorded_before(manager: Replication
 
 
 def test_an_unused_sensor_goes_after_an_hour_and_comes_back_with_the_quota(
-    manager: ReplicationQuotaManager, metrics: Metrics, time: MockTime
+    manager: ReplicationQuotaManager, metrics: Metrics, clock: MockTime
 ) -> None:
     manager.update_quota(Quota.upper_bound(10))
     manager.record(100)
-    time.sleep(3_600_000)
-    assert metrics.remove_expired_sensors(time.hi_res_clock_ms()) == 0
-    time.sleep(1)
-    assert metrics.remove_expired_sensors(time.hi_res_clock_ms()) == 1
+    clock.sleep(3_600_000)
+    assert metrics.remove_expired_sensors(clock.hi_res_clock_ms()) == 0
+    clock.sleep(1)
+    assert metrics.remove_expired_sensors(clock.hi_res_clock_ms()) == 1
     manager.record(100)
     assert manager.is_quota_exceeded()
 
@@ -176,13 +177,13 @@ def test_two_first_records_at_once_make_one_sensor_with_its_metric(
     seen: list[bool] = []
     add = Sensor.add
 
-    def add_slowly(self: Sensor, *arguments: object, **named: object) -> bool:
+    def add_slowly(self: Sensor, *arguments: Any, **named: Any) -> bool:
         other = threading.Thread(target=lambda: seen.append(manager.is_quota_exceeded()))
         if not seen:
             threads.append(other)
             other.start()
             other.join(0.2)  # without the lock it is done by now
-        return add(self, *arguments, **named)  # type: ignore[arg-type]
+        return bool(add(self, *arguments, **named))
 
     threads: list[threading.Thread] = []
     monkeypatch.setattr(Sensor, "add", add_slowly)

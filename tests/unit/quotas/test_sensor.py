@@ -15,13 +15,13 @@ UPPER_TEN = MetricConfig(samples=2, time_window_ms=1_000, quota=Quota.upper_boun
 
 
 @pytest.fixture
-def time() -> MockTime:
+def clock() -> MockTime:
     return MockTime()
 
 
 @pytest.fixture
-def metrics(time: MockTime) -> Metrics:
-    return Metrics(time=time)
+def metrics(clock: MockTime) -> Metrics:
+    return Metrics(time=clock)
 
 
 def value_of(metrics: Metrics, name: str) -> object:
@@ -41,14 +41,14 @@ def test_a_record_reaches_every_statistic_of_the_sensor(metrics: Metrics) -> Non
     assert value_of(metrics, "rate") == pytest.approx(4 / 30)
 
 
-def test_a_record_without_a_time_uses_the_monotonic_clock(metrics: Metrics, time: MockTime) -> None:
+def test_a_record_without_a_time_uses_the_monotonic_clock(metrics: Metrics, clock: MockTime) -> None:
     sensor = metrics.sensor("s", MetricConfig(samples=2, time_window_ms=1_000))
     sensor.add(metrics.metric_name("sum", "g"), WindowedSum())
     sensor.record(1.0)
-    time.jump_wall_clock(3_600_000)
+    clock.jump_wall_clock(3_600_000)
     sensor.record(2.0)
     assert value_of(metrics, "sum") == 3.0, "an operator's change of the wall clock loses nothing"
-    time.sleep(2_000)
+    clock.sleep(2_000)
     assert value_of(metrics, "sum") == 0.0
 
 
@@ -221,18 +221,18 @@ def test_a_metrics_own_config_comes_before_the_sensors(metrics: Metrics) -> None
     assert metrics.sensor("t").metrics == ()
 
 
-def test_a_sensor_expires_after_more_than_its_time_without_a_record(metrics: Metrics, time: MockTime) -> None:
+def test_a_sensor_expires_after_more_than_its_time_without_a_record(metrics: Metrics, clock: MockTime) -> None:
     sensor = metrics.sensor("s", inactive_sensor_expiration_time_seconds=60)
-    now_ms = time.hi_res_clock_ms()
+    now_ms = clock.hi_res_clock_ms()
     assert not sensor.has_expired(now_ms + 60_000)
     assert sensor.has_expired(now_ms + 60_001)
     sensor.record(1.0, now_ms + 60_001)
     assert not sensor.has_expired(now_ms + 120_001)
 
 
-def test_an_expired_sensor_takes_no_more_statistics(metrics: Metrics, time: MockTime) -> None:
+def test_an_expired_sensor_takes_no_more_statistics(metrics: Metrics, clock: MockTime) -> None:
     sensor = metrics.sensor("s", inactive_sensor_expiration_time_seconds=60)
-    time.sleep(60_001)
+    clock.sleep(60_001)
     assert not sensor.add(metrics.metric_name("m", "g"), Avg())
     assert not sensor.add(Meter(metrics.metric_name("rate", "g"), metrics.metric_name("total", "g")))
     assert not sensor.has_metrics
@@ -321,14 +321,14 @@ def test_checking_before_recording_takes_nothing_from_an_exhausted_bucket(metric
     assert value_of(metrics, "tokens") == -1
 
 
-def test_a_gauge_of_a_sensor_goes_with_it_and_is_never_checked(metrics: Metrics, time: MockTime) -> None:
+def test_a_gauge_of_a_sensor_goes_with_it_and_is_never_checked(metrics: Metrics, clock: MockTime) -> None:
     sensor = metrics.sensor("s", UPPER_TEN, inactive_sensor_expiration_time_seconds=1)
     name = metrics.metric_name("gauge", "g")
     assert sensor.add_gauge(name, lambda config, now_ms: 1e9)
     assert sensor.add_gauge(name, lambda config, now_ms: 5.0), "it is there already"
     sensor.record(5.0)
     assert value_of(metrics, "gauge") == 1e9
-    time.sleep(1_001)
+    clock.sleep(1_001)
     assert not sensor.add_gauge(metrics.metric_name("late", "g"), lambda config, now_ms: 1.0)
-    metrics.remove_expired_sensors(time.hi_res_clock_ms())
+    metrics.remove_expired_sensors(clock.hi_res_clock_ms())
     assert metrics.metric(name) is None

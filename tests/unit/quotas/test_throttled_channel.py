@@ -36,13 +36,13 @@ def test_a_channel_is_muted_at_once_and_unmuted_once_when_its_time_has_come(
 
 
 def test_channels_leave_in_the_order_of_their_ends(reaper: ThrottledChannelReaper) -> None:
-    time = MockTime(monotonic_ms=0)
-    channels = [Channel(time=time) for _ in range(3)]
+    clock = MockTime(monotonic_ms=0)
+    channels = [Channel(time=clock) for _ in range(3)]
     for channel, throttle_time_ms in zip(channels, (300, 100, 200), strict=True):
         reaper.throttle(channel, throttle_time_ms, 0)
     for _ in range(4):
-        reaper.reap(time.hi_res_clock_ms())
-        time.sleep(100)
+        reaper.reap(clock.hi_res_clock_ms())
+        clock.sleep(100)
     assert [channel.ended_at_ms for channel in channels] == [[300], [100], [200]]
 
 

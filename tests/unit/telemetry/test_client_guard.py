@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
+from unit.telemetry.node import Client, Node
 
 from base.errors import ErrorCode, InvalidConfigError
 from telemetry.codecs import CompressionType
+from telemetry.manager import GetTelemetrySubscriptionsResult
 from telemetry.subscriptions.client_guard import GuardAction
 from telemetry.subscriptions.known_clients import SHIPPED, guard_rules
 
@@ -15,15 +18,17 @@ ALL_OF_KAFKA = ("org.apache.kafka.",)
 PYTHON_250 = {"client_software_name": "confluent-kafka-python", "client_software_version": "2.5.0-rdkafka-2.5.0"}
 
 
-def rules_for(name, version):
+def rules_for(name: str, version: str) -> list[str]:
     return [rule.name for rule in SHIPPED if rule.concerns(name, version)]
 
 
-def guard_lines(said):
+def guard_lines(said: list[EventDict]) -> list[EventDict]:
     return [line for line in said if line["event"] == "telemetry.client_guard_applied"]
 
 
-def asked(make_node, make_client, metrics, **software):
+def asked(
+    make_node: type[Node], make_client: type[Client], metrics: str, **software: str
+) -> GetTelemetrySubscriptionsResult:
     node = make_node(subscribed=False)
     node.manager.update_subscription("s", {"metrics": metrics, "interval.ms": "60000"})
     return make_client(node, **software).get()
@@ -45,7 +50,7 @@ def asked(make_node, make_client, metrics, **software):
         ("confluent-kafka-python", "2.5.0-rdkafka-"),
     ],
 )
-def test_librdkafka_2_5_0_is_known_under_every_name_and_so_is_what_might_be_it(name, version):
+def test_librdkafka_2_5_0_is_known_under_every_name_and_so_is_what_might_be_it(name: str, version: str) -> None:
     assert "librdkafka-crash" in rules_for(name, version)
 
 
@@ -62,7 +67,7 @@ def test_librdkafka_2_5_0_is_known_under_every_name_and_so_is_what_might_be_it(n
         ("", ""),
     ],
 )
-def test_other_clients_are_left_alone_by_it(name, version):
+def test_other_clients_are_left_alone_by_it(name: str, version: str) -> None:
     assert "librdkafka-crash" not in rules_for(name, version)
 
 
@@ -70,21 +75,27 @@ def test_other_clients_are_left_alone_by_it(name, version):
     "metrics",
     ["no.such.", "org.apache.kafka.consumer.", "org.apache.kafka.consumer.,org.apache.kafka.producer.", "x,y"],
 )
-def test_librdkafka_2_5_0_is_never_asked_for_what_would_end_its_process(make_node, make_client, metrics):
+def test_librdkafka_2_5_0_is_never_asked_for_what_would_end_its_process(
+    make_node: type[Node], make_client: type[Client], metrics: str
+) -> None:
     assert asked(make_node, make_client, metrics, **PYTHON_250).requested_metrics == ALL_OF_KAFKA
 
 
 @pytest.mark.parametrize("metrics", ["*", "org.apache.kafka.", "org.apache."])
-def test_what_does_it_no_harm_is_asked_as_the_operator_says(make_node, make_client, metrics):
+def test_what_does_it_no_harm_is_asked_as_the_operator_says(
+    make_node: type[Node], make_client: type[Client], metrics: str
+) -> None:
     assert asked(make_node, make_client, metrics, **PYTHON_250).requested_metrics == (metrics,)
 
 
-def test_nothing_asked_stays_nothing(make_node, make_client):
+def test_nothing_asked_stays_nothing(make_node: type[Node], make_client: type[Client]) -> None:
     assert asked(make_node, make_client, "", **PYTHON_250).requested_metrics == ()
 
 
 @pytest.mark.parametrize(("version", "kept"), [("2.10.0", False), ("2.10.1", True), ("2.16.0", True)])
-def test_librdkafka_that_reads_only_the_last_prefix_is_asked_for_all_of_kafkas(make_node, make_client, version, kept):
+def test_librdkafka_that_reads_only_the_last_prefix_is_asked_for_all_of_kafkas(
+    make_node: type[Node], make_client: type[Client], version: str, kept: bool
+) -> None:
     both = "org.apache.kafka.consumer.,org.apache.kafka.producer."
     result = asked(make_node, make_client, both, client_software_name="librdkafka", client_software_version=version)
     assert result.requested_metrics == (tuple(both.split(",")) if kept else ALL_OF_KAFKA)
@@ -103,31 +114,37 @@ def test_librdkafka_that_reads_only_the_last_prefix_is_asked_for_all_of_kafkas(m
         ("7.6.0-ccs", (4, 3, 1, 2)),
     ],
 )
-def test_a_java_client_that_dies_of_a_missing_codec_is_offered_javas_own_alone(make_node, make_client, version, codecs):
+def test_a_java_client_that_dies_of_a_missing_codec_is_offered_javas_own_alone(
+    make_node: type[Node], make_client: type[Client], version: str, codecs: tuple[int, ...]
+) -> None:
     result = asked(make_node, make_client, "*", client_software_version=version)
     assert (result.accepted_compression_types, result.requested_metrics) == (codecs, ("*",))
 
 
-def test_a_rule_announces_no_codec_that_the_node_does_not_take(make_node, make_client):
+def test_a_rule_announces_no_codec_that_the_node_does_not_take(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(compression_types=(CompressionType.ZSTD,))
     client = make_client(node, client_software_version="4.0.0")
     assert client.get().accepted_compression_types == ()
     assert client.answer(compression_type=CompressionType.NONE) is ErrorCode.NONE
 
 
-def test_all_among_a_rewrites_prefixes_stands_alone(make_node, make_client):
+def test_all_among_a_rewrites_prefixes_stands_alone(make_node: type[Node], make_client: type[Client]) -> None:
     node = make_node()
     rule = {"software": "apache-kafka-java", "action": "rewrite", "metrics": ["org.apache.kafka.", "*"]}
     node.manager.replace_guard_rules(guard_rules({"all": rule}))
     assert make_client(node).get().requested_metrics == ("*",)
 
 
-def test_the_guide_names_every_shipped_rule():
+def test_the_guide_names_every_shipped_rule() -> None:
     guide = (Path(__file__).parents[3] / "docs" / "metrics-and-guard.md").read_text()
     assert [rule.name for rule in SHIPPED if f"`{rule.name}`" not in guide] == []
 
 
-def test_a_guarded_client_pushes_under_the_id_that_it_was_given(make_node, make_client):
+def test_a_guarded_client_pushes_under_the_id_that_it_was_given(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(subscribed=False)
     node.manager.update_subscription("s", {"metrics": "no.such.", "interval.ms": "60000"})
     guarded, other = make_client(node, **PYTHON_250), make_client(node, "c2")
@@ -136,7 +153,9 @@ def test_a_guarded_client_pushes_under_the_id_that_it_was_given(make_node, make_
     assert (guarded.answer(), other.answer()) == (ErrorCode.NONE, ErrorCode.NONE)
 
 
-def test_a_withheld_subscription_has_another_id_than_all_metrics(make_node, make_client):
+def test_a_withheld_subscription_has_another_id_than_all_metrics(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node()
     client = make_client(node, client_software_name="kgo", client_software_version="v1.22.2")
     assert client.get().requested_metrics == ("",)
@@ -146,7 +165,9 @@ def test_a_withheld_subscription_has_another_id_than_all_metrics(make_node, make
     assert client.get().requested_metrics == ()
 
 
-def test_a_change_of_the_rules_is_to_those_concerned_a_change_of_subscription_and_to_others_nothing(node, make_client):
+def test_a_change_of_the_rules_is_to_those_concerned_a_change_of_subscription_and_to_others_nothing(
+    node: Node, make_client: type[Client]
+) -> None:
     python, java = make_client(node, **PYTHON_250), make_client(node, "c2")
     for client in (python, java):
         client.get()
@@ -161,7 +182,7 @@ def test_a_change_of_the_rules_is_to_those_concerned_a_change_of_subscription_an
     assert python.get().requested_metrics == ("*",)
 
 
-def test_other_codecs_are_a_change_of_subscription_too(node, make_client):
+def test_other_codecs_are_a_change_of_subscription_too(node: Node, make_client: type[Client]) -> None:
     client = make_client(node)
     client.get()
     client.answer()
@@ -171,7 +192,7 @@ def test_other_codecs_are_a_change_of_subscription_too(node, make_client):
     assert client.get().accepted_compression_types == (1,)
 
 
-def test_a_note_changes_nothing_for_the_client(node, make_client):
+def test_a_note_changes_nothing_for_the_client(node: Node, make_client: type[Client]) -> None:
     client = make_client(node)
     first = client.get()
     client.answer()
@@ -182,7 +203,9 @@ def test_a_note_changes_nothing_for_the_client(node, make_client):
     assert node.manager.guard_counters()["old"]["subscriptions"] == 1
 
 
-def test_what_was_applied_is_counted_by_rule_and_logged_once_for_a_version(make_node, make_client):
+def test_what_was_applied_is_counted_by_rule_and_logged_once_for_a_version(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(subscribed=False)
     node.manager.update_subscription("s", {"metrics": "no.such."})
     with capture_logs() as said:
@@ -198,7 +221,9 @@ def test_what_was_applied_is_counted_by_rule_and_logged_once_for_a_version(make_
     assert (line["software_name"], line["software_version"]) == ("confluent-kafka-python", "2.5.0-rdkafka-2.5.0")
 
 
-def test_a_flood_of_software_versions_is_logged_and_remembered_in_bounded_space(make_node, make_client):
+def test_a_flood_of_software_versions_is_logged_and_remembered_in_bounded_space(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(subscribed=False)
     node.manager.update_subscription("s", {"metrics": "no.such."})
     with capture_logs() as said:
@@ -211,12 +236,12 @@ def test_a_flood_of_software_versions_is_logged_and_remembered_in_bounded_space(
     assert node.manager.guard_counters()["librdkafka-crash"]["subscriptions"] == 1_500
 
 
-def test_the_shipped_rules_say_why_and_where_that_can_be_read():
+def test_the_shipped_rules_say_why_and_where_that_can_be_read() -> None:
     assert len({rule.name for rule in SHIPPED}) == len(SHIPPED)
     assert all(rule.reason and rule.source.startswith("https://") for rule in SHIPPED)
 
 
-def test_a_shipped_rule_can_be_changed_and_switched_off_by_its_name():
+def test_a_shipped_rule_can_be_changed_and_switched_off_by_its_name() -> None:
     changed = guard_rules({"librdkafka-crash": {"action": "withhold"}, "franz-go-all": {"enabled": False}})
     by_name = {rule.name: rule for rule in changed}
     assert by_name["librdkafka-crash"].action is GuardAction.WITHHOLD
@@ -225,7 +250,9 @@ def test_a_shipped_rule_can_be_changed_and_switched_off_by_its_name():
     assert guard_rules({}) == SHIPPED
 
 
-def test_rules_of_ones_own_come_after_the_shipped_ones_and_see_what_those_left(make_node, make_client):
+def test_rules_of_ones_own_come_after_the_shipped_ones_and_see_what_those_left(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node()
     node.manager.replace_guard_rules(guard_rules({"z": {"software": "kgo", "versions": "<2", "action": "withhold"}}))
     old = make_client(node, client_software_name="kgo", client_software_version="v1.22.2")
@@ -248,6 +275,6 @@ def test_rules_of_ones_own_come_after_the_shipped_ones_and_see_what_those_left(m
         ({"software": "x", "action": "note", "enabled": "perhaps"}, "enabled is 'perhaps'"),
     ],
 )
-def test_a_bad_rule_is_refused_with_what_is_wrong_and_what_is_allowed(table, problem):
+def test_a_bad_rule_is_refused_with_what_is_wrong_and_what_is_allowed(table: dict[str, str], problem: str) -> None:
     with pytest.raises(InvalidConfigError, match=re.escape(problem)):
         guard_rules({"mine": table})

@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from collections.abc import Callable
 
 import lz4.frame
 import pytest
@@ -14,6 +15,8 @@ from telemetry.codecs.snappy import XERIAL_MAGIC
 
 MAX_BYTES = 1 << 20
 DATA = bytes(range(256)) * 40
+Encode = Callable[[bytes], bytes]
+Decompress = Callable[[CompressionType, bytes], bytes]
 
 
 def zstd_unstated(data: bytes, window_log: int = 21) -> bytes:
@@ -42,26 +45,26 @@ ENCODERS = [
 
 
 @pytest.fixture
-def decompress():
+def decompress() -> Decompress:
     functions = decompressors(MAX_BYTES)
     return lambda kind, data: functions[kind](data)
 
 
 @pytest.mark.parametrize(("kind", "encode"), ENCODERS)
-def test_what_clients_write_is_read(decompress, kind, encode):
+def test_what_clients_write_is_read(decompress: Decompress, kind: CompressionType, encode: Encode) -> None:
     for data in (b"", b"x", DATA):
         assert decompress(kind, encode(data)) == data
 
 
 @pytest.mark.parametrize(("kind", "encode"), ENCODERS)
-def test_the_bound_is_met_exactly(decompress, kind, encode):
+def test_the_bound_is_met_exactly(decompress: Decompress, kind: CompressionType, encode: Encode) -> None:
     assert len(decompress(kind, encode(bytes(MAX_BYTES)))) == MAX_BYTES
     with pytest.raises(TelemetryTooLargeError, match=f"more than {MAX_BYTES} bytes"):
         decompress(kind, encode(bytes(MAX_BYTES + 1)))
 
 
 @pytest.mark.parametrize(("kind", "encode"), ENCODERS)
-def test_a_stream_cut_anywhere_is_refused(decompress, kind, encode):
+def test_a_stream_cut_anywhere_is_refused(decompress: Decompress, kind: CompressionType, encode: Encode) -> None:
     # A xerial stream has no end mark: cut between two blocks it is a shorter stream.
     data = DATA[:900]
     encoded = encode(data)
@@ -73,14 +76,18 @@ def test_a_stream_cut_anywhere_is_refused(decompress, kind, encode):
 
 @pytest.mark.parametrize("garbage", [b"\x00", b"garbage", bytes(64)])
 @pytest.mark.parametrize(("kind", "encode"), ENCODERS)
-def test_garbage_behind_the_stream_is_refused(decompress, kind, encode, garbage):
+def test_garbage_behind_the_stream_is_refused(
+    decompress: Decompress, kind: CompressionType, encode: Encode, garbage: bytes
+) -> None:
     for data in (DATA, b""):
         with pytest.raises(InvalidRecordError):
             decompress(kind, encode(data) + garbage)
 
 
 @pytest.mark.parametrize(("kind", "encode"), [each for each in ENCODERS if each.id != "snappy raw"])
-def test_streams_may_be_joined_and_are_bounded_together(decompress, kind, encode):
+def test_streams_may_be_joined_and_are_bounded_together(
+    decompress: Decompress, kind: CompressionType, encode: Encode
+) -> None:
     joined = encode(DATA) + encode(b"") + encode(DATA)
     assert decompress(kind, joined) == DATA + DATA
     half = encode(bytes(MAX_BYTES // 2 + 1))
@@ -91,12 +98,14 @@ def test_streams_may_be_joined_and_are_bounded_together(decompress, kind, encode
 @pytest.mark.parametrize(
     ("kind", "encode"), [each for each in ENCODERS if each.values[0] is not CompressionType.SNAPPY]
 )
-def test_a_payload_of_countless_empty_frames_is_refused(decompress, kind, encode):
+def test_a_payload_of_countless_empty_frames_is_refused(
+    decompress: Decompress, kind: CompressionType, encode: Encode
+) -> None:
     with pytest.raises(InvalidRecordError, match="more than 256 frames"):
         decompress(kind, encode(b"") * 10_000)
 
 
-def test_a_payload_of_countless_snappy_blocks_is_refused(decompress):
+def test_a_payload_of_countless_snappy_blocks_is_refused(decompress: Decompress) -> None:
     blocks = xerial(b"x") + b"\x00\x00\x00\x01\x00" * 100_000
     with pytest.raises(InvalidRecordError, match="more than 16384 frames"):
         decompress(CompressionType.SNAPPY, blocks)
@@ -114,18 +123,18 @@ def test_a_payload_of_countless_snappy_blocks_is_refused(decompress):
         b"\x80\x80\x10\x00",  # 256 KiB out of 4 bytes
     ],
 )
-def test_broken_snappy_is_refused(decompress, data):
+def test_broken_snappy_is_refused(decompress: Decompress, data: bytes) -> None:
     with pytest.raises(InvalidRecordError):
         decompress(CompressionType.SNAPPY, data)
 
 
-def test_a_zstd_level_with_a_larger_window_than_ours_is_too_large_not_invalid(decompress):
+def test_a_zstd_level_with_a_larger_window_than_ours_is_too_large_not_invalid(decompress: Decompress) -> None:
     # INVALID_RECORD would switch the client off for good.
     with pytest.raises(TelemetryTooLargeError):
         decompress(CompressionType.ZSTD, zstd_unstated(DATA, window_log=27))
 
 
-def test_a_zstd_frame_that_lies_about_its_size_is_refused(decompress):
+def test_a_zstd_frame_that_lies_about_its_size_is_refused(decompress: Decompress) -> None:
     honest = zstandard.compress(DATA)
     at = honest.index(len(DATA).to_bytes(2, "little")) if len(DATA) < 256 else 5
     lying = honest[:at] + ((int.from_bytes(honest[at : at + 2], "little") - 9) & 0xFFFF).to_bytes(2, "little")
@@ -133,19 +142,19 @@ def test_a_zstd_frame_that_lies_about_its_size_is_refused(decompress):
         decompress(CompressionType.ZSTD, lying + honest[at + 2 :])
 
 
-def test_a_codec_is_as_good_as_new_after_a_refusal(decompress):
+def test_a_codec_is_as_good_as_new_after_a_refusal(decompress: Decompress) -> None:
     for bad in (b"nonsense", zstd_unstated(bytes(MAX_BYTES * 2)), zstandard.compress(DATA)[:-3]):
         with pytest.raises((InvalidRecordError, TelemetryTooLargeError)):
             decompress(CompressionType.ZSTD, bad)
         assert decompress(CompressionType.ZSTD, zstd_unstated(DATA)) == DATA
 
 
-def test_zlib_without_the_gzip_wrapper_is_not_gzip(decompress):
+def test_zlib_without_the_gzip_wrapper_is_not_gzip(decompress: Decompress) -> None:
     with pytest.raises(InvalidRecordError, match="the payload is not gzip"):
         decompress(CompressionType.GZIP, zlib.compress(DATA))
 
 
-def test_an_uncompressed_payload_is_bounded_too(decompress):
+def test_an_uncompressed_payload_is_bounded_too(decompress: Decompress) -> None:
     assert decompress(CompressionType.NONE, bytes(MAX_BYTES)) == bytes(MAX_BYTES)
     with pytest.raises(TelemetryTooLargeError):
         decompress(CompressionType.NONE, bytes(MAX_BYTES + 1))

@@ -2,35 +2,57 @@
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 from support.payloads import metrics_data
+from unit.telemetry.node import Client, Node
 
 from base.errors import ErrorCode, InvalidConfigError
+from quotas.kafka_metric import KafkaMetric
 from telemetry.plugin import (
     ClientTelemetryContext,
     ClientTelemetryExporterPlugin,
     ClientTelemetryPayload,
+    MetricsContext,
     MetricsReporter,
     RequestContext,
     exporter_plugin,
     load_reporter,
 )
-from telemetry.push import Push
+from telemetry.plugin.exporter_plugin import Export
 
 
-class Receiving(MetricsReporter):
+class Reporter(MetricsReporter):
+    """A reporter that does nothing about the node's own metrics."""
+
+    def configure(self, configs: Mapping[str, object]) -> None: ...
+
+    def init(self, metrics: Sequence[KafkaMetric]) -> None: ...
+
+    def metric_change(self, metric: KafkaMetric) -> None: ...
+
+    def metric_removal(self, metric: KafkaMetric) -> None: ...
+
+    def context_change(self, context: MetricsContext) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Receiving(Reporter):
     """A reporter and its receiver in one (KIP-714)."""
 
-    def __init__(self, outcome=None):
-        self.calls = []
+    def __init__(self, outcome: Exception | Callable[[], Awaitable[Any]] | None = None) -> None:
+        self.calls: list[tuple[Any, ClientTelemetryPayload]] = []
         self.outcome = outcome
 
-    def client_receiver(self):
+    def client_receiver(self) -> "Receiving":
         return self
 
-    def export_metrics(self, context, payload):
+    def export_metrics(self, context: Any, payload: ClientTelemetryPayload) -> Awaitable[Any] | None:
         self.calls.append((context, payload))
         if isinstance(self.outcome, Exception):
             raise self.outcome
@@ -40,50 +62,50 @@ class Receiving(MetricsReporter):
 class Exporting(Receiving):
     """The same in both forms; Kafka asks it for the exporter alone (KIP-1217)."""
 
-    def client_telemetry_exporter(self):
+    def client_telemetry_exporter(self) -> "Exporting":
         return self
 
 
-class Silent(MetricsReporter):
+class Silent(Reporter):
     """A reporter that receives no telemetry."""
 
 
-class Declining(MetricsReporter):
+class Declining(Reporter):
     """A reporter that could receive telemetry, and does not want to."""
 
-    def client_receiver(self):
+    def client_receiver(self) -> None:
         return None
 
 
 class Incomplete:
     """No reporter at all."""
 
-    def configure(self, configs):
+    def configure(self, configs: Mapping[str, object]) -> None:
         pass
 
 
-class Failing(MetricsReporter):
-    def __init__(self):
+class Failing(Reporter):
+    def __init__(self) -> None:
         raise RuntimeError("no luck")
 
 
-def test_a_receiver_gets_the_decompressed_payload_and_who_sent_it(node, client):
+def test_a_receiver_gets_the_decompressed_payload_and_who_sent_it(node: Node, client: Client) -> None:
     receiver = Receiving()
     assert node.plugin.add(receiver)
     client.get()
-    push = client.push(terminating=True)
+    push = client.accepted(terminating=True)
     [(context, payload)] = receiver.calls
     assert isinstance(context, RequestContext)
     assert (context.client_id, context.client_address) == ("app", "10.0.0.9")
     assert payload == ClientTelemetryPayload(
-        client_instance_id=client.id,
+        client_instance_id=client.given_id,
         is_terminating=True,
         data=push.record.metrics,
         content_type="application/x-protobuf;type=otlp+metrics0.19",
     )
 
 
-def test_an_exporter_is_told_the_push_interval_and_asked_once_for_both_interfaces(node, client):
+def test_an_exporter_is_told_the_push_interval_and_asked_once_for_both_interfaces(node: Node, client: Client) -> None:
     exporter = Exporting()
     node.plugin.add(exporter)
     client.get()
@@ -94,7 +116,7 @@ def test_an_exporter_is_told_the_push_interval_and_asked_once_for_both_interface
     assert context.authorizable_request_context.client_id == "app"
 
 
-def test_a_heartbeat_reaches_receivers_and_a_refused_push_does_not(node, client):
+def test_a_heartbeat_reaches_receivers_and_a_refused_push_does_not(node: Node, client: Client) -> None:
     receiver = Receiving()
     node.plugin.add(receiver)
     client.get()
@@ -107,14 +129,14 @@ def test_a_heartbeat_reaches_receivers_and_a_refused_push_does_not(node, client)
 
 
 @pytest.mark.parametrize("reporter", [Silent(), Declining()])
-def test_a_reporter_without_a_receiver_is_not_called(node, client, reporter):
+def test_a_reporter_without_a_receiver_is_not_called(node: Node, client: Client, reporter: MetricsReporter) -> None:
     assert not node.plugin.add(reporter)
     assert node.plugin.is_empty
     client.get()
     assert client.answer() is ErrorCode.NONE
 
 
-def test_a_throwing_receiver_reaches_neither_the_client_nor_the_next_receiver(node, client):
+def test_a_throwing_receiver_reaches_neither_the_client_nor_the_next_receiver(node: Node, client: Client) -> None:
     bad, good = Receiving(ValueError("boom")), Receiving()
     node.plugin.add(bad)
     node.plugin.add(good)
@@ -131,14 +153,14 @@ def test_a_throwing_receiver_reaches_neither_the_client_nor_the_next_receiver(no
 class Awaiting(Receiving):
     """A receiver that is a coroutine function: calling it runs nothing yet."""
 
-    async def export_metrics(self, context, payload):
+    async def export_metrics(self, context: Any, payload: ClientTelemetryPayload) -> None:
         self.calls.append((context, payload))
 
 
-def test_a_receiver_that_could_block_is_isolated_and_a_coroutine_function_is_called_as_it_is():
-    isolated = []
+def test_a_receiver_that_could_block_is_isolated_and_a_coroutine_function_is_called_as_it_is() -> None:
+    isolated: list[str] = []
 
-    def isolate(name, export):
+    def isolate(name: str, export: Export) -> Export:
         isolated.append(name)
         return export
 
@@ -148,7 +170,7 @@ def test_a_receiver_that_could_block_is_isolated_and_a_coroutine_function_is_cal
     assert isolated == ["Receiving", "Exporting"]
 
 
-def test_a_failing_receiver_is_logged_once_a_minute_each(node, client):
+def test_a_failing_receiver_is_logged_once_a_minute_each(node: Node, client: Client) -> None:
     node.plugin.add(Receiving(ValueError("first")))
     node.plugin.add(Exporting(ValueError("second")))
     node.manager.update_subscription("all", {"metrics": "*", "interval.ms": "1000"})
@@ -161,7 +183,7 @@ def test_a_failing_receiver_is_logged_once_a_minute_each(node, client):
     assert node.manager.plugin_errors() == {"Receiving": 61, "Exporting": 61}
 
 
-def test_a_removed_reporter_is_called_no_more(node, client):
+def test_a_removed_reporter_is_called_no_more(node: Node, client: Client) -> None:
     gone, stays = Receiving(), Receiving()
     node.plugin.add(gone)
     node.plugin.add(stays)
@@ -172,22 +194,21 @@ def test_a_removed_reporter_is_called_no_more(node, client):
     assert (len(gone.calls), len(stays.calls)) == (0, 1)
 
 
-def test_an_awaitable_is_handed_on_and_its_failure_counted_not_raised(node, client):
+def test_an_awaitable_is_handed_on_and_its_failure_counted_not_raised(node: Node, client: Client) -> None:
     finished = []
 
-    async def well():
+    async def well() -> None:
         finished.append(True)
 
-    async def badly():
+    async def badly() -> None:
         raise ValueError("late boom")
 
     node.plugin.add(Receiving(well))
     node.plugin.add(Receiving(badly))
     client.get()
-    push = client.push()
-    assert isinstance(push, Push)
+    push = client.accepted()
 
-    async def finish():
+    async def finish() -> None:
         await asyncio.gather(*push.awaitables)
 
     with capture_logs() as said:
@@ -198,12 +219,12 @@ def test_an_awaitable_is_handed_on_and_its_failure_counted_not_raised(node, clie
     assert node.sensor("plugin-export-count") == 1
 
 
-def test_a_cancelled_awaitable_counts_as_failed_and_stays_cancelled(node, client):
-    node.plugin.add(Receiving(lambda: asyncio.sleep(60)))
+def test_a_cancelled_awaitable_counts_as_failed_and_stays_cancelled(node: Node, client: Client) -> None:
+    node.plugin.add(Receiving(lambda: asyncio.Event().wait()))
     client.get()
-    [awaitable] = client.push().awaitables
+    [awaitable] = client.accepted().awaitables
 
-    async def cut_off():
+    async def cut_off() -> None:
         await asyncio.wait_for(awaitable, 0.001)
 
     with capture_logs(), pytest.raises(TimeoutError):
@@ -212,7 +233,9 @@ def test_a_cancelled_awaitable_counts_as_failed_and_stays_cancelled(node, client
 
 
 @pytest.mark.parametrize("bound", ["MAX_PENDING_EXPORTS", "MAX_PENDING_BYTES"])
-def test_a_reporter_that_hangs_is_passed_over_until_it_finishes_something(node, make_client, monkeypatch, bound):
+def test_a_reporter_that_hangs_is_passed_over_until_it_finishes_something(
+    node: Node, make_client: type[Client], monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
     payload = metrics_data()
     monkeypatch.setattr(exporter_plugin, bound, 2 if bound == "MAX_PENDING_EXPORTS" else len(payload) + 1)
     released = asyncio.Event()
@@ -220,12 +243,12 @@ def test_a_reporter_that_hangs_is_passed_over_until_it_finishes_something(node, 
     node.plugin.add(hanging)
     node.plugin.add(well)
 
-    def push():
+    def push() -> tuple[Awaitable[None], ...]:
         client = make_client(node, connection=str(uuid.uuid4()))
         client.get()
-        return client.push(metrics=payload).awaitables
+        return client.accepted(metrics=payload).awaitables
 
-    async def rounds():
+    async def rounds() -> None:
         waiting = [task for _ in range(5) for task in push()]
         assert (len(waiting), len(hanging.calls), len(well.calls)) == (2, 2, 5)
         assert node.plugin.errors() == {"Receiving": 3}
@@ -238,7 +261,9 @@ def test_a_reporter_that_hangs_is_passed_over_until_it_finishes_something(node, 
 
 
 @pytest.mark.parametrize("separator", [".", ":"])
-def test_a_reporter_is_loaded_by_its_dotted_path(separator, tmp_path, monkeypatch):
+def test_a_reporter_is_loaded_by_its_dotted_path(
+    separator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = f"reporter_{uuid.uuid4().hex}"
     source = "from telemetry.plugin import MetricsReporter\nclass Mine(MetricsReporter):\n    pass\n"
     (tmp_path / f"{module}.py").write_text(source)
@@ -248,7 +273,7 @@ def test_a_reporter_is_loaded_by_its_dotted_path(separator, tmp_path, monkeypatc
     assert isinstance(reporter, MetricsReporter)
 
 
-def test_a_reporter_is_loaded_by_its_entry_point(tmp_path, monkeypatch):
+def test_a_reporter_is_loaded_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dist = tmp_path / "house_reporters-1.0.dist-info"
     dist.mkdir()
     (dist / "METADATA").write_text("Metadata-Version: 2.1\nName: house-reporters\nVersion: 1.0\n")
@@ -275,7 +300,7 @@ def test_a_reporter_is_loaded_by_its_entry_point(tmp_path, monkeypatch):
         ("collections:OrderedDict", "it is no MetricsReporter, configure, init, metric_change, metric_removal, "),
     ],
 )
-def test_a_reporter_that_does_not_load_is_one_clear_sentence(name, reason):
+def test_a_reporter_that_does_not_load_is_one_clear_sentence(name: str, reason: str) -> None:
     with pytest.raises(InvalidConfigError) as raised:
         load_reporter(name)
     assert str(raised.value).startswith(f"Invalid value {name} for metric.reporters: ")
@@ -283,12 +308,14 @@ def test_a_reporter_that_does_not_load_is_one_clear_sentence(name, reason):
 
 
 @pytest.mark.parametrize(("cls", "reason"), [("Failing", "RuntimeError: no luck"), ("Incomplete", "init, ")])
-def test_a_reporter_that_cannot_be_made_is_one_clear_sentence(cls, reason, monkeypatch):
+def test_a_reporter_that_cannot_be_made_is_one_clear_sentence(
+    cls: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import sys
     import types
 
     module = types.ModuleType("some_reporters")
-    module.Failing, module.Incomplete = Failing, Incomplete
+    vars(module).update(Failing=Failing, Incomplete=Incomplete)
     monkeypatch.setitem(sys.modules, "some_reporters", module)
     with pytest.raises(InvalidConfigError, match=reason):
         load_reporter(f"some_reporters.{cls}")

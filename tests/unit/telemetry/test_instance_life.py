@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 from structlog.testing import capture_logs
+from unit.telemetry.node import Client, Node
 
 from base.errors import ErrorCode
 from telemetry.instances.gate import MAX_SEATS
@@ -11,14 +12,14 @@ from telemetry.instances.gate import MAX_SEATS
 INTERVAL_MS = 60_000
 
 
-def test_an_instance_goes_with_its_only_connection(node, client):
+def test_an_instance_goes_with_its_only_connection(node: Node, client: Client) -> None:
     client.get()
     assert node.disconnect("c1") == 1
     assert node.manager.instance_count == 0
     assert node.disconnect("c1") == 0
 
 
-def test_the_end_of_an_old_connection_leaves_a_live_client_alone(node, client):
+def test_the_end_of_an_old_connection_leaves_a_live_client_alone(node: Node, client: Client) -> None:
     client.get("bootstrap")
     client.answer("broker")
     assert node.disconnect("bootstrap") == 0
@@ -26,14 +27,14 @@ def test_the_end_of_an_old_connection_leaves_a_live_client_alone(node, client):
     assert node.disconnect("broker") == 1
 
 
-def test_the_end_of_the_latest_connection_leaves_a_client_alone_that_has_another(node, client):
+def test_the_end_of_the_latest_connection_leaves_a_client_alone_that_has_another(node: Node, client: Client) -> None:
     client.get("bootstrap")
     client.answer("broker")
     assert node.disconnect("broker") == 0
     assert client.answer("bootstrap") is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_a_connection_ends_every_client_that_lived_on_it_alone(node, make_client):
+def test_a_connection_ends_every_client_that_lived_on_it_alone(node: Node, make_client: type[Client]) -> None:
     clients = [make_client(node, client_id=f"app-{index}") for index in range(3)]
     for each in clients:
         each.get()
@@ -42,7 +43,7 @@ def test_a_connection_ends_every_client_that_lived_on_it_alone(node, make_client
     assert node.manager.instance_count == 1
 
 
-def test_only_the_latest_connections_of_a_client_are_remembered(node, client):
+def test_only_the_latest_connections_of_a_client_are_remembered(node: Node, client: Client) -> None:
     client.id = uuid.uuid4()
     for index in range(100):
         client.get(f"c{index}")
@@ -54,8 +55,8 @@ def test_only_the_latest_connections_of_a_client_are_remembered(node, client):
 
 @pytest.mark.parametrize(("interval_ms", "lifetime_ms"), [(100, 60_000), (60_000, 180_000)])
 def test_a_silent_instance_expires_after_three_intervals_but_never_within_a_minute(
-    make_node, make_client, interval_ms, lifetime_ms
-):
+    make_node: type[Node], make_client: type[Client], interval_ms: int, lifetime_ms: int
+) -> None:
     node = make_node(interval_ms=interval_ms)
     make_client(node).get()
     node.time.sleep(lifetime_ms - 1)
@@ -66,7 +67,7 @@ def test_a_silent_instance_expires_after_three_intervals_but_never_within_a_minu
     assert node.disconnect("c1") == 0
 
 
-def test_every_request_starts_the_time_anew_and_an_old_deadline_removes_nothing(node, client):
+def test_every_request_starts_the_time_anew_and_an_old_deadline_removes_nothing(node: Node, client: Client) -> None:
     client.get()
     for _ in range(10):
         node.time.sleep(2 * INTERVAL_MS)
@@ -76,7 +77,9 @@ def test_every_request_starts_the_time_anew_and_an_old_deadline_removes_nothing(
     assert node.expire() == 1
 
 
-def test_an_old_deadline_does_not_remove_an_instance_that_came_back(make_node, make_client):
+def test_an_old_deadline_does_not_remove_an_instance_that_came_back(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(cache_max_size=1)
     client = make_client(node)
     client.get()
@@ -88,7 +91,7 @@ def test_an_old_deadline_does_not_remove_an_instance_that_came_back(make_node, m
     assert node.manager.instance_count == 1
 
 
-def test_a_shorter_interval_brings_the_deadline_forward(make_node, make_client):
+def test_a_shorter_interval_brings_the_deadline_forward(make_node: type[Node], make_client: type[Client]) -> None:
     node = make_node(interval_ms=3_600_000)
     client = make_client(node)
     client.get()
@@ -98,7 +101,9 @@ def test_a_shorter_interval_brings_the_deadline_forward(make_node, make_client):
     assert node.expire() == 1
 
 
-def test_the_least_recently_used_instance_goes_when_the_cache_is_full(make_node, make_client):
+def test_the_least_recently_used_instance_goes_when_the_cache_is_full(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(cache_max_size=2)
     first, second, third = (make_client(node, f"c{index}", client_id=f"app-{index}") for index in range(3))
     first.get()
@@ -111,7 +116,7 @@ def test_the_least_recently_used_instance_goes_when_the_cache_is_full(make_node,
     assert node.manager.counters()["instances_evicted"] == 1
 
 
-def test_eviction_warns_at_most_once_in_five_minutes(make_node, make_client):
+def test_eviction_warns_at_most_once_in_five_minutes(make_node: type[Node], make_client: type[Client]) -> None:
     node = make_node(cache_max_size=1)
     with capture_logs() as said:
         for index in range(10):
@@ -125,7 +130,9 @@ def test_eviction_warns_at_most_once_in_five_minutes(make_node, make_client):
     assert node.manager.counters()["instances_evicted"] == 10
 
 
-def test_a_flood_of_new_ids_leaves_no_more_behind_than_the_cache_holds(make_node, make_client):
+def test_a_flood_of_new_ids_leaves_no_more_behind_than_the_cache_holds(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(cache_max_size=50, interval_ms=3_600_000)
     client = make_client(node)
     for index in range(5_000):

@@ -4,8 +4,10 @@ import math
 import uuid
 
 import pytest
+from unit.telemetry.node import Client, Node
 
 from base.errors import ErrorCode
+from base.principal import KafkaPrincipal
 from telemetry.instances.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
 from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientFilter, ClientRow, row_of, state_of
@@ -15,18 +17,18 @@ from telemetry.push_record import format_instance_id
 INTERVAL_MS = 60_000
 
 
-def rows(node):
+def rows(node: Node) -> list[ClientRow]:
     register = node.manager.register
     clocks = {"now_ms": node.time.hi_res_clock_ms(), "now_us": node.time.microseconds()}
     return [row_of(each, **clocks) for each in register.between(0, len(register))]
 
 
-def the_row(node) -> ClientRow:
+def the_row(node: Node) -> ClientRow:
     (row,) = rows(node)
     return row
 
 
-def test_a_row_says_who_pushed_what_and_when(node, client, alice):
+def test_a_row_says_who_pushed_what_and_when(node: Node, client: Client, alice: KafkaPrincipal) -> None:
     client.context.update(principal=alice)
     client.get()
     node.time.sleep(1_000)
@@ -38,7 +40,7 @@ def test_a_row_says_who_pushed_what_and_when(node, client, alice):
     node.time.sleep(250)
     row = the_row(node)
     assert row == ClientRow(
-        client_instance_id=format_instance_id(client.id),
+        client_instance_id=format_instance_id(client.given_id),
         client_id="app",
         client_software_name="apache-kafka-java",
         client_software_version="4.4.0",
@@ -63,7 +65,7 @@ def test_a_row_says_who_pushed_what_and_when(node, client, alice):
     )
 
 
-def test_times_are_told_by_the_monotonic_clock_whatever_the_wall_clock_did(node, client):
+def test_times_are_told_by_the_monotonic_clock_whatever_the_wall_clock_did(node: Node, client: Client) -> None:
     client.get()
     client.answer()
     node.time.jump_wall_clock(3_600_000)
@@ -71,21 +73,21 @@ def test_times_are_told_by_the_monotonic_clock_whatever_the_wall_clock_did(node,
     assert the_row(node).last_push_at == node.time.microseconds() - 2_000_000
 
 
-def test_payloads_are_counted_as_received_and_only_once_they_are_logged(node, client):
+def test_payloads_are_counted_as_received_and_only_once_they_are_logged(node: Node, client: Client) -> None:
     client.get()
-    push = client.push(metrics=b"")
+    push = client.accepted(metrics=b"")
     assert the_row(node).pushes == 0
     node.manager.not_logged((push,), node.time.hi_res_clock_ms())
     row = the_row(node)
     assert (row.pushes, row.last_error_reason, row.last_push_at) == (0, "push_log_unavailable", None)
-    first = client.push()
+    first = client.accepted()
     node.manager.logged((first,), node.time.hi_res_clock_ms())
     row = the_row(node)
     assert (row.pushes, row.push_bytes, row.state) == (1, len(first.encoded), "live")
-    assert row.push_bytes > 0
+    assert row.push_bytes
 
 
-def test_the_port_is_that_of_the_latest_request(node, client):
+def test_the_port_is_that_of_the_latest_request(node: Node, client: Client) -> None:
     client.get("bootstrap")
     client.context.update(client_port=5)
     client.answer("broker")
@@ -99,7 +101,7 @@ def test_the_port_is_that_of_the_latest_request(node, client):
     assert the_row(node).connections == 1
 
 
-def test_a_subscription_under_another_name_is_named_and_disturbs_nobody(node, client):
+def test_a_subscription_under_another_name_is_named_and_disturbs_nobody(node: Node, client: Client) -> None:
     client.get()
     known = client.subscription_id
     node.manager.replace_subscriptions({"b": {"metrics": "*", "interval.ms": "60000"}, "a": {"metrics": "*"}})
@@ -107,11 +109,11 @@ def test_a_subscription_under_another_name_is_named_and_disturbs_nobody(node, cl
     assert the_row(node).subscriptions == ("a", "b")
 
 
-def state(node) -> str:
+def state(node: Node) -> str:
     return the_row(node).state
 
 
-def test_a_client_is_new_then_live_then_late(node, client):
+def test_a_client_is_new_then_live_then_late(node: Node, client: Client) -> None:
     client.get()
     assert state(node) == "new"
     client.answer()
@@ -124,7 +126,7 @@ def test_a_client_is_new_then_live_then_late(node, client):
     assert state(node) == "live"
 
 
-def test_a_client_whose_latest_request_failed_says_how(node, client):
+def test_a_client_whose_latest_request_failed_says_how(node: Node, client: Client) -> None:
     client.get()
     client.answer(subscription_id=1)
     assert (state(node), the_row(node).last_error) == ("refused", "UNKNOWN_SUBSCRIPTION_ID")
@@ -138,14 +140,14 @@ def test_a_client_whose_latest_request_failed_says_how(node, client):
     assert state(node) == "ended"
 
 
-def test_a_client_that_nothing_is_asked_of_is_never_late(make_node, make_client):
+def test_a_client_that_nothing_is_asked_of_is_never_late(make_node: type[Node], make_client: type[Client]) -> None:
     node = make_node(subscribed=False)
     make_client(node).get()
     node.time.sleep(700_000)
     assert state(node) == "unsubscribed"
 
 
-def test_every_state_can_be_asked_for(node, client):
+def test_every_state_can_be_asked_for(node: Node, client: Client) -> None:
     client.get()
     instance = next(node.manager.register.between(0, 1))
     now_ms = node.time.hi_res_clock_ms()
@@ -173,18 +175,20 @@ def test_every_state_can_be_asked_for(node, client):
         ({}, True),
     ],
 )
-def test_a_filter_takes_whole_texts_and_prefixes(node, client, wanted, fits):
+def test_a_filter_takes_whole_texts_and_prefixes(
+    node: Node, client: Client, wanted: dict[str, object], fits: bool
+) -> None:
     client.get()
     instance = next(node.manager.register.between(0, 1))
     assert ClientFilter.of(wanted).accepts(instance, node.time.hi_res_clock_ms()) is fits
 
 
-def test_an_instance_is_found_by_its_id_in_every_form_that_clients_log(node, make_client):
+def test_an_instance_is_found_by_its_id_in_every_form_that_clients_log(node: Node, make_client: type[Client]) -> None:
     one, other = make_client(node, "c1"), make_client(node, "c2", client_id="other")
     one.id = uuid.UUID("fbefbefb-efbe-4bef-bbef-fbefbefbefbe")
     one.get()
     other.get()
-    url_safe = format_instance_id(one.id)
+    url_safe = format_instance_id(one.given_id)
     standard = url_safe.replace("-", "+").replace("_", "/")
     now_ms = node.time.hi_res_clock_ms()
     for form in (url_safe, standard, standard + "==", one.id.hex, str(one.id)):
@@ -196,13 +200,13 @@ def test_an_instance_is_found_by_its_id_in_every_form_that_clients_log(node, mak
 @pytest.mark.parametrize(
     "wanted", [{"colour": "<script>"}, {"state": "<script>"}, {"instance_id": "<script>"}, {"state": 1}]
 )
-def test_what_cannot_be_asked_for_is_one_sentence_that_repeats_nothing(wanted):
+def test_what_cannot_be_asked_for_is_one_sentence_that_repeats_nothing(wanted: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"filter|state|instance") as refused:
         ClientFilter.of(wanted)
     assert "<script>" not in str(refused.value)
 
 
-def test_places_of_those_who_left_are_used_again(make_node, make_client):
+def test_places_of_those_who_left_are_used_again(make_node: type[Node], make_client: type[Client]) -> None:
     node = make_node(cache_max_size=10)
     for index in range(100):
         make_client(node, f"c{index}").get()
@@ -216,7 +220,9 @@ def test_places_of_those_who_left_are_used_again(make_node, make_client):
     assert len(rows(node)) == 1
 
 
-def test_equal_software_of_many_clients_is_kept_once_and_long_software_is_cut(node, make_client):
+def test_equal_software_of_many_clients_is_kept_once_and_long_software_is_cut(
+    node: Node, make_client: type[Client]
+) -> None:
     for index in range(2):
         make_client(node, f"c{index}", client_software_version="".join(["1.", "x" * 5_000])).get()
     first, second = node.manager.register.between(0, 2)
@@ -227,16 +233,18 @@ def test_equal_software_of_many_clients_is_kept_once_and_long_software_is_cut(no
 # Metrics of single instances
 
 
-def own_metrics(node) -> dict[tuple[str, str], float]:
-    found = {}
+def own_metrics(node: Node) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = {}
     for name, metric in node.metrics.metrics().items():
         if name.group == "client-metrics" and name.tags:
             assert set(name.tags) == {"client_instance_id"}
-            found[name.tags["client_instance_id"], name.name] = metric.metric_value()
+            value = metric.metric_value()
+            assert isinstance(value, float)
+            found[name.tags["client_instance_id"], name.name] = value
     return found
 
 
-def test_the_totals_have_the_names_of_kafkas_broker(node):
+def test_the_totals_have_the_names_of_kafkas_broker(node: Node) -> None:
     found = {name.name for name in node.metrics.metrics() if name.group == "client-metrics"}
     assert found == {
         "instance-count",
@@ -254,25 +262,27 @@ def test_the_totals_have_the_names_of_kafkas_broker(node):
     assert found == {metric.name for metric in TOTAL_METRICS} == set(node.manager.client_metrics())
 
 
-def test_without_asking_there_are_no_metrics_of_single_instances(node, client):
+def test_without_asking_there_are_no_metrics_of_single_instances(node: Node, client: Client) -> None:
     client.get()
     client.answer()
     assert own_metrics(node) == {}
 
 
-def test_an_instance_has_kafkas_metrics_of_its_own_where_they_are_asked_for(make_node, make_client):
+def test_an_instance_has_kafkas_metrics_of_its_own_where_they_are_asked_for(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(instance_metrics_max=10)
     client, quiet = make_client(node), make_client(node, "c2", client_id="quiet")
     client.get()
     quiet.get()
-    push = client.push()
+    push = client.accepted()
     node.time.sleep(4)
     node.manager.logged((push,), node.time.hi_res_clock_ms())
     client.answer()
     node.time.sleep(INTERVAL_MS)
-    node.manager.not_logged((client.push(),), node.time.hi_res_clock_ms())
+    node.manager.not_logged((client.accepted(),), node.time.hi_res_clock_ms())
     found = own_metrics(node)
-    mine, other = format_instance_id(client.id), format_instance_id(quiet.id)
+    mine, other = format_instance_id(client.given_id), format_instance_id(quiet.given_id)
     assert {name for _, name in found} == {metric.name for metric in INSTANCE_METRICS}
     assert len(found) == 2 * len(INSTANCE_METRICS)
     assert (found[mine, "throttle-count"], found[other, "throttle-count"]) == (1, 0)
@@ -284,14 +294,14 @@ def test_an_instance_has_kafkas_metrics_of_its_own_where_they_are_asked_for(make
 
 
 @pytest.mark.parametrize("way", ["eviction", "expiry", "disconnect", "close"])
-def test_no_series_of_a_gone_client_stays(make_node, make_client, way):
+def test_no_series_of_a_gone_client_stays(make_node: type[Node], make_client: type[Client], way: str) -> None:
     node = make_node(instance_metrics_max=10, cache_max_size=1)
     make_client(node).get()
     assert own_metrics(node)
     if way == "eviction":
         other = make_client(node, "c2")
         other.get()
-        assert {instance for instance, _ in own_metrics(node)} == {format_instance_id(other.id)}
+        assert {instance for instance, _ in own_metrics(node)} == {format_instance_id(other.given_id)}
         assert node.manager.counters()["instances_with_metrics"] == 1
         return
     if way == "expiry":
@@ -305,7 +315,9 @@ def test_no_series_of_a_gone_client_stays(make_node, make_client, way):
     assert node.manager.counters()["instances_with_metrics"] == 0
 
 
-def test_metrics_of_single_instances_are_bounded_and_who_got_none_is_counted(make_node, make_client, alice):
+def test_metrics_of_single_instances_are_bounded_and_who_got_none_is_counted(
+    make_node: type[Node], make_client: type[Client], alice: KafkaPrincipal
+) -> None:
     node = make_node(instance_metrics_max=2)
     clients = [make_client(node, f"c{index}") for index in range(3)]
     for each in clients:
@@ -321,7 +333,7 @@ def test_metrics_of_single_instances_are_bounded_and_who_got_none_is_counted(mak
     assert len(own_metrics(node)) == len(INSTANCE_METRICS), "those of the other principal stay"
 
 
-def test_a_rate_is_kafkas_over_two_windows_of_thirty_seconds():
+def test_a_rate_is_kafkas_over_two_windows_of_thirty_seconds() -> None:
     metrics = InstanceMetrics(now_ms=0)
     for at_ms in (1_000, 2_000, 3_000):
         metrics.record_throttle(at_ms)
@@ -332,7 +344,7 @@ def test_a_rate_is_kafkas_over_two_windows_of_thirty_seconds():
     assert metrics.values(200_000)[:2] == (0, 4)
 
 
-def test_the_times_of_exports_are_of_the_latest_two_windows():
+def test_the_times_of_exports_are_of_the_latest_two_windows() -> None:
     metrics = InstanceMetrics(now_ms=0)
     metrics.record_plugin_export(10.0, 1_000)
     metrics.record_plugin_export(2.0, 31_000)

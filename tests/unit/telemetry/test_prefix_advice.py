@@ -1,16 +1,24 @@
 """Subscriptions that no known client answers are said, once, and stay in force."""
 
+from collections.abc import Callable, Iterator
+
 import pytest
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
+from unit.telemetry.node import Client, Node
+
+Warnings = Callable[[], list[EventDict]]
 
 
 @pytest.fixture
-def warnings_of():
+def warnings_of() -> Iterator[Warnings]:
     with capture_logs() as said:
         yield lambda: [line for line in said if line["event"] == "telemetry.unknown_metric_prefix"]
 
 
-def test_a_prefix_that_no_client_knows_is_warned_about_with_the_nearest_one(node, client, warnings_of):
+def test_a_prefix_that_no_client_knows_is_warned_about_with_the_nearest_one(
+    node: Node, client: Client, warnings_of: Warnings
+) -> None:
     node.manager.update_subscription("latency", {"metrics": "org.apache.kafka.prodcuer.,org.apache.kafka.consumer."})
     (warning,) = warnings_of()
     assert (warning["subscription"], warning["prefix"]) == ("latency", "org.apache.kafka.prodcuer.")
@@ -20,14 +28,14 @@ def test_a_prefix_that_no_client_knows_is_warned_about_with_the_nearest_one(node
     }
 
 
-def test_it_is_never_refused(make_node, make_client, warnings_of):
+def test_it_is_never_refused(make_node: type[Node], make_client: type[Client], warnings_of: Warnings) -> None:
     node = make_node(subscribed=False)
     node.manager.update_subscription("app", {"metrics": "com.example.orders."})
     assert make_client(node).get().requested_metrics == ("com.example.orders.",)
     assert "fleetgauge metrics lists the known ones" in warnings_of()[0]["message"]
 
 
-def test_it_is_said_once_for_each_change(node, warnings_of):
+def test_it_is_said_once_for_each_change(node: Node, warnings_of: Warnings) -> None:
     wrong = {"metrics": "producer."}
     node.manager.replace_subscriptions({"a": wrong})
     node.manager.replace_subscriptions({"a": wrong, "b": {"metrics": "*"}})
@@ -37,19 +45,19 @@ def test_it_is_said_once_for_each_change(node, warnings_of):
     assert len(warnings_of()) == 2
 
 
-def test_a_mended_subscription_is_mentioned_no_more(node):
+def test_a_mended_subscription_is_mentioned_no_more(node: Node) -> None:
     node.manager.update_subscription("a", {"metrics": "producer."})
     assert node.manager.unmatched_prefixes() == {"a": {"producer.": "org.apache.kafka.producer."}}
     node.manager.update_subscription("a", {"metrics": "org.apache.kafka.producer."})
     assert node.manager.unmatched_prefixes() == {}
 
 
-def test_all_and_nothing_are_no_reason_for_a_warning(node, warnings_of):
+def test_all_and_nothing_are_no_reason_for_a_warning(node: Node, warnings_of: Warnings) -> None:
     node.manager.replace_subscriptions({"all": {"metrics": "*"}, "none": {"interval.ms": "1000"}})
     assert warnings_of() == []
 
 
-def test_an_enormous_list_of_prefixes_is_looked_at_in_bounded_space(node, warnings_of):
+def test_an_enormous_list_of_prefixes_is_looked_at_in_bounded_space(node: Node, warnings_of: Warnings) -> None:
     prefixes = ",".join(f"{number}" + "y" * 1_000 for number in range(3_000))
     node.manager.update_subscription("many", {"metrics": prefixes})
     found = node.manager.unmatched_prefixes()["many"]

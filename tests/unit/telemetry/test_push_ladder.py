@@ -3,12 +3,15 @@
 import gzip
 import random
 import uuid
+from typing import Any
 
 import pytest
 import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics
+from unit.telemetry.node import Client, Node
 
 from base.errors import ErrorCode
+from base.principal import KafkaPrincipal
 from telemetry.push import Push
 from telemetry.push_record import format_instance_id, is_push_id
 
@@ -22,16 +25,18 @@ def otlp_piece() -> bytes:
     return data.SerializeToString()
 
 
-def test_a_push_after_a_get_is_accepted_and_recorded_with_everything_known_of_its_sender(node, client):
+def test_a_push_after_a_get_is_accepted_and_recorded_with_everything_known_of_its_sender(
+    node: Node, client: Client
+) -> None:
     client.get()
     payload = zstandard.compress(b"")
-    push = client.push(compression_type=4, metrics=payload)
+    push = client.accepted(compression_type=4, metrics=payload)
     assert isinstance(push, Push)
     record = push.record
     assert is_push_id(record.push_id)
     assert record.received_at == node.time.microseconds()
     assert (record.receiver_node_id, record.cluster_id, record.listener) == (7, "cluster-1", "PLAINTEXT")
-    assert record.client_instance_id == format_instance_id(client.id)
+    assert record.client_instance_id == format_instance_id(client.given_id)
     assert (record.client_id, record.principal) == ("app", "User:ANONYMOUS")
     assert (record.client_software_name, record.client_software_version) == ("apache-kafka-java", "4.4.0")
     assert (record.client_source_address, record.client_source_port) == ("10.0.0.9", 40_001)
@@ -43,13 +48,15 @@ def test_a_push_after_a_get_is_accepted_and_recorded_with_everything_known_of_it
 
 
 @pytest.mark.parametrize("null", [None, uuid.UUID(int=0), uuid.UUID(int=1)])
-def test_a_push_without_an_instance_id_is_an_invalid_request(node, client, null):
+def test_a_push_without_an_instance_id_is_an_invalid_request(
+    node: Node, client: Client, null: uuid.UUID | None
+) -> None:
     client.get()
     assert client.answer(client_instance_id=null) is ErrorCode.INVALID_REQUEST
     assert node.manager.refusals() == {"INVALID_REQUEST": {"null_client_instance_id": 1}}
 
 
-def test_a_push_before_its_interval_is_throttled_and_counted(node, client):
+def test_a_push_before_its_interval_is_throttled_and_counted(node: Node, client: Client) -> None:
     client.get()
     assert client.answer() is ErrorCode.NONE
     node.time.sleep(INTERVAL_MS - 1)
@@ -59,7 +66,7 @@ def test_a_push_before_its_interval_is_throttled_and_counted(node, client):
     assert node.sensor("throttle-count") == 1
 
 
-def test_the_first_push_after_a_get_may_come_early_as_clients_jitter_it(node, client):
+def test_the_first_push_after_a_get_may_come_early_as_clients_jitter_it(node: Node, client: Client) -> None:
     client.get()
     client.answer()
     node.time.sleep(INTERVAL_MS)
@@ -69,7 +76,7 @@ def test_the_first_push_after_a_get_may_come_early_as_clients_jitter_it(node, cl
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_a_terminating_push_need_not_wait_and_is_the_last(node, client):
+def test_a_terminating_push_need_not_wait_and_is_the_last(node: Node, client: Client) -> None:
     client.get()
     client.answer()
     assert client.answer(terminating=True) is ErrorCode.NONE
@@ -90,7 +97,9 @@ def test_a_terminating_push_need_not_wait_and_is_the_last(node, client):
         ({"metrics": gzip.compress(bytes(17 << 20)), "compression_type": 1}, ErrorCode.TELEMETRY_TOO_LARGE),
     ],
 )
-def test_a_curable_refusal_gives_back_the_turn_and_terminating(client, fault, code):
+def test_a_curable_refusal_gives_back_the_turn_and_terminating(
+    client: Client, fault: dict[str, Any], code: ErrorCode
+) -> None:
     client.get()
     assert client.answer(**fault) is code
     assert client.answer(terminating=True, **fault) is code
@@ -98,7 +107,7 @@ def test_a_curable_refusal_gives_back_the_turn_and_terminating(client, fault, co
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_a_refused_early_push_after_a_get_leaves_the_next_one_due(node, client):
+def test_a_refused_early_push_after_a_get_leaves_the_next_one_due(node: Node, client: Client) -> None:
     client.get()
     client.answer()
     node.time.sleep(INTERVAL_MS)
@@ -123,7 +132,9 @@ def test_a_refused_early_push_after_a_get_leaves_the_next_one_due(node, client):
         ({"metrics": b"\x0a\x05cut"}, "malformed_metrics_data"),
     ],
 )
-def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_terminate(node, client, fault, reason):
+def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_terminate(
+    node: Node, client: Client, fault: dict[str, Any], reason: str
+) -> None:
     client.get()
     assert client.answer(terminating=True, **fault) is ErrorCode.INVALID_RECORD
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -142,14 +153,18 @@ def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_term
         ({"compression_type": 9}, 0),
     ],
 )
-def test_a_payload_that_cannot_be_decompressed_counts_as_a_plugin_error_as_in_kafka(node, client, fault, errors):
+def test_a_payload_that_cannot_be_decompressed_counts_as_a_plugin_error_as_in_kafka(
+    node: Node, client: Client, fault: dict[str, Any], errors: int
+) -> None:
     client.get()
     assert client.answer(**fault) is not ErrorCode.NONE
     assert node.sensor("plugin-error-count") == errors
     assert node.manager.plugin_errors() == {}
 
 
-def test_a_compression_type_that_is_not_configured_is_refused_but_none_never_is(make_node, make_client):
+def test_a_compression_type_that_is_not_configured_is_refused_but_none_never_is(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     from telemetry.codecs import CompressionType
 
     client = make_client(make_node(compression_types=(CompressionType.GZIP,)))
@@ -158,7 +173,7 @@ def test_a_compression_type_that_is_not_configured_is_refused_but_none_never_is(
     assert client.answer(compression_type=0) is ErrorCode.NONE
 
 
-def test_the_largest_payload_is_exactly_the_announced_size(make_node, make_client):
+def test_the_largest_payload_is_exactly_the_announced_size(make_node: type[Node], make_client: type[Client]) -> None:
     client = make_client(make_node(telemetry_max_bytes=400))
     metrics = b"\x0a\x00" * 200
     assert client.get().telemetry_max_bytes == len(metrics)
@@ -167,9 +182,9 @@ def test_the_largest_payload_is_exactly_the_announced_size(make_node, make_clien
 
 
 def test_well_formed_metrics_inflated_beyond_any_real_ratio_are_too_large_before_they_are_checked(
-    node, client, monkeypatch
-):
-    checked = []
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[bytes] = []
     monkeypatch.setattr("telemetry.manager.validate_metrics", checked.append)
     client.get()
     bomb = zstandard.compress(otlp_piece() * ((2 << 20) // len(otlp_piece())))
@@ -179,7 +194,9 @@ def test_well_formed_metrics_inflated_beyond_any_real_ratio_are_too_large_before
     assert node.manager.refusals()["TELEMETRY_TOO_LARGE"] == {"inflated_beyond_max_compression_ratio": 1}
 
 
-def test_what_is_small_may_have_any_ratio_and_what_is_large_a_hundredfold(make_node, make_client):
+def test_what_is_small_may_have_any_ratio_and_what_is_large_a_hundredfold(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     client = make_client(make_node(interval_ms=100))
     client.get()
     small = otlp_piece() * ((1 << 20) // len(otlp_piece()))
@@ -205,18 +222,20 @@ def test_what_is_small_may_have_any_ratio_and_what_is_large_a_hundredfold(make_n
         (b"\x00", 2),
     ],
 )
-def test_an_empty_payload_is_a_heartbeat_with_a_record(client, metrics, compression_type):
+def test_an_empty_payload_is_a_heartbeat_with_a_record(
+    client: Client, metrics: bytes | None, compression_type: int
+) -> None:
     client.get()
-    push = client.push(metrics=metrics, compression_type=compression_type)
+    push = client.accepted(metrics=metrics, compression_type=compression_type)
     assert isinstance(push, Push)
     assert push.record.metrics == b""
     assert push.record.payload_bytes == len(metrics or b"")
     assert push.encoded == (metrics or b"")
 
 
-def test_the_rungs_stand_in_the_documented_order(node, client):
+def test_the_rungs_stand_in_the_documented_order(node: Node, client: Client) -> None:
     client.get()
-    everything_wrong = {"subscription_id": 1, "compression_type": 9, "metrics": bytes(2 << 20)}
+    everything_wrong: dict[str, Any] = {"subscription_id": 1, "compression_type": 9, "metrics": bytes(2 << 20)}
     client.answer()
     assert client.answer(**everything_wrong) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     node.time.sleep(INTERVAL_MS)
@@ -228,9 +247,9 @@ def test_the_rungs_stand_in_the_documented_order(node, client):
     assert client.answer(**everything_wrong) is ErrorCode.INVALID_REQUEST
 
 
-def test_a_push_that_the_log_did_not_take_costs_the_client_nothing(node, client):
+def test_a_push_that_the_log_did_not_take_costs_the_client_nothing(node: Node, client: Client) -> None:
     client.get()
-    push = client.push(terminating=True)
+    push = client.accepted(terminating=True)
     node.manager.not_logged((push,), node.time.hi_res_clock_ms())
     assert client.answer() is ErrorCode.NONE
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -239,39 +258,43 @@ def test_a_push_that_the_log_did_not_take_costs_the_client_nothing(node, client)
     assert node.sensor("plugin-error-count") == 1
 
 
-def test_a_push_due_by_its_interval_is_due_again_when_the_log_did_not_take_it(node, client):
+def test_a_push_due_by_its_interval_is_due_again_when_the_log_did_not_take_it(node: Node, client: Client) -> None:
     client.get()
     client.answer()
     node.time.sleep(INTERVAL_MS)
-    push = client.push()
+    push = client.accepted()
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     node.time.sleep(500)
     node.manager.not_logged((push,), node.time.hi_res_clock_ms())
     assert client.answer() is ErrorCode.NONE
 
 
-def test_only_the_first_word_of_the_push_log_counts(node, client):
+def test_only_the_first_word_of_the_push_log_counts(node: Node, client: Client) -> None:
     client.get()
-    push = client.push()
+    push = client.accepted()
     node.manager.logged((push,), node.time.hi_res_clock_ms())
     node.manager.not_logged((push,), node.time.hi_res_clock_ms())
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_a_late_failure_of_the_log_does_not_undo_a_younger_push(make_node, make_client):
+def test_a_late_failure_of_the_log_does_not_undo_a_younger_push(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(interval_ms=100)
     client = make_client(node)
     client.get()
     client.answer()
     node.time.sleep(100)
-    slow = client.push()
+    slow = client.accepted()
     node.time.sleep(100)
     assert client.answer() is ErrorCode.NONE
     node.manager.not_logged((slow,), node.time.hi_res_clock_ms())
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_a_client_that_fails_over_with_the_right_subscription_id_is_taken_in_at_once(make_node, make_client):
+def test_a_client_that_fails_over_with_the_right_subscription_id_is_taken_in_at_once(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     first, second = make_node(), make_node()
     client = make_client(first)
     client.get()
@@ -281,7 +304,9 @@ def test_a_client_that_fails_over_with_the_right_subscription_id_is_taken_in_at_
     assert second.manager.instance_count == 1
 
 
-def test_a_client_that_fails_over_to_other_subscriptions_is_sent_to_get_them(make_node, make_client):
+def test_a_client_that_fails_over_to_other_subscriptions_is_sent_to_get_them(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     first, second = make_node(), make_node(interval_ms=5_000)
     client = make_client(first)
     client.get()
@@ -294,32 +319,36 @@ def test_a_client_that_fails_over_to_other_subscriptions_is_sent_to_get_them(mak
     assert second.sensor("unknown-subscription-request-count") == 1
 
 
-def test_a_push_on_another_connection_than_the_get_is_the_same_instance(node, client):
+def test_a_push_on_another_connection_than_the_get_is_the_same_instance(node: Node, client: Client) -> None:
     client.get("bootstrap")
     assert client.answer("broker") is ErrorCode.NONE
     assert client.answer("bootstrap") is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert node.manager.instance_count == 1
 
 
-def test_the_record_names_the_connection_of_the_push_itself(client):
+def test_the_record_names_the_connection_of_the_push_itself(client: Client) -> None:
     client.get("bootstrap")
     client.context.update(client_address="10.9.9.9", client_port=5)
-    record = client.push("broker").record
+    record = client.accepted("broker").record
     assert (record.client_source_address, record.client_source_port) == ("10.9.9.9", 5)
 
 
-def test_long_values_of_a_client_are_cut_in_the_record_and_counted(make_node, make_client):
+def test_long_values_of_a_client_are_cut_in_the_record_and_counted(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
     node = make_node(max_label_bytes=8)
     client = make_client(node, client_id="ü" * 5, client_software_version="12345678")
     client.get()
-    record = client.push().record
+    record = client.accepted().record
     assert record.client_id == "üüüü"
     assert record.client_software_version == "12345678"
     assert record.principal == "User:ANO"
     assert node.manager.counters()["labels_truncated"] == 3
 
 
-def test_nobody_is_refused_for_an_id_and_nobody_disturbs_the_state_of_another(node, client, make_client, alice):
+def test_nobody_is_refused_for_an_id_and_nobody_disturbs_the_state_of_another(
+    node: Node, client: Client, make_client: type[Client], alice: KafkaPrincipal
+) -> None:
     client.get()
     rogue = make_client(node, "c2", principal=alice)
     rogue.id = client.id
@@ -329,7 +358,9 @@ def test_nobody_is_refused_for_an_id_and_nobody_disturbs_the_state_of_another(no
     assert node.manager.counters()["instance_id_clashes"] == 1
 
 
-def test_a_connection_that_names_no_software_is_of_the_client_that_named_it_elsewhere(node, client, make_client):
+def test_a_connection_that_names_no_software_is_of_the_client_that_named_it_elsewhere(
+    node: Node, client: Client, make_client: type[Client]
+) -> None:
     """franz-go before 1.22 sends ApiVersions on its first connection alone, and pushes on another."""
     node.manager.update_subscription(
         "all", {"metrics": "*", "interval.ms": "60000", "match": "client_software_name=kgo"}
@@ -349,7 +380,9 @@ def test_a_connection_that_names_no_software_is_of_the_client_that_named_it_else
     ids=["address", "client id", "software"],
 )
 @pytest.mark.parametrize("thief_is_first", [True, False])
-def test_another_sender_under_the_same_id_is_another_instance(node, client, make_client, forged, thief_is_first):
+def test_another_sender_under_the_same_id_is_another_instance(
+    node: Node, client: Client, make_client: type[Client], forged: dict[str, str], thief_is_first: bool
+) -> None:
     thief = make_client(node, "c2", **forged)
     thief.id = client.id = uuid.uuid4()
     for each in (thief, client) if thief_is_first else (client, thief):
@@ -362,9 +395,9 @@ def test_another_sender_under_the_same_id_is_another_instance(node, client, make
     assert node.manager._instances.cache._shared_ids == 0
 
 
-def test_the_sensors_carry_kafkas_names_and_count_the_log_as_a_receiver(node, client):
+def test_the_sensors_carry_kafkas_names_and_count_the_log_as_a_receiver(node: Node, client: Client) -> None:
     client.get()
-    push = client.push()
+    push = client.accepted()
     node.time.sleep(4)
     node.manager.logged((push,), node.time.hi_res_clock_ms())
     assert node.sensor("instance-count") == 1
@@ -375,7 +408,7 @@ def test_the_sensors_carry_kafkas_names_and_count_the_log_as_a_receiver(node, cl
     assert node.sensor("unknown-subscription-request-rate") == 0
 
 
-def test_closing_forgets_the_clients_and_leaves_no_metric_behind(node, client):
+def test_closing_forgets_the_clients_and_leaves_no_metric_behind(node: Node, client: Client) -> None:
     client.get()
     node.manager.close()
     assert node.manager.instance_count == 0

@@ -3,8 +3,10 @@
 import uuid
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
+from unit.telemetry.node import Client, Node
 
 from base.clock import MockTime
 from base.errors import ErrorCode
@@ -43,22 +45,33 @@ class Quotas:
         self.pace.quotas_changed()
 
 
+class PacedNode(Node):
+    """A node with telemetry quotas that can be set."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(pace_of=self._pace_of, **settings)
+
+    def _pace_of(self, time: MockTime, metrics: Metrics) -> TelemetryPace:
+        self.quotas = Quotas(time, metrics)
+        return self.quotas.pace
+
+
 class PacedClient:
     """A client that does as it is told: after a Get it waits for its interval, and asks again where it is unknown."""
 
-    def __init__(self, node, make_client, **context) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, node: PacedNode, **context: Any) -> None:
         self.node = node
-        self.client = make_client(node, **context)
+        self.client = Client(node, **context)
         self.interval_ms = self.client.get().push_interval_ms
         self.answers: list[ErrorCode] = []
         self.intervals = [self.interval_ms]
         self.due_ms = node.time.hi_res_clock_ms() + self.interval_ms
 
-    def push_if_due(self, **fields: object) -> None:
+    def push_if_due(self, **fields: Any) -> None:
         if self.node.time.hi_res_clock_ms() >= self.due_ms:
             self.push(**fields)
 
-    def push(self, **fields: object) -> ErrorCode:
+    def push(self, **fields: Any) -> ErrorCode:
         answer: ErrorCode = self.client.answer(**fields)
         self.answers.append(answer)
         if answer is UNKNOWN:
@@ -68,33 +81,26 @@ class PacedClient:
         return answer
 
 
+Paced = Callable[..., PacedNode]
+Team = Callable[..., list[PacedClient]]
+
+
 @pytest.fixture
-def paced(make_node):  # type: ignore[no-untyped-def]
+def paced() -> Paced:
     """A node with telemetry quotas that can be set."""
 
-    def make(**settings: object):  # type: ignore[no-untyped-def]
-        made: list[Quotas] = []
-
-        def pace_of(time: MockTime, metrics: Metrics) -> TelemetryPace:
-            made.append(Quotas(time, metrics))
-            return made[0].pace
-
-        node = make_node(pace_of=pace_of, **settings)
-        node.quotas = made[0]
-        return node
-
-    return make
+    return PacedNode
 
 
 @pytest.fixture
-def team(make_client) -> Callable[..., list[PacedClient]]:  # type: ignore[no-untyped-def]
-    def make(node, count: int, **context: object) -> list[PacedClient]:  # type: ignore[no-untyped-def]
-        return [PacedClient(node, make_client, connection=f"c{n}-{uuid.uuid4()}", **context) for n in range(count)]
+def team() -> Team:
+    def make(node: PacedNode, count: int, **context: Any) -> list[PacedClient]:
+        return [PacedClient(node, connection=f"c{n}-{uuid.uuid4()}", **context) for n in range(count)]
 
     return make
 
 
-def run(node, clients: list[PacedClient], minutes: float, **fields: object) -> None:  # type: ignore[no-untyped-def]
+def run(node: PacedNode, clients: list[PacedClient], minutes: float, **fields: Any) -> None:
     """Lets time go by in steps of a second, and every client push when it is due."""
     for _ in range(round(minutes * 60)):
         node.time.sleep(1_000)
@@ -102,7 +108,7 @@ def run(node, clients: list[PacedClient], minutes: float, **fields: object) -> N
             client.push_if_due(**fields)
 
 
-def test_without_a_telemetry_quota_nothing_is_recorded_and_nobody_slowed(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_without_a_telemetry_quota_nothing_is_recorded_and_nobody_slowed(paced: Paced, team: Team) -> None:
     node = paced()
     clients = team(node, 5)
     run(node, clients, 5)
@@ -110,7 +116,9 @@ def test_without_a_telemetry_quota_nothing_is_recorded_and_nobody_slowed(paced, 
     assert not [name for name in node.metrics.metrics() if name.name == "push-rate"]
 
 
-def test_a_team_over_its_quota_is_given_the_power_of_two_of_its_interval_that_brings_it_within(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_a_team_over_its_quota_is_given_the_power_of_two_of_its_interval_that_brings_it_within(
+    paced: Paced, team: Team
+) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 3 / 60)
     clients = team(node, 10)
@@ -124,7 +132,7 @@ def test_a_team_over_its_quota_is_given_the_power_of_two_of_its_interval_that_br
     assert not others, "who does as it is told is never refused for a quota"
 
 
-def test_bytes_have_a_quota_too_and_the_longer_interval_of_both_counts(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_bytes_have_a_quota_too_and_the_longer_interval_of_both_counts(paced: Paced, team: Team) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 1 / 60)
     node.quotas.set(node.quotas.payloads, 1_000 / 60)
@@ -137,7 +145,9 @@ def test_bytes_have_a_quota_too_and_the_longer_interval_of_both_counts(paced, te
     assert large.interval_ms == 16 * MINUTE, "two clients with 5,000 bytes a minute each are ten times the limit"
 
 
-def test_a_client_has_one_change_in_five_of_its_intervals_however_much_its_team_changes(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_a_client_has_one_change_in_five_of_its_intervals_however_much_its_team_changes(
+    paced: Paced, team: Team
+) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 1 / 60)
     node.quotas.set(node.quotas.pushes, 1.5 / 60)
@@ -156,7 +166,7 @@ def test_a_client_has_one_change_in_five_of_its_intervals_however_much_its_team_
         assert later - earlier >= (INTERVALS_BETWEEN_CHANGES * interval_ms) - MINUTE
 
 
-def test_a_client_returns_step_by_step_once_its_team_needs_less(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_a_client_returns_step_by_step_once_its_team_needs_less(paced: Paced, team: Team) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 1.5 / 60)
     (client, *others) = team(node, 8)
@@ -168,7 +178,7 @@ def test_a_client_returns_step_by_step_once_its_team_needs_less(paced, team) -> 
     assert client.intervals[-4:] == [8 * MINUTE, 4 * MINUTE, 2 * MINUTE, MINUTE]
 
 
-def test_a_client_at_the_edge_of_a_step_does_not_go_to_and_fro(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_a_client_at_the_edge_of_a_step_does_not_go_to_and_fro(paced: Paced, team: Team) -> None:
     node = paced()
     node.quotas.set(node.quotas.payloads, 1_000 / 60)
     (client,) = team(node, 1)
@@ -177,7 +187,9 @@ def test_a_client_at_the_edge_of_a_step_does_not_go_to_and_fro(paced, team) -> N
     assert client.intervals == [MINUTE, 2 * MINUTE]
 
 
-def test_raising_the_limit_at_run_time_brings_the_interval_back_and_keeps_what_was_used(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_raising_the_limit_at_run_time_brings_the_interval_back_and_keeps_what_was_used(
+    paced: Paced, team: Team
+) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 1 / 60)
     clients = team(node, 4)
@@ -187,6 +199,7 @@ def test_raising_the_limit_at_run_time_brings_the_interval_back_and_keeps_what_w
         client.push()
     tags = {"user": "ANONYMOUS", "client-id": ""}
     rate = node.metrics.metric(node.metrics.metric_name("push-rate", "TelemetryPush", tags=tags))
+    assert rate is not None
     before = rate.measurable_value()
     node.quotas.set(node.quotas.pushes, 100)
     assert rate.measurable_value() == before
@@ -195,7 +208,7 @@ def test_raising_the_limit_at_run_time_brings_the_interval_back_and_keeps_what_w
     assert {client.interval_ms for client in clients} == {MINUTE}
 
 
-def test_another_team_is_not_slowed(paced, team, alice: KafkaPrincipal) -> None:  # type: ignore[no-untyped-def]
+def test_another_team_is_not_slowed(paced: Paced, team: Team, alice: KafkaPrincipal) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 1 / 60)
     (other,) = team(node, 1, principal=alice)
@@ -203,7 +216,7 @@ def test_another_team_is_not_slowed(paced, team, alice: KafkaPrincipal) -> None:
     assert other.intervals == [MINUTE]
 
 
-def test_the_most_specific_quota_counts_and_client_ids_by_default_do_not_share(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_the_most_specific_quota_counts_and_client_ids_by_default_do_not_share(paced: Paced, team: Team) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 1 / 60, None, DEFAULT_CLIENT_ID_ENTITY)
     node.quotas.set(node.quotas.pushes, 4 / 60, None, ClientIdEntity("many"))
@@ -214,7 +227,7 @@ def test_the_most_specific_quota_counts_and_client_ids_by_default_do_not_share(p
     assert {client.interval_ms for client in two} == {2 * MINUTE}
 
 
-def test_no_interval_is_longer_than_an_hour_nor_than_a_client_bears(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_no_interval_is_longer_than_an_hour_nor_than_a_client_bears(paced: Paced, team: Team) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 1e-9)
     (java,) = team(node, 1)
@@ -224,7 +237,7 @@ def test_no_interval_is_longer_than_an_hour_nor_than_a_client_bears(paced, team)
     assert {answer for each in (java, rdkafka) for answer in each.answers} == {NONE, UNKNOWN}
 
 
-def test_a_client_that_comes_back_finds_its_longer_interval_again(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_a_client_that_comes_back_finds_its_longer_interval_again(paced: Paced, team: Team) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 0.5 / 60)
     (client,) = team(node, 1)
@@ -240,8 +253,8 @@ def test_a_client_that_comes_back_finds_its_longer_interval_again(paced, team) -
 
 
 def test_a_client_that_reconnects_while_its_team_is_over_the_quota_is_not_taken_for_one_that_ignores_it(
-    paced, team, make_client
-) -> None:  # type: ignore[no-untyped-def]
+    paced: Paced, team: Team, make_client: type[Client]
+) -> None:
     node = paced()
     (client,) = team(node, 1)
     assert client.push() is NONE
@@ -260,7 +273,9 @@ def test_a_client_that_reconnects_while_its_team_is_over_the_quota_is_not_taken_
     assert client.push() is THROTTLED, "at once on a new connection again"
 
 
-def test_who_ignores_its_interval_is_refused_while_the_team_is_over_its_quota(paced, team, make_client) -> None:  # type: ignore[no-untyped-def]
+def test_who_ignores_its_interval_is_refused_while_the_team_is_over_its_quota(
+    paced: Paced, team: Team, make_client: type[Client]
+) -> None:
     """Clients made up one after the other, each pushing right after its Get."""
     node = paced()
     node.quotas.set(node.quotas.pushes, 1.0)
@@ -277,7 +292,9 @@ def test_who_ignores_its_interval_is_refused_while_the_team_is_over_its_quota(pa
     assert THROTTLED not in obeying.answers
 
 
-def test_one_that_was_refused_for_the_quota_is_taken_when_it_keeps_to_its_interval(paced, make_client) -> None:  # type: ignore[no-untyped-def]
+def test_one_that_was_refused_for_the_quota_is_taken_when_it_keeps_to_its_interval(
+    paced: Paced, make_client: type[Client]
+) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 0.001)
     hasty = make_client(node)
@@ -292,7 +309,9 @@ def test_one_that_was_refused_for_the_quota_is_taken_when_it_keeps_to_its_interv
     assert hasty.answer() is NONE
 
 
-def test_a_last_push_is_taken_of_who_pushed_before_and_counts_for_others_as_any_push(paced, make_client) -> None:  # type: ignore[no-untyped-def]
+def test_a_last_push_is_taken_of_who_pushed_before_and_counts_for_others_as_any_push(
+    paced: Paced, make_client: type[Client]
+) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 0.001)
     known, unknown = make_client(node), make_client(node, "c2")
@@ -303,7 +322,7 @@ def test_a_last_push_is_taken_of_who_pushed_before_and_counts_for_others_as_any_
     assert unknown.answer(terminating=True) is THROTTLED, "a job that lives for a second keeps to no interval"
 
 
-def test_nothing_is_left_of_clients_that_are_gone(paced, team) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_is_left_of_clients_that_are_gone(paced: Paced, team: Team) -> None:
     node = paced()
     node.quotas.set(node.quotas.pushes, 1 / 60, None, DEFAULT_CLIENT_ID_ENTITY)
     for number in range(3):

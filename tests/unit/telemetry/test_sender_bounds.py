@@ -2,13 +2,17 @@
 
 import sys
 import uuid
+from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
+from unit.telemetry.node import Client, Node
 
 from base.errors import ErrorCode
+from base.principal import KafkaPrincipal
 from telemetry.instances.sender_bounds import BYTES_BURST_S, INSTANCES_BURST_S, MAX_SENDERS, SenderBounds, SenderLimits
 
+Bounded = Callable[..., Node]
 INTERVAL_MS = 60_000
 PAYLOAD = b"\x0a\x00" * 500
 NO_LIMITS = {
@@ -20,17 +24,19 @@ NO_LIMITS = {
 
 
 @pytest.fixture
-def bounded(make_node):
+def bounded(make_node: type[Node]) -> Bounded:
     return lambda **limits: make_node(sender_limits=SenderLimits(**{**NO_LIMITS, **limits}))
 
 
-def fresh(node, make_client, number, **context):
+def fresh(node: Node, make_client: type[Client], number: int, **context: object) -> Client:
     client = make_client(node, f"fresh-{number}", **context)
     client.id = uuid.UUID(int=10_000 + number)
     return client
 
 
-def test_new_instances_of_an_address_are_bounded_and_refused_so_that_they_come_again(bounded, make_client):
+def test_new_instances_of_an_address_are_bounded_and_refused_so_that_they_come_again(
+    bounded: Bounded, make_client: type[Client]
+) -> None:
     node = bounded(new_instances_per_ip=2)
     answers = [fresh(node, make_client, number).get().error_code for number in range(2 * INSTANCES_BURST_S + 5)]
     assert answers.count(ErrorCode.NONE) == 2 * INSTANCES_BURST_S
@@ -45,7 +51,9 @@ def test_new_instances_of_an_address_are_bounded_and_refused_so_that_they_come_a
     assert refused.get().error_code is ErrorCode.NONE
 
 
-def test_a_client_that_is_known_is_not_refused_for_the_new_ones_of_its_address(bounded, make_client):
+def test_a_client_that_is_known_is_not_refused_for_the_new_ones_of_its_address(
+    bounded: Bounded, make_client: type[Client]
+) -> None:
     node = bounded(new_instances_per_ip=1)
     honest = make_client(node, "honest")
     honest.get()
@@ -56,7 +64,9 @@ def test_a_client_that_is_known_is_not_refused_for_the_new_ones_of_its_address(b
         node.time.sleep(INTERVAL_MS)
 
 
-def test_bytes_of_new_instances_end_where_half_is_left_for_those_that_keep_to_their_interval(bounded, make_client):
+def test_bytes_of_new_instances_end_where_half_is_left_for_those_that_keep_to_their_interval(
+    bounded: Bounded, make_client: type[Client]
+) -> None:
     rate = 10 * len(PAYLOAD)
     node = bounded(bytes_per_ip=rate)
     honest = make_client(node, "honest")
@@ -75,7 +85,9 @@ def test_bytes_of_new_instances_end_where_half_is_left_for_those_that_keep_to_th
     assert elsewhere.answer(metrics=PAYLOAD) is ErrorCode.NONE
 
 
-def test_a_client_that_makes_its_pushes_due_by_errors_does_not_count_as_keeping_to_its_interval(bounded, make_client):
+def test_a_client_that_makes_its_pushes_due_by_errors_does_not_count_as_keeping_to_its_interval(
+    bounded: Bounded, make_client: type[Client]
+) -> None:
     node = bounded(bytes_per_ip=10 * len(PAYLOAD))
     thief, honest = make_client(node, "thief"), make_client(node, "honest", client_id="other")
     for each in (thief, honest):
@@ -94,8 +106,8 @@ def test_a_client_that_makes_its_pushes_due_by_errors_does_not_count_as_keeping_
 
 
 def test_first_pushes_of_all_take_a_quarter_of_the_log_and_after_that_of_senders_that_have_used_little(
-    bounded, make_client
-):
+    bounded: Bounded, make_client: type[Client]
+) -> None:
     node = bounded(bytes_per_ip=10 * len(PAYLOAD), log_bytes=40 * len(PAYLOAD))
     answers = []
     for number in range(14):
@@ -108,7 +120,7 @@ def test_first_pushes_of_all_take_a_quarter_of_the_log_and_after_that_of_senders
     assert elsewhere.answer(metrics=PAYLOAD) is ErrorCode.NONE
 
 
-def test_a_push_that_its_address_has_no_room_for_costs_no_turn(bounded, make_client):
+def test_a_push_that_its_address_has_no_room_for_costs_no_turn(bounded: Bounded, make_client: type[Client]) -> None:
     node = bounded(bytes_per_ip=1)
     first, second = (fresh(node, make_client, number) for number in range(2))
     first.get()
@@ -119,7 +131,9 @@ def test_a_push_that_its_address_has_no_room_for_costs_no_turn(bounded, make_cli
     assert second.answer(metrics=PAYLOAD) is ErrorCode.NONE
 
 
-def test_a_principal_is_bounded_on_however_many_addresses_and_nobody_is_as_anonymous(bounded, make_client, alice):
+def test_a_principal_is_bounded_on_however_many_addresses_and_nobody_is_as_anonymous(
+    bounded: Bounded, make_client: type[Client], alice: KafkaPrincipal
+) -> None:
     node = bounded(new_instances_per_principal=1)
     found = [
         fresh(node, make_client, number, principal=alice, client_address=f"10.0.1.{number}").get().error_code
@@ -130,7 +144,7 @@ def test_a_principal_is_bounded_on_however_many_addresses_and_nobody_is_as_anony
     assert set(anonymous) == {ErrorCode.NONE}
 
 
-def test_addresses_of_one_ipv6_network_share_what_they_may_send(bounded, make_client):
+def test_addresses_of_one_ipv6_network_share_what_they_may_send(bounded: Bounded, make_client: type[Client]) -> None:
     node = bounded(new_instances_per_ip=1)
     found = [
         fresh(node, make_client, number, client_address=f"2001:db8::{number:x}").get().error_code
@@ -139,7 +153,7 @@ def test_addresses_of_one_ipv6_network_share_what_they_may_send(bounded, make_cl
     assert found.count(ErrorCode.NONE) == INSTANCES_BURST_S
 
 
-def test_a_refused_sender_is_named_in_the_log_once_a_minute(bounded, make_client):
+def test_a_refused_sender_is_named_in_the_log_once_a_minute(bounded: Bounded, make_client: type[Client]) -> None:
     node = bounded(new_instances_per_ip=1)
     with capture_logs() as said:
         for number in range(INSTANCES_BURST_S + 50):
@@ -150,7 +164,7 @@ def test_a_refused_sender_is_named_in_the_log_once_a_minute(bounded, make_client
 
 
 @pytest.mark.slow
-def test_the_senders_that_are_remembered_are_bounded(client):
+def test_the_senders_that_are_remembered_are_bounded(client: Client) -> None:
     bounds = SenderBounds(SenderLimits())
     for number in range(MAX_SENDERS + 10):
         client.context["client_address"] = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
@@ -158,7 +172,9 @@ def test_the_senders_that_are_remembered_are_bounded(client):
     assert len(bounds._by_ip) == MAX_SENDERS
 
 
-def test_ids_that_are_equal_as_python_hashes_integers_do_not_share_a_slot(node, make_client):
+def test_ids_that_are_equal_as_python_hashes_integers_do_not_share_a_slot(
+    node: Node, make_client: type[Client]
+) -> None:
     modulus = sys.hash_info.modulus
     ids = [uuid.UUID(int=2 + modulus * number) for number in range(1, 2_000)]
     assert len({hash(each) for each in ids}) == 1

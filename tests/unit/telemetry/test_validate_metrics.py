@@ -25,7 +25,7 @@ def nested(depth: int) -> bytes:
 
 
 @pytest.mark.parametrize("metrics", [b"", b"\x0a\x00", nested(10)])
-def test_well_formed_payloads_pass(metrics):
+def test_well_formed_payloads_pass(metrics: bytes) -> None:
     validate_metrics(metrics)
 
 
@@ -41,7 +41,7 @@ def test_well_formed_payloads_pass(metrics):
         pytest.param(b"plain text", id="text"),
     ],
 )
-def test_malformed_payloads_are_invalid_records(metrics):
+def test_malformed_payloads_are_invalid_records(metrics: bytes) -> None:
     with pytest.raises(InvalidRecordError, match="the payload is no OTLP MetricsData"):
         validate_metrics(metrics)
 
@@ -58,33 +58,33 @@ LARGE = [
 
 
 @pytest.mark.parametrize("metrics", LARGE)
-def test_large_well_formed_payloads_pass(metrics):
+def test_large_well_formed_payloads_pass(metrics: bytes) -> None:
     assert len(metrics) > PIECE_BYTES
     validate_metrics(metrics)
 
 
 @pytest.mark.parametrize("metrics", LARGE)
-def test_a_fault_anywhere_in_a_large_payload_is_found(metrics):
+def test_a_fault_anywhere_in_a_large_payload_is_found(metrics: bytes) -> None:
     for bad in (metrics[:-1], metrics + b"\x0a", metrics + b"\x0f", metrics + field(1, field(3, b"\xff"))):
         with pytest.raises(InvalidRecordError):
             validate_metrics(bad)
 
 
-def wrap(numbers, content):
+def wrap(numbers: tuple[int, ...], content: bytes) -> bytes:
     for number in reversed(numbers):
         content = field(number, content)
     return content
 
 
 @pytest.mark.parametrize("path", [(), (1,), (1, 2), (1, 2, 2), (1, 2, 2, 5), (1, 2, 2, 5, 1)])
-def test_a_payload_made_to_take_room_when_parsed_is_too_large(path):
+def test_a_payload_made_to_take_room_when_parsed_is_too_large(path: tuple[int, ...]) -> None:
     last = {(): 1, (1,): 2, (1, 2): 2, (1, 2, 2): 12, (1, 2, 2, 5): 1, (1, 2, 2, 5, 1): 7}[path]
     with pytest.raises(TelemetryTooLargeError):
         validate_metrics(wrap(path, field(last, b"") * (PIECE_BYTES * 4)))
 
 
 @pytest.mark.slow
-def test_a_large_payload_may_be_nested_as_deeply_as_a_small_one_and_no_deeper():
+def test_a_large_payload_may_be_nested_as_deeply_as_a_small_one_and_no_deeper() -> None:
     filler = RESOURCE_METRICS * 12_000
     for depth in range(30, 60):
         try:
@@ -96,7 +96,7 @@ def test_a_large_payload_may_be_nested_as_deeply_as_a_small_one_and_no_deeper():
             validate_metrics(filler + nested(depth))
 
 
-def test_a_tower_of_large_messages_ends_where_protobuf_ends():
+def test_a_tower_of_large_messages_ends_where_protobuf_ends() -> None:
     value = field(1, b"x" * (PIECE_BYTES + 1))
     for _ in range(200):
         value = field(5, field(1, value))

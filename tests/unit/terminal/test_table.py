@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from terminal.table import SafeTable, UnknownColumnError, chosen_columns, print_rows, wide_console
 
 HEADINGS = ("client id", "state", "pushes", "last error")
-ROWS = [
+ROWS: list[dict[str, str | None]] = [
     {"client id": "orders", "state": "live", "pushes": "12,000", "last error": None},
     {"client id": "a\x1b[2J\u202eb", "state": "silent", "pushes": "7", "last error": "x" * 60},
 ]

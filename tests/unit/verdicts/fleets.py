@@ -20,7 +20,7 @@ NOON_US = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
 WINDOW_S = 300
 Row = dict[str, Any]
 
-_TIME = pa.timestamp("us", tz="UTC")
+_TIME: pa.DataType = pa.timestamp("us", tz="UTC")
 _TEXTS = (
     "cluster_id", "principal", "client_instance_id", "role", "topic", "client_id", "client_software_name",
     "client_software_version", "dialect", "group_id",

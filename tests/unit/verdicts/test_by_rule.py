@@ -129,7 +129,7 @@ def test_sums_that_grow_within_a_time_open_and_clear() -> None:
 
 
 def test_a_first_delta_that_reaches_back_for_longer_and_what_is_by_topic_beside_a_total_do_not_count() -> None:
-    early = {"before_subscription": True, "start_time_unix_nano": 1, "time_unix_nano": 700 * 10**9}
+    early: Row = {"before_subscription": True, "start_time_unix_nano": 1, "time_unix_nano": 700 * 10**9}
     first = point(30, None, metric_name="app.errors", delta=100.0, **early)
     assert judged(GROWTH, [first]).rows == []
     assert judged(GROWTH, [first | {"time_unix_nano": 500 * 10**9}]).only()["verdict"] == "errors"

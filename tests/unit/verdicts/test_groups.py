@@ -83,7 +83,7 @@ def test_a_group_with_nothing_to_read_is_not_stalled() -> None:
     assert Judged().windows(6, lambda _: [member(records_consumed=0.0, lag_records=0.0)]).found == []
 
 
-PAUSED = {"records_consumed": 0.0, "commits": 60.0, "lag_records": 0.0, "fetch_rate_per_s": 0.0}
+PAUSED: Row = {"records_consumed": 0.0, "commits": 60.0, "lag_records": 0.0, "fetch_rate_per_s": 0.0}
 """Of a Java consumer with default settings and paused partitions: it commits, and its lag stays."""
 
 

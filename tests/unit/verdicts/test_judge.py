@@ -20,8 +20,8 @@ from verdicts.window import Registry, windows
 
 
 def slow_group(number: int) -> list[Row]:
-    slow = {"poll_idle_ratio_avg": 0.03} if number >= 3 else {"poll_idle_ratio_avg": 0.8}
-    lag = {"lag_records": 100.0 + 5000.0 * max(number - 3, 0), "records_consumed": 3000.0, "group_id": "billing"}
+    slow: Row = {"poll_idle_ratio_avg": 0.03} if number >= 3 else {"poll_idle_ratio_avg": 0.8}
+    lag: Row = {"lag_records": 100.0 + 5000.0 * max(number - 3, 0), "records_consumed": 3000.0, "group_id": "billing"}
     return [client("bill", **slow, **lag)]
 
 
@@ -53,8 +53,8 @@ def test_a_slow_broker_explains_the_full_buffers_of_its_clients_alone() -> None:
 
 def test_a_cause_that_was_over_before_explains_nothing() -> None:
     def rows(number: int) -> list[Row]:
-        slow = {"poll_idle_ratio_avg": 0.03 if 3 <= number < 8 else 0.8}
-        lag = {"lag_records": 5000.0 * max(number - 20, 0), "records_consumed": 3000.0, "group_id": "billing"}
+        slow: Row = {"poll_idle_ratio_avg": 0.03 if 3 <= number < 8 else 0.8}
+        lag: Row = {"lag_records": 5000.0 * max(number - 20, 0), "records_consumed": 3000.0, "group_id": "billing"}
         return [client("bill", **slow, **lag)]
 
     causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(27, rows).rows}
@@ -65,8 +65,8 @@ def test_a_cause_that_was_over_five_minutes_before_explains_nothing() -> None:
     """It cleared at 12:40, and the lag began to grow at 12:45."""
 
     def rows(number: int) -> list[Row]:
-        slow = {"poll_idle_ratio_avg": 0.03 if 3 <= number < 8 else 0.8}
-        lag = {"lag_records": 5000.0 * max(number - 8, 0), "records_consumed": 3000.0, "group_id": "billing"}
+        slow: Row = {"poll_idle_ratio_avg": 0.03 if 3 <= number < 8 else 0.8}
+        lag: Row = {"lag_records": 5000.0 * max(number - 8, 0), "records_consumed": 3000.0, "group_id": "billing"}
         return [client("bill", **slow, **lag)]
 
     causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(15, rows).rows}
@@ -87,8 +87,8 @@ def test_a_slow_broker_does_not_explain_a_client_that_all_brokers_answer_late() 
 @pytest.mark.slow
 def test_a_cause_that_came_long_after_explains_nothing() -> None:
     def rows(number: int) -> list[Row]:
-        slow = {"poll_idle_ratio_avg": 0.03 if number >= 15 else 0.8}
-        lag = {"lag_records": 5000.0 * number, "records_consumed": 3000.0, "group_id": "billing"}
+        slow: Row = {"poll_idle_ratio_avg": 0.03 if number >= 15 else 0.8}
+        lag: Row = {"lag_records": 5000.0 * number, "records_consumed": 3000.0, "group_id": "billing"}
         return [client("bill", **slow, **lag)]
 
     causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(22, rows).rows}

@@ -135,7 +135,7 @@ def test_a_fetch_that_waits_for_data_is_neither_a_slow_client_nor_a_slow_path() 
 
 def test_consumers_that_do_not_poll_are_no_evidence_against_a_broker() -> None:
     def sleeping(number: int, slow: float) -> list[Row]:
-        away = {"time_between_poll_avg_ms": 1500.0, "poll_idle_ratio_avg": 0.3}
+        away: Row = {"time_between_poll_avg_ms": 1500.0, "poll_idle_ratio_avg": 0.3}
         rows = fleet(number, of_node(3, slow), "consumer")
         return [row | away if "role" not in row else row for row in rows]
 
@@ -196,7 +196,7 @@ def test_a_path_is_slow_against_what_its_client_measured_while_it_was_away_from_
     """260 ms are explained by 300 ms between two polls, 1,270 ms are not."""
 
     def rows(number: int) -> list[Row]:
-        away = {"time_between_poll_avg_ms": 580.0, "poll_idle_ratio_avg": 0.48}
+        away: Row = {"time_between_poll_avg_ms": 580.0, "poll_idle_ratio_avg": 0.48}
         found = fleet(number, {})
         slow = 1000.0 if number >= 6 else 0.0
         latencies = {node: 260.0 + (slow if node == 3 else 0.0) for node in (1, 2, 3)}

@@ -97,7 +97,7 @@ def test_what_is_as_it_should_be_is_no_finding(columns: Row) -> None:
 
 def test_a_client_with_telemetry_is_judged_by_it() -> None:
     def fine(_: int) -> list[Row]:
-        own = {"records_per_request_avg": 100.0, "request_size_avg_bytes": 1e5}
+        own: Row = {"records_per_request_avg": 100.0, "request_size_avg_bytes": 1e5}
         return [client(request_rate_per_s=100.0, **own)]
 
     assert judged(lambda minute: traffic(minute, **SMALL), telemetry=fine).rows == []
@@ -125,7 +125,7 @@ def test_what_a_library_does_not_send_is_judged_by_traffic_for_each_of_its_insta
 
 def test_a_throttled_producer_whose_pushes_do_not_come_is_found() -> None:
     def until_then(number: int) -> list[Row]:
-        fine = {"produce_throttle_avg_ms": 0.0, "request_rate_per_s": 10.0}
+        fine: Row = {"produce_throttle_avg_ms": 0.0, "request_rate_per_s": 10.0}
         return [client(**(fine if number < 2 else {}))]
 
     row = judged(lambda minute: traffic(minute, **THROTTLED), telemetry=until_then).only()
@@ -156,7 +156,7 @@ def members(
     minute: int, *, synced: bool, joined: int = 0, opened: int = 0, version: int = 9, group: str = "billing"
 ) -> list[Row]:
     """Rows of a consumer of a group; `joined` new members of it open so many connections."""
-    own = {"client_id": "billing-1", "batches": 0, "records": 0, "api_version": version}
+    own: Row = {"client_id": "billing-1", "batches": 0, "records": 0, "api_version": version}
     rows = [traffic(minute, OFFSET_COMMIT, group_id=group, **own)]
     if synced:
         errors = [(79, joined)] if joined and version >= 4 else []
@@ -203,7 +203,7 @@ def test_a_rebalance_of_two_intervals_is_one() -> None:
 
 def test_rebalances_of_the_consumer_protocol_are_not_judged() -> None:
     def both(minute: int) -> list[Row]:
-        own = {"client_id": "billing-1", "group_id": "billing"}
+        own: Row = {"client_id": "billing-1", "group_id": "billing"}
         return [*members(minute, synced=minute % 3 == 0), traffic(minute, HEARTBEAT, **own)]
 
     found = group(both)
@@ -226,7 +226,7 @@ def test_coverage_says_what_is_judged_by_traffic() -> None:
 
 def test_coverage_says_of_clients_with_telemetry_what_traffic_adds() -> None:
     found = judged(traffic, telemetry=lambda _: [client(dialect="librdkafka")])
-    own = {"cluster_id": "c", "dialect": "librdkafka", "role": "producer"}
+    own: Row = {"cluster_id": "c", "dialect": "librdkafka", "role": "producer"}
     found.clients = [own | {"client_id": "orders"}, own | {"client_id": "elsewhere"}]
     rows = coverage(found.client_table(), found.memory).to_pylist()
     small = {(row["judged"], row["judged_by"], row["instances"]) for row in rows if row["verdict"] == "small-batches"}

@@ -1,5 +1,7 @@
 """Numbers for texts and keys, and medians of groups, against NumPy's own."""
 
+from typing import Literal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,7 +17,7 @@ def test_medians_are_those_of_each_group(count: int, low: bool) -> None:
     groups, values = random.integers(-1, count, 5000), random.normal(0, 9, 5000)
     values[random.random(5000) < 0.1] = np.nan
     found = medians(groups, values, count, low=low)
-    method = "lower" if low else "linear"
+    method: Literal["lower", "linear"] = "lower" if low else "linear"
     for group in random.integers(0, count, 200).tolist():
         own = values[(groups == group) & ~np.isnan(values)]
         expected = np.quantile(own, 0.5, method=method) if len(own) else np.nan
@@ -62,7 +64,7 @@ def test_numbers_of_some_rows_are_those_that_arrow_takes(kind: pa.DataType, null
     is_null = {"none": np.zeros(50, bool), "some": random.random(50) < 0.5, "all": np.ones(50, bool)}[nulls]
     column = pa.array(random.integers(0, 99, 50), kind, mask=is_null).slice(begin)
     at = random.permutation(len(column))[:20]
-    expected = column.take(pa.array(at)).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    expected = column.take(at).cast(pa.float64()).to_numpy(zero_copy_only=False)
     np.testing.assert_array_equal(numbers_at(column, at), expected)
     np.testing.assert_array_equal(is_valid(column), column.is_valid().to_numpy(zero_copy_only=False))
     assert len(numbers_at(column.slice(0, 0), at[:0])) == 0

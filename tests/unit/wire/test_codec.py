@@ -14,6 +14,7 @@ from kio.schema.api_versions.v4.response import ApiVersionsResponse as ApiVersio
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.schema.push_telemetry.v0 import PushTelemetryResponse
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32Timedelta
 
 from wire.api_table import ApiKey, ApiTable
 from wire.codec import Request, encode_push_telemetry_response, encode_response, parse_request
@@ -68,7 +69,7 @@ def test_api_versions_is_read_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_is_read_in_every_version(version: int) -> None:
-    schema = load_request_schema(3, version)
+    schema: Any = load_request_schema(3, version)
     topic_type = __import__(schema.__module__, fromlist=["MetadataRequestTopic"]).MetadataRequestTopic
     names = names_of(topic_type)
     topic = topic_type(**({"name": "orders"} | ({"topic_id": None} if "topic_id" in names else {})))
@@ -79,7 +80,7 @@ def test_metadata_is_read_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(1, 14))
 def test_metadata_for_all_topics_is_read(version: int) -> None:
-    schema = load_request_schema(3, version)
+    schema: Any = load_request_schema(3, version)
     flags = {name: False for name in names_of(schema) if name != "topics"}
     assert parse_request(request_frame(schema(topics=None, **flags)), TABLE).body.topics is None
 
@@ -146,7 +147,7 @@ def test_broken_tagged_fields_of_the_header_are_refused(tags: bytes) -> None:
 
 @pytest.mark.parametrize("version", [0, 8, 9, 13])
 def test_a_body_cut_anywhere_is_refused(version: int) -> None:
-    schema = load_request_schema(3, version)
+    schema: Any = load_request_schema(3, version)
     flags = {name: False for name in names_of(schema) if name != "topics"}
     whole = request_frame(schema(topics=(), **flags))
     header = len(raw_header(3, version)) + (1 if version >= 9 else 0)
@@ -165,7 +166,7 @@ def header_and_body(response: bytes, *, header_bytes: int) -> tuple[int, bytes]:
 
 
 def test_a_flexible_response_has_tagged_fields_in_its_header() -> None:
-    schema = load_response_schema(72, 0)
+    schema: Any = load_response_schema(72, 0)
     sent = schema(throttle_time=NO_TIME, error_code=KioErrorCode.invalid_request)
     correlation_id, body = header_and_body(encode_response(-5, sent), header_bytes=5)
     assert correlation_id == -5
@@ -185,8 +186,8 @@ def test_an_api_versions_response_never_has_them(schema: Any) -> None:
 @pytest.mark.parametrize("throttle_time_ms", [0, 1, 2**31 - 1])
 def test_the_packed_push_response_is_the_one_that_kio_writes(error: KioErrorCode, throttle_time_ms: int) -> None:
     sent = PushTelemetryResponse(
-        throttle_time=datetime.timedelta(milliseconds=throttle_time_ms),
-        error_code=error,  # type: ignore[arg-type]
+        throttle_time=i32Timedelta.parse(datetime.timedelta(milliseconds=throttle_time_ms)),
+        error_code=error,
     )
     assert encode_push_telemetry_response(77, throttle_time_ms, error.value) == encode_response(77, sent)
 

@@ -101,11 +101,11 @@ def test_nothing_is_handed_out_while_the_peer_does_not_read() -> None:
 
 def test_reading_waits_until_every_received_frame_was_handed_out() -> None:
     conn = connection()
-    assert conn.wants_read
+    at_first = conn.wants_read
     conn.receive_data(requests(2))
-    assert not conn.wants_read
+    with_frames = conn.wants_read
     take_all(conn)
-    assert conn.wants_read
+    assert (at_first, with_frames, conn.wants_read) == (True, False, True)
 
 
 def test_a_muted_connection_keeps_its_frames_and_still_sends_its_responses() -> None:
@@ -163,12 +163,12 @@ def test_a_draining_connection_answers_what_is_in_flight_and_nothing_else() -> N
     conn.receive_data(requests(2))
     (slot,) = take_all(conn)
     conn.drain()
-    assert not conn.is_finished
+    before_its_answer = conn.is_finished
     assert conn.receive_data(requests(1)) == 0
     assert conn.buffered_bytes == 0
     conn.respond(slot, b"1")
     assert conn.data_to_send() == b"1"
-    assert conn.is_finished
+    assert (before_its_answer, conn.is_finished) == (False, True)
     assert conn.take() is None
 
 
@@ -176,13 +176,13 @@ def test_a_connection_whose_input_ended_is_finished_once_all_is_answered() -> No
     conn = connection()
     conn.receive_data(requests(2))
     conn.end_input()
-    assert not conn.is_finished
+    finished = [conn.is_finished]
     first, second = take_all(conn)
     conn.respond(first, b"1")
     conn.respond(second, b"2")
-    assert not conn.is_finished
+    finished.append(conn.is_finished)
     conn.data_to_send()
-    assert conn.is_finished
+    assert [*finished, conn.is_finished] == [False, False, True]
     assert not conn.is_cut
 
 

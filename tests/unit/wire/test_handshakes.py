@@ -131,7 +131,12 @@ def test_a_handshake_that_another_ones_end_finished_is_not_ended_again() -> None
     handshakes = Handshakes(max_unfinished=9, timeout_ms=100)
     ended: list[str] = []
     second: list[Handshake] = []
-    handshakes.begin(lambda reason: (ended.append(reason), second[0].finish()), 0)
+
+    def end(reason: str) -> None:
+        ended.append(reason)
+        second[0].finish()
+
+    handshakes.begin(end, 0)
     second.append(handshakes.begin(ended.append, 0))
     handshakes.expire(100)
     assert ended == ["tls_timeout"]

@@ -4,12 +4,13 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from wire.held_sockets import HeldSockets
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 20))
+    asyncio.run(asyncio.wait_for(main, PATIENCE_S))
 
 
 def is_open(held: socket.socket) -> bool:

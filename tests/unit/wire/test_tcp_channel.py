@@ -263,10 +263,10 @@ def test_a_connection_muted_when_it_is_made_is_read_no_further_than_its_first_ch
     bench.handler.on_made = lambda channel: channel.mute()
     channel, transport = bench.connect()
     channel.data_received(push(1))
-    assert not transport.is_reading_now
+    muted = transport.is_reading_now
     assert bench.handler.requests == []
     channel.unmute()
-    assert transport.is_reading_now
+    assert (muted, transport.is_reading_now) == (False, True)
     assert transport.writes == [answer(1)]
 
 
@@ -501,11 +501,11 @@ def test_a_half_closed_client_gets_its_pending_responses_before_the_close() -> N
     channel, transport = bench.connect()
     channel.data_received(push(1))
     assert channel.eof_received() is True
-    assert not transport.is_closed
+    before = transport.is_closed
     channel.respond(0, answer(1))
     channel.flush()
     assert transport.writes == [answer(1)]
-    assert transport.is_closed
+    assert (before, transport.is_closed) == (False, True)
     channel.connection_lost(None)
     assert bench.closed == {"client_closed": 1}
 
@@ -527,10 +527,10 @@ def test_a_silent_connection_is_closed_after_its_idle_time_and_not_before() -> N
     channel.data_received(push(1))
     bench.time.sleep(999)
     channel.expire(bench.time.hi_res_clock_ms())
-    assert not transport.is_closed
+    before = transport.is_closed
     bench.time.sleep(1)
     channel.expire(bench.time.hi_res_clock_ms())
-    assert transport.is_closed
+    assert (before, transport.is_closed) == (False, True)
     channel.connection_lost(None)
     assert bench.closed == {"idle": 1}
 
@@ -567,10 +567,10 @@ def test_a_closing_connection_whose_peer_does_not_read_is_cut_off_after_the_ling
     channel.close("because")
     bench.time.sleep(499)
     channel.expire(bench.time.hi_res_clock_ms())
-    assert not transport.is_aborted
+    before = transport.is_aborted
     bench.time.sleep(1)
     channel.expire(bench.time.hi_res_clock_ms())
-    assert transport.is_aborted
+    assert (before, transport.is_aborted) == (False, True)
     channel.connection_lost(None)
     assert bench.closed == {"because": 1}
 
@@ -581,11 +581,11 @@ def test_draining_answers_what_is_in_flight_and_then_closes() -> None:
     channel, transport = bench.connect()
     channel.data_received(push(1) + push(2))
     channel.drain()
-    assert not transport.is_closed
+    before = transport.is_closed
     channel.respond(0, answer(1))
     channel.flush()
     assert transport.writes == [answer(1)]
-    assert transport.is_closed
+    assert (before, transport.is_closed) == (False, True)
     assert len(bench.handler.requests) == 1
     channel.connection_lost(None)
     assert bench.closed == {"listener_stopped": 1}

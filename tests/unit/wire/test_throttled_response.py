@@ -51,7 +51,7 @@ def made(api_key: int, version: int) -> bytes:
         return handle_api_versions(ApiTable(), None, request)  # type: ignore[arg-type]
     if api_key == ApiKey.PUSH_TELEMETRY:
         return encode_push_telemetry_response(5, 0, 0)
-    fields = dataclasses.fields(load_response_schema(api_key, version))  # type: ignore[arg-type]
+    fields = dataclasses.fields(load_response_schema(api_key, version))
     return encode_response(5, new_response(api_key, version, **{field.name: value_of(field) for field in fields}))
 
 

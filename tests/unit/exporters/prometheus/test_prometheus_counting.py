@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, AggregationTemporality, Metric
 from support.client_series import (
     CUMULATIVE,
     LATENCY_ON_PAGE,
@@ -49,11 +49,11 @@ def test_a_client_that_moves_its_start_with_every_push_is_not_reset_by_that(expo
     assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 30
 
 
-def delta(value: float, **times: float) -> Metric:
+def delta(value: float, **times: Any) -> Metric:
     return counter(value, **times)
 
 
-def cumulative(value: float, **times: float) -> Metric:
+def cumulative(value: float, **times: Any) -> Metric:
     return counter(value, temporality=CUMULATIVE, **times)
 
 
@@ -132,9 +132,15 @@ def test_what_would_spoil_a_counter_for_good_is_left_out(exporter: PrometheusExp
     assert found.one("fleetgauge_prometheus_left_out_points_total", cause="malformed") == 2
 
 
-def histogram(counts: list[int], bounds: list[float], *, total: float | None, temporality: int = 1) -> Metric:
+def histogram(
+    counts: list[int],
+    bounds: list[float],
+    *,
+    total: float | None,
+    temporality: int = 1,
+) -> Metric:
     metric = Metric(name="app.latency", unit="ms")
-    metric.histogram.aggregation_temporality = temporality
+    metric.histogram.aggregation_temporality = AggregationTemporality.ValueType(temporality)
     metric.histogram.data_points.add(count=sum(counts), sum=total, bucket_counts=counts, explicit_bounds=bounds)
     return metric
 
@@ -216,7 +222,7 @@ def test_a_histogram_that_makes_no_sense_is_left_out(
 
 def exponential(scale: int, offset: int, counts: list[int], *, zeros: int = 0, negative: int = 0) -> Metric:
     metric = Metric(name="app.size")
-    metric.exponential_histogram.aggregation_temporality = 1
+    metric.exponential_histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_DELTA
     point = metric.exponential_histogram.data_points.add(scale=scale, zero_count=zeros, count=sum(counts) + zeros)
     point.positive.offset = offset
     point.positive.bucket_counts.extend(counts)

@@ -174,7 +174,7 @@ def test_hostile_texts_stay_within_their_labels(exporter: PrometheusExporter) ->
 
 def test_long_values_are_cut_and_points_with_too_many_labels_left_out(start: Any) -> None:
     exporter = start(labels=LabelSettings(labels=(), max_value_bytes=10))
-    many = {f"key{number}": "x" * 10 for number in range(1_000)}
+    many: dict[str, Any] = {f"key{number}": "x" * 10 for number in range(1_000)}
     export(exporter, push(1, gauge(1, topic="ä" * 9), gauge(2, **many)))
     found = samples_of(exporter)
     [(labels, _)] = found.all(LATENCY_ON_PAGE)
@@ -237,8 +237,9 @@ def test_nothing_that_a_client_makes_long_is_kept_long(exporter: PrometheusExpor
     unit.unit = endless
     described = gauge(1, name="app.described")
     described.description = endless
+    endless_label: dict[str, Any] = {endless: "1"}
     resource = {endless: "1", "group_id": endless, **{f"key{number}": "1" for number in range(1_000)}}
-    export(exporter, push(1, gauge(1, name=endless), unit, described, gauge(1, **{endless: "1"}), resource=resource))
+    export(exporter, push(1, gauge(1, name=endless), unit, described, gauge(1, **endless_label), resource=resource))
     page = page_of(exporter)
     assert len(page) < 10_000
     found = samples_of(exporter)

@@ -6,10 +6,9 @@ from typing import Any
 
 import apsw
 import pytest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, Metric
 from support.client_series import (
     CUMULATIVE,
-    DELTA,
     LATENCY_ON_PAGE,
     REQUESTS_ON_PAGE,
     counter,
@@ -39,7 +38,7 @@ def without_own(page: str) -> list[str]:
 
 def every_kind() -> list[Any]:
     exponential = gauge(0, name="app.size")
-    exponential.exponential_histogram.aggregation_temporality = 1
+    exponential.exponential_histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_DELTA
     exponential.exponential_histogram.data_points.add(scale=0, count=2, sum=5).positive.bucket_counts.extend([0, 2])
     summary = gauge(0, name="app.wait")
     summary.summary.data_points.add(count=1, sum=2).quantile_values.add(quantile=0.5, value=2)
@@ -198,7 +197,7 @@ def test_a_file_of_the_form_before_is_taken_up(start: Start, tmp_path: Path, mon
         exporter.close()
         exporter = start()
     latency = Metric(name="app.latency", unit="ms")
-    latency.histogram.aggregation_temporality = DELTA
+    latency.histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_DELTA
     latency.histogram.data_points.add(count=2, bucket_counts=[2, 0], explicit_bounds=[10], sum=4)
     export(exporter, logged(32, 2, latency))
     found = samples_of(exporter)

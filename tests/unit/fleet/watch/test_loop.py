@@ -149,7 +149,7 @@ def test_a_destination_gets_what_happened_since_its_first_start_however_long_the
 
 
 def test_what_was_not_written_down_is_delivered_again_under_the_same_id(tmp_path: Path) -> None:
-    ids = []
+    ids: list[str] = []
 
     class Killed(Recorder):
         def deliver(self, changes: Sequence[Change], at: datetime) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-DEADLINE_S = 30
+from support.waiting import PATIENCE_S
 
 
 class Meeting:
@@ -26,7 +26,7 @@ class Meeting:
         if threading.current_thread() is self._first and not self._stopped:
             self._stopped = True
             self._a_is_there.set()
-            assert self._a_may_go_on.wait(DEADLINE_S), "B neither finished nor waited for the lock"
+            assert self._a_may_go_on.wait(PATIENCE_S), "B neither finished nor waited for the lock"
 
     def lock(self, real: Any, *, locked: bool) -> "WatchedLock":
         """Stands in for `real`: tells when somebody has to wait for it; not `locked` it keeps nobody out."""
@@ -43,7 +43,7 @@ class Meeting:
                 results[number] = error
 
         def second() -> None:
-            assert self._a_is_there.wait(DEADLINE_S), "A never came to the point"
+            assert self._a_is_there.wait(PATIENCE_S), "A never came to the point"
             do(1, b)
             self._a_may_go_on.set()
 
@@ -52,7 +52,7 @@ class Meeting:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(2 * DEADLINE_S)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
         return results
 

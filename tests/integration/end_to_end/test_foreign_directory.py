@@ -1,0 +1,104 @@
+"""Started in a directory with modules of the same names as Fleetgauge's: none of its processes imports them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fleetgauge.admin.node_socket import NotRunningError, read_status
+from fleetgauge.cluster_quotas.planning import QuotaError
+from fleetgauge.cluster_quotas.usage import usage
+from fleetgauge.config.quotas import entity_of
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.demo.processes import OtlpReceiver
+from fleetgauge.module_command import module_command
+
+pytestmark = pytest.mark.integration
+
+FOREIGN = ("base", "telemetry", "wire", "quotas", "exporters", "fleetgauge", "fleet", "terminal", "json", "structlog")
+WITHIN_S = 120.0
+
+
+@pytest.fixture(name="foreign")
+def _foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory, which is the working directory of the test."""
+    for name in FOREIGN:
+        package = tmp_path / "foreign" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("raise SystemExit('a foreign module was imported')\n")
+    monkeypatch.chdir(tmp_path / "foreign")
+    return tmp_path / "foreign"
+
+
+@pytest.mark.parametrize(
+    "module", ["fleetgauge.processes.exporter_process", "fleetgauge.processes.http_process", "fleetgauge.worker"]
+)
+@pytest.mark.usefixtures("foreign")
+def test_a_child_process_imports_none_of_them(module: str) -> None:
+    ran = subprocess.run(module_command(module), input=b"no job\n", capture_output=True, check=False, timeout=WITHIN_S)
+    assert f"{module.replace('.', '/')}.py".encode() in ran.stderr  # it got as far as its job
+    assert b"foreign module" not in ran.stderr
+
+
+@pytest.mark.usefixtures("foreign")
+def test_neither_does_what_the_demo_and_the_usage_of_quotas_start(tmp_path: Path) -> None:
+    receiver = OtlpReceiver()
+    assert receiver.finish()["exports"] == 0
+    limits = {entity_of({"user": "alice"}): {"producer_byte_rate": 1e6}}
+    with pytest.raises(QuotaError) as refused:
+        usage(limits, str(tmp_path / "no tables"), "1h")
+    assert "foreign module" not in str(refused.value)
+    assert "no tables" in str(refused.value)
+
+
+def test_a_node_serves_there_and_takes_reporters_by_pythonpath(foreign: Path, tmp_path: Path) -> None:
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "own_exporter.py").write_text("from exporters.console import console_exporter as made\n")
+    (plugins / "own_reporter.py").write_text("from telemetry import MetricsReporter\nclass Own(MetricsReporter): ...\n")
+    config = tmp_path / "fleetgauge.toml"
+    config.write_text(
+        f"""
+listeners = "PLAINTEXT://127.0.0.1:0"
+"http.listeners" = "http://127.0.0.1:0"
+"log.dirs" = "{tmp_path / "data"}"
+"push.log.min.free.bytes" = 0
+"metric.reporters" = "own_reporter:Own"
+[exporters.out]
+type = "own_exporter:made"
+"""
+    )
+    script = Path(sys.executable).with_name("fleetgauge")
+    log = tmp_path / "serve.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [script, "serve", "--config", config],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "PYTHONPATH": str(plugins)},
+        )
+    try:
+        deadline = time.monotonic() + WITHIN_S
+        while not _is_whole(tmp_path / "data"):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(WITHIN_S)
+    assert "foreign module" not in log.read_text()
+    assert foreign.is_dir()
+
+
+def _is_whole(data: Path) -> bool:
+    """True if the node runs, and its exporter process has reported."""
+    try:
+        status = read_status(DataDirectory(data).node_socket)
+    except NotRunningError:
+        return False
+    return "out" in status["exporter_process"]["exporters"]

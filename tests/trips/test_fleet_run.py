@@ -1,0 +1,30 @@
+"""`fleetgauge fleet run` over what real clients pushed: in its own process, and on Spark."""
+
+from pathlib import Path
+
+import pytest
+from support.killed_runs import ON_SPARK
+from support.node import run_cli
+from support.standing_tables import contents
+from trips.conftest import Exported
+
+from fleet.errors import JavaError
+from fleet.session import check_java
+
+pytestmark = pytest.mark.spark
+
+
+def test_both_engines_make_the_same_tables(exported: Exported, zone: Path, tmp_path: Path) -> None:
+    try:
+        check_java()
+    except JavaError as error:
+        pytest.skip(str(error))
+    run_cli("fleet", "run", "--source", str(zone), "--tables", str(tmp_path / "in process"))
+    run_cli("fleet", "run", "--source", str(zone), "--tables", str(tmp_path / "on spark"), *ON_SPARK)
+    in_process, on_spark = contents(tmp_path / "in process"), contents(tmp_path / "on spark")
+    assert {name: len(rows) for name, rows in on_spark.items()} == {
+        name: len(rows) for name, rows in in_process.items()
+    }
+    assert on_spark == in_process
+    assert len(in_process["clients"]) == len(exported.client_ids)
+    assert in_process["points"]

@@ -1,0 +1,332 @@
+"""The table of what guards what finds a rule, an attack or a promise without a test, and a test that did not pass."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("guards", ROOT / "tools/guards.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+guards = loaded()
+
+README = """# Page
+
+What it promises:
+
+- **Nothing is lost.** It
+  is kept.
+- **Losses are counted.**
+
+| to | see |
+|---|---|
+| install | it |
+"""
+DELIVERY = """# Delivery: a page
+
+The log keeps **every push**.
+
+## An outage
+
+| answer | action |
+|---|---|
+| busy | tried again |
+
+```
+no promise
+```
+
+## What to watch
+
+Metrics.
+"""
+HARDENING = """# Hardening
+
+## Requests
+
+| attack | what is tried | test |
+|---|---|---|
+| a flood | much | `unit/test_a.py::test_flood` `integration/test_b.py::test_flood` |
+
+Also `unit/test_a.py::test_text`.
+"""
+CONFORMANCE = """# Conformance
+
+| section | a rule | shown by |
+|---|---|---|
+| KIP | holds | `unit/test_a.py::test_rule` |
+
+## Promises
+
+| page | the promise begins with | shown by |
+|---|---|---|
+| README.md | Nothing is lost. | `unit/test_a.py::test_kept` |
+| README.md | Losses | `unit/test_a.py::test_counted` |
+| docs/delivery.md | The log keeps every push. | `unit/test_a.py::test_kept` |
+| docs/delivery.md | busy | `integration/test_b.py::test_again` |
+"""
+UNIT = """
+def test_flood(): ...
+def test_text(): ...
+def test_rule(): ...
+def test_kept(): ...
+def test_counted(): ...
+"""
+INTEGRATION = """
+import pytest
+def test_flood(): ...
+def test_again(): ...
+@pytest.mark.soak
+def test_for_hours(): ...
+"""
+FILES = {
+    "README.md": README,
+    "docs/delivery.md": DELIVERY,
+    "docs/hardening.md": HARDENING,
+    "docs/conformance.md": CONFORMANCE,
+    "tests/unit/test_a.py": UNIT,
+    "tests/integration/test_b.py": INTEGRATION,
+}
+RESULTS = """<testsuites><testsuite>
+<testcase classname="tests.unit.test_a" name="test_flood[1]"/>
+<testcase classname="tests.unit.test_a" name="test_flood[2]">{second}</testcase>
+<testcase classname="tests.unit.test_a" name="test_text"/>
+<testcase classname="tests.unit.test_a" name="test_rule"/>
+<testcase classname="tests.unit.test_a" name="test_kept"/>
+{last}
+</testsuite></testsuites>"""
+PARAMETERS = """
+full = pytest.mark.soak
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=full), pytest.param(3, marks=[pytest.mark.real])])
+def test_x(n): ...
+"""
+COUNTED = '<testcase classname="tests.unit.test_a" name="test_counted"/>'
+
+
+class Project:
+    """A small project of which parts can be replaced, and what the program says of it."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root, self.capsys = root, capsys
+        for name, text in FILES.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        text = (self.root / name).read_text()
+        assert old in text
+        (self.root / name).write_text(text.replace(old, new))
+
+    def results(self, *, second: str = "", last: str = COUNTED) -> str:
+        path = self.root / "results.xml"
+        path.write_text(RESULTS.format(second=second, last=last))
+        return str(path)
+
+    def check(self, *arguments: str) -> tuple[int, list[str]]:
+        """The exit code, and the lines of both outputs."""
+        code = guards.main(arguments, self.root)
+        said = self.capsys.readouterr()
+        return code, [*said.out.splitlines(), *said.err.splitlines()]
+
+
+@pytest.fixture
+def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Project:
+    return Project(tmp_path, capsys)
+
+
+def test_every_rule_attack_and_promise_has_its_tests(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guards.main([]) == 0, capsys.readouterr().err
+
+
+def test_documents_whose_rows_all_have_tests_are_a_line_each(project: Project) -> None:
+    assert project.check() == (
+        0,
+        [
+            "README.md: 2 rows, guarded by 2 tests (make test 2)",
+            "docs/delivery.md: 2 rows, guarded by 2 tests (make test 1, make test-real 1)",
+            "docs/conformance.md: 1 rows, guarded by 1 tests (make test 1)",
+            "docs/hardening.md: 2 rows, guarded by 3 tests (make test 2, make test-real 1)",
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "fault"),
+    [
+        (
+            "docs/hardening.md",
+            "| much | `unit/test_a.py::test_flood` `integration/test_b.py::test_flood` |",
+            "| much | |",
+            'docs/hardening.md, line 7, "a flood: much": names no test',
+        ),
+        (
+            "docs/conformance.md",
+            "test_rule",
+            "test_gone",
+            'docs/conformance.md, line 5, "KIP: holds": there is no test unit/test_a.py::test_gone',
+        ),
+        (
+            "docs/hardening.md",
+            "test_text",
+            "test_gone",
+            'docs/hardening.md, line 9, "text of Requests": there is no test unit/test_a.py::test_gone',
+        ),
+        (
+            "docs/conformance.md",
+            "test_counted",
+            "test_gone",
+            'docs/conformance.md, line 12, "Losses are counted.": there is no test unit/test_a.py::test_gone',
+        ),
+        (
+            "docs/conformance.md",
+            "test_again",
+            "test_for_hours",
+            'docs/conformance.md, line 14, "busy: tried again": has no test but those of make soak',
+        ),
+        (
+            "README.md",
+            "- **Losses",
+            "- **More.**\n- **Losses",
+            'README.md, line 7: "Promises" in docs/conformance.md has no row for "More."',
+        ),
+        (
+            "docs/delivery.md",
+            "## What to watch",
+            "Once more.\n\n## What to watch",
+            'docs/delivery.md, line 15: "Promises" in docs/conformance.md has no row for "Once more."',
+        ),
+        (
+            "docs/delivery.md",
+            "| busy | tried again |\n",
+            "",
+            'docs/conformance.md, line 14: not one promise of docs/delivery.md begins with "busy"',
+        ),
+        (
+            "docs/conformance.md",
+            "| README.md | Losses |",
+            "| README.md | Nothing is | `unit/test_a.py::test_kept` |\n| README.md | Losses |",
+            'README.md, line 5: "Promises" in docs/conformance.md has several rows for "Nothing is lost. It is kept."',
+        ),
+        (
+            "docs/conformance.md",
+            "| docs/delivery.md | busy |",
+            "| CHANGELOG.md | busy | `unit/test_a.py::test_kept` |\n| docs/delivery.md | busy |",
+            'docs/conformance.md, line 14: "CHANGELOG.md" is not a page with promises: README.md, docs/delivery.md',
+        ),
+    ],
+)
+def test_a_fault_is_named_with_its_document_line_and_row(
+    project: Project, name: str, old: str, new: str, fault: str
+) -> None:
+    project.replace(name, old, new)
+    assert project.check() == (1, [fault])
+
+
+def test_a_page_that_lost_the_heading_of_its_promises_is_named(project: Project) -> None:
+    project.replace("README.md", "What it promises:", "What it does:")
+    code, said = project.check()
+    assert code == 1
+    assert said[0] == 'README.md: no promise between "What it promises:" and "| to "'
+
+
+def test_tests_of_the_target_that_passed_are_in_order_whatever_others_did(project: Project) -> None:
+    code, said = project.check("--target", "test", project.results())
+    assert code == 0
+    assert said[0] == "README.md: 2 rows, guarded by 2 tests (make test 2); those of make test passed"
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome"),
+    [("<skipped/>", "passed and skipped"), ("<failure/>", "failed and passed"), ("<error/>", "failed and passed")],
+)
+def test_one_parameter_that_did_not_pass_is_named(project: Project, second: str, outcome: str) -> None:
+    assert project.check("--target", "test", project.results(second=second)) == (
+        1,
+        [f'docs/hardening.md, line 7, "a flood: much": unit/test_a.py::test_flood was {outcome} in make test'],
+    )
+
+
+def test_of_a_parameter_that_ran_again_the_last_result_counts(project: Project) -> None:
+    again = project.root / "again.xml"
+    again.write_text(Path(project.results()).read_text())
+    results = project.results(second="<failure/>")
+    assert project.check("--target", "test", results, str(again))[0] == 0
+    assert project.check("--target", "test", str(again), results)[0] == 1
+
+
+def test_a_test_that_the_target_did_not_run_is_named(project: Project) -> None:
+    assert project.check("--target", "test", project.results(last="")) == (
+        1,
+        ['docs/conformance.md, line 12, "Losses are counted.": unit/test_a.py::test_counted was not run in make test'],
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--target", "test"], ["results.xml"]])
+def test_results_and_their_target_come_together(project: Project, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        project.check(*arguments)
+    assert "--target and its results are given together" in project.capsys.readouterr().err
+
+
+def test_the_table_has_a_row_for_each_row_of_the_documents(project: Project) -> None:
+    code, said = project.check("--table", str(project.root / "table.md"))
+    table = (project.root / "table.md").read_text().splitlines()
+    assert (code, len(said), len(table)) == (0, 4, 2 + 7)
+    assert table[:3] == [
+        "| document | row | tests | target |",
+        "|---|---|---|---|",
+        "| README.md:5 | Nothing is lost. It is kept. | unit/test_a.py::test_kept | make test |",
+    ]
+    assert table[-2] == (
+        "| docs/hardening.md:7 | a flood: much | unit/test_a.py::test_flood<br>integration/test_b.py::test_flood "
+        "| make test<br>make test-real |"
+    )
+    assert project.check("--table", "-")[1][:9] == table
+
+
+@pytest.mark.parametrize(
+    ("path", "markers", "target"),
+    [
+        ("unit/a/test_b.py", "", "test"),
+        ("property/test_b.py", "slow", "test"),
+        ("fuzz/test_b.py", "soak", "soak"),
+        ("golden/test_b.py", "real", "test-real"),
+        ("integration/a/test_b.py", "integration", "test-real"),
+        ("spark/test_b.py", "", "test-real"),
+        ("spark/test_b.py", "soak", "soak"),
+        ("trips/test_b.py", "real", "test"),
+    ],
+)
+def test_path_and_markers_decide_on_the_target(path: str, markers: str, target: str) -> None:
+    assert guards.target_of(path, frozenset(markers.split())) == target
+
+
+@pytest.mark.parametrize(
+    ("source", "targets"),
+    [
+        ("def test_x(): ...", {"test"}),
+        ("async def test_x(): ...", {"test"}),
+        ("pytestmark = pytest.mark.soak\ndef test_x(): ...", {"soak"}),
+        ("pytestmark = [pytest.mark.real, pytest.mark.timeout(9)]\ndef test_x(): ...", {"test-real"}),
+        ("@pytest.mark.real\ndef test_x(): ...", {"test-real"}),
+        ("@pytest.mark.skipif(True, reason='soak')\ndef test_x(): ...", {"test"}),
+        ("full = pytest.mark.soak\n@full\ndef test_x(): ...", {"soak"}),
+        (PARAMETERS, {"test", "test-real", "soak"}),
+        ("@pytest.mark.parametrize('n', [pytest.param(2, marks=pytest.mark.soak)])\ndef test_x(n): ...", {"soak"}),
+        ("@pytest.mark.parametrize('n', NUMBERS)\ndef test_x(n): ...", {"test"}),
+    ],
+)
+def test_markers_are_read_of_modules_tests_and_parameters(source: str, targets: set[str]) -> None:
+    assert dict(guards.tests_of(source, "unit/test_a.py")) == {"unit/test_a.py::test_x": targets}
