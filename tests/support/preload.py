@@ -4,7 +4,6 @@ import subprocess
 from pathlib import Path
 
 from support.built import built
-from support.waiting import PATIENCE_S
 
 
 def preload(name: str, **environment: str) -> dict[str, str]:
@@ -12,7 +11,6 @@ def preload(name: str, **environment: str) -> dict[str, str]:
     source = Path(__file__).with_name(name) / f"{name}.c"
 
     def compile_it(target: Path) -> None:
-        command = ["cc", "-shared", "-fPIC", "-o", f"{target}/{name}.so", str(source), "-ldl"]
-        subprocess.run(command, check=True, timeout=PATIENCE_S)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", f"{target}/{name}.so", str(source), "-ldl"], check=True)
 
     return {"LD_PRELOAD": f"{built(name, compile_it, source)}/{name}.so", **environment}

@@ -25,6 +25,12 @@ class TopicMessage(Message):
             timestamp=(TIMESTAMP_CREATE_TIME, timestamp_ms),
         )
 
+    def offset(self) -> int:
+        """Never None, as that of a record that is being produced."""
+        found = super().offset()
+        assert found is not None
+        return found
+
 
 def topic_message(partition: int, offset: int, record: PushRecord | None = None) -> TopicMessage:
     """A good record; its push id names its place: 1,000 times the partition and the offset."""

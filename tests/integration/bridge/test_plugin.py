@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, though its types do not show it
+from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     ResourceType,
