@@ -30,7 +30,7 @@ def check(outcomes: list[Outcome], strange: list[Row], stage: Stage) -> None:
     missing = [f"{each.fault.verdict} {each.fault.subject}" for each in outcomes if each.found_s is None]
     print(table(outcomes))
     others = [f"{row['verdict']} {row['subject']}: {row['why']}" for row in strange]
-    assert (missing, others) == ([], []), table(outcomes) + stage.pipeline.output()
+    assert (missing, others) == ([], []), "\n".join([*missing, *others, table(outcomes), stage.pipeline.output()])
 
 
 def test_four_faults_are_found_for_the_right_subjects_and_nothing_else_is(tmp_path: Path) -> None:
