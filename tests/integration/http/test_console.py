@@ -121,7 +121,7 @@ def test_a_subscription_is_planned_made_and_deleted_from_the_page(node: Node) ->
         wait_for(
             lambda: get(node, "/api/subscriptions").json()["subscriptions"],
             "the subscription of one client",
-            until=lambda found: {"name": "mine", **wanted, "clients": 1} in found,
+            until=lambda found: {"name": "mine", **wanted, "clients": 1, "until": None, "overdue": False} in found,
         )
         plan = change(node, "POST", "/api/subscriptions/plan", {"name": "mine", "delete": True}, **session)[1]
         assert plan["changes"] == [{"name": "mine", "action": "delete", "clients": 1}]
