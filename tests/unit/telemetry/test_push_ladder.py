@@ -123,7 +123,11 @@ def test_a_refused_early_push_after_a_get_leaves_the_next_one_due(node, client):
         ({"metrics": b"\x0a\x05cut"}, "malformed_metrics_data"),
     ],
 )
-def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_terminate(node, client, fault, reason):
+def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_terminate(
+    make_node, make_client, fault, reason
+):
+    node = make_node(accept_malformed=False)
+    client = make_client(node)
     client.get()
     assert client.answer(terminating=True, **fault) is ErrorCode.INVALID_RECORD
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -142,7 +146,11 @@ def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_term
         ({"compression_type": 9}, 0),
     ],
 )
-def test_a_payload_that_cannot_be_decompressed_counts_as_a_plugin_error_as_in_kafka(node, client, fault, errors):
+def test_a_payload_that_cannot_be_decompressed_counts_as_a_plugin_error_as_in_kafka(
+    make_node, make_client, fault, errors
+):
+    node = make_node(accept_malformed=False)
+    client = make_client(node)
     client.get()
     assert client.answer(**fault) is not ErrorCode.NONE
     assert node.sensor("plugin-error-count") == errors
