@@ -125,7 +125,7 @@ class Entry:
 
 _OF_NODE: Final = (
     "connections", "subscriptions", "metrics", "refused", "last_error", "last_error_reason", "last_error_at",
-    "asked_for_records",
+    "asked_for_records", "malformed", "malformed_reason", "malformed_detail", "malformed_at",
 )  # fmt: skip
 """What no log has."""
 
@@ -136,18 +136,19 @@ class Clients:
     Args:
         clients_max: most clients of the log, and most of a node's listing; beyond it the longest silent are dropped.
         time: the clocks.
+        is_topic: the pushes are those of a topic, whose payloads no node has examined.
     """
 
-    def __init__(self, clients_max: int, time: Time) -> None:
+    def __init__(self, clients_max: int, time: Time, *, is_topic: bool = False) -> None:
         self._clients_max = clients_max
         self._time = time
         self._tidy_due_ms = 0
-        self._seen = SeenClients(clients_max, time)
+        self._seen = SeenClients(clients_max, time, examines_payloads=is_topic)
         self._entries: dict[Hashable, Entry] = {}
         self._instances: dict[InstanceKey, Instance] = {}
 
     def take(self, polled: Polled) -> None:
-        """Notes the senders of pushes, without reading payloads."""
+        """Notes the senders of pushes."""
         self._seen.take((push.log, push.offset, push.record) for push in polled.pushes)
         for log, at_us in polled.at_end.items():
             self._seen.read_to_end([log], at_us)

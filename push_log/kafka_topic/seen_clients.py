@@ -1,9 +1,9 @@
 """The client instances whose pushes this process reads from the topic: the inventory when the broker plugin is used.
 
-It is filled from the records that the exporters read, without their payloads. It lists the clients of the partitions
-that are assigned to this process: all pushes of a client are in one partition. Clients of a revoked partition are kept
-for some minutes, unlisted, and are listed again if the partition is assigned again: so a broker outage does not lose
-the vanished clients, and no client is listed by two processes.
+It is filled from the records that the exporters read; of payloads it keeps only whether they are well-formed OTLP. It
+lists the clients of the partitions that are assigned to this process: all pushes of a client are in one partition.
+Clients of a revoked partition are kept for some minutes, unlisted, and are listed again if the partition is assigned
+again: so a broker outage does not lose the vanished clients, and no client is listed by two processes.
 """
 
 import threading
@@ -13,9 +13,12 @@ from collections.abc import Collection, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from base.clock import SystemTime, Time
+from base.errors import InvalidRecordError, TelemetryTooLargeError
 from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS, ClientState, judged
-from telemetry.instances.inventory import ClientRow, key_among, sender_key
+from telemetry.instances.inventory import ClientRow, key_among, sender_key, with_faults
+from telemetry.instances.payload_faults import PayloadFaults, with_fault
 from telemetry.push_record import PushRecord, parse_instance_id
+from telemetry.validate import validate_metrics
 from wire.software import UNKNOWN_SOFTWARE
 
 _DEFAULT_INTERVAL_MS: Final = 300_000
@@ -41,11 +44,13 @@ class SeenClient:
         push_bytes: their payload sizes as received [B]; None if the topic's writer did not record them.
         gap_ms: time between its latest two pushes [ms]; used if the records lack the push interval.
         unassigned_ms: time since its latest push in which its partition was not assigned to this process [ms].
+        payload_faults: its payloads that are not well-formed; None if there are none, or if payloads are not examined.
         key: its key in `SeenClients`.
     """
 
     __slots__ = (
-        "_instance_id", "gap_ms", "key", "latest", "offset", "partition", "push_bytes", "pushes", "unassigned_ms",
+        "_instance_id", "gap_ms", "key", "latest", "offset", "partition", "payload_faults",
+        "push_bytes", "pushes", "unassigned_ms",
     )  # fmt: skip
 
     def __init__(self, partition: int, offset: int, record: PushRecord, key: Hashable = None) -> None:
@@ -56,6 +61,7 @@ class SeenClient:
         self.offset = offset
         self.pushes = 1
         self.push_bytes = record.payload_bytes
+        self.payload_faults: PayloadFaults | None = None
         self.gap_ms = 0
         self.unassigned_ms = 0
 
@@ -70,6 +76,13 @@ class SeenClient:
         self.pushes += 1
         if self.push_bytes is not None:
             self.push_bytes = None if record.payload_bytes is None else self.push_bytes + record.payload_bytes
+
+    def examine(self, record: PushRecord) -> None:
+        """Notes a payload that is not well-formed."""
+        try:
+            validate_metrics(record.metrics)
+        except (InvalidRecordError, TelemetryTooLargeError):
+            self.payload_faults = with_fault(self.payload_faults, record.metrics, record.received_at // 1_000)
 
     def state(self, read_up_to: int) -> ClientState:
         """The state, if the partition was read up to this time [us since the epoch]."""
@@ -112,7 +125,7 @@ class SeenClient:
     def row(self, read_up_to: int) -> ClientRow:
         """The row of the inventory; see `state`."""
         latest = self.latest
-        return ClientRow(
+        row = ClientRow(
             client_instance_id=latest.client_instance_id,
             client_id=latest.client_id,
             client_software_name=latest.client_software_name,
@@ -138,6 +151,7 @@ class SeenClient:
             broker=latest.receiver_node_id,
             partition=self.partition,
         )
+        return row if self.payload_faults is None else with_faults(row, self.payload_faults, 0)
 
 
 class _Unassigned(NamedTuple):
@@ -157,12 +171,14 @@ class SeenClients:
     Args:
         max_size: maximum number of clients; beyond it, the one whose latest push was read first is evicted.
         time: the clocks.
+        examines_payloads: the records have decompressed payloads, and those that are not well-formed are noted.
 
     Attributes:
         evicted: number of evicted clients.
     """
 
-    def __init__(self, max_size: int, time: Time | None = None) -> None:
+    def __init__(self, max_size: int, time: Time | None = None, *, examines_payloads: bool = False) -> None:
+        self._examines_payloads = examines_payloads
         self._max_size = max_size
         self._time = time or SystemTime()
         self._lock = threading.Lock()
@@ -189,13 +205,17 @@ class SeenClients:
         key = key_among(sender_key(record), record, self._clients)
         client = self._clients.get(key)
         if client is None:
-            self._clients[key] = SeenClient(partition, offset, record, key)
+            client = self._clients[key] = SeenClient(partition, offset, record, key)
             if len(self._clients) > self._max_size:
                 self._clients.popitem(last=False)
                 self.evicted += 1
         elif _is_later(client, partition, offset, record):
             client.take(partition, offset, record)
             self._clients.move_to_end(key)
+        else:
+            return
+        if self._examines_payloads:
+            client.examine(record)
 
     def read_to_end(self, partitions: Iterable[int], at_us: int) -> None:
         """Notes that every record written to these partitions before `at_us` [us since the epoch] was added."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from telemetry.instances.gate import Gate
 from telemetry.instances.metrics import InstanceMetrics
+from telemetry.instances.payload_faults import PayloadFaults
 from telemetry.instances.sender_bounds import Allowance
 from telemetry.plugin.api import RequestContext
 from telemetry.push_record import format_instance_id
@@ -83,6 +84,7 @@ class ClientInstance:
         refusals: number of refused requests.
         last_refusal: the latest refusal; None before the first.
         last_refusal_ms: time of the latest refusal [ms, monotonic].
+        payload_faults: accepted payloads that are not well-formed; None if there are none.
         row_context: fields 3 to 14 of `PushRecord`, cached until the client, its connection or its subscription
             changes; None if not cached.
         metrics: metrics of this instance if a reporter needs them; otherwise None.
@@ -112,6 +114,7 @@ class ClientInstance:
         "lost_connection",
         "metrics",
         "pace",
+        "payload_faults",
         "place",
         "principal",
         "principal_text",
@@ -155,6 +158,7 @@ class ClientInstance:
         self.last_refusal: Refusal | None = None
         self.last_refusal_ms = 0
         self.metrics: InstanceMetrics | None = None
+        self.payload_faults: PayloadFaults | None = None
         self.pace: Pace | None = None
         self.connection_id = ""
         self.context = context

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import pytest
+from support.damaged_payloads import LATIN_1, REPLACED, with_rack
 from support.push_log import push_record
 from support.topic import topic_message
 
@@ -214,3 +215,15 @@ def test_a_push_on_a_connection_without_software_is_of_the_client_that_named_it(
     for client, first, second in (("a", {}, unnamed), ("b", unnamed, {})):
         seen.take([(0, 0, push(client, **first)), (0, 1, push(client, at_s=1, **second))])
     assert [(each.pushes, each.client_software_name) for each in seen.snapshot()] == [(2, "librdkafka")] * 2
+
+
+def test_a_client_whose_payloads_are_malformed_is_listed_with_the_reason(time: MockTime) -> None:
+    seen = SeenClients(100, time, examines_payloads=True)
+    damaged = [(0, 1, push(at_s=1, metrics=with_rack(LATIN_1))), (0, 2, push(at_s=2, metrics=with_rack(LATIN_1)))]
+    for _ in range(2):  # as two exporters read them
+        seen.take([(0, 0, push(metrics=with_rack(b"r"))), *damaged, (0, 3, push("b", at_s=3, metrics=b""))])
+    rows = {each.client_id: each.row(NOW) for each in seen.snapshot()}
+    assert (rows["a"].pushes, rows["a"].malformed, rows["a"].malformed_reason) == (3, 2, "invalid_utf8")
+    assert rows["a"].malformed_at == NOW + 2 * SECOND
+    assert REPLACED in str(rows["a"].malformed_detail)
+    assert (rows["b"].malformed, rows["b"].malformed_reason) == (0, None)
