@@ -98,6 +98,9 @@ def test_api_versions_names_the_software_of_the_client() -> None:
     [
         (struct.pack(">i", -1) + b"x" * 20, "short_frame"),
         (struct.pack(">i", 5) + b"x" * 20, "short_frame"),
+        (struct.pack(">i", 0), "short_frame"),
+        (struct.pack(">i", 9), "short_frame"),
+        (struct.pack(">i", (1 << 20) + 1), "frame_too_large"),
         (struct.pack(">i", 1 << 21) + b"x" * 20, "frame_too_large"),
         (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large"),
         (request(4, 1, 1, b""), "unknown_api_key"),
