@@ -322,6 +322,8 @@ class RequestStream:
             body, body_at = b"", position
             if self._asked:
                 body_at = self._body(request, data, position)
+                if body_at > frame_end:
+                    raise UnreadableError("a header beyond its frame")
                 most = MAX_BODY_BYTES if self._asked == WHOLE_FRAME else min(self._asked, MAX_BODY_BYTES)
                 end = min(body_at + most, frame_end)
                 if end > len(data):

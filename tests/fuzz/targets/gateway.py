@@ -28,17 +28,22 @@ class _Curious(NoRules):
 
     def request(self, connection: ClientConnection, request: InFlight, body: bytes, now_ns: int) -> RequestVerdict:
         request.response_bytes = WHOLE_FRAME if request.api_key == 0 else 4
-        if request.request_walk is None and request.api_key != API_VERSIONS:
-            key, version = request.api_key, request.api_version
-            asked, answered = request_layout(key, version), response_layout(key, version)
-            request.request_walk = None if asked is None else Walk(asked.from_header, read_batches=True)
-            request.response_walk = None if answered is None else Walk(answered.from_header)
-        if not body and (request.size > 100 or request.api_key in STRICT_SINCE):
-            return More(WHOLE_FRAME)
+        if request.note is None:
+            request.note = "seen"
+            self._look(request)
+            if request.size > 100 or request.api_key in STRICT_SINCE:
+                return More(WHOLE_FRAME)
         if request.api_key in STRICT_SINCE:
             with suppress(ProtocolError, LookupError):
                 MutationRequest(request, body, lambda topic: None)
         return None
+
+    def _look(self, request: InFlight) -> None:
+        key, version = request.api_key, request.api_version
+        if key != API_VERSIONS:
+            asked, answered = request_layout(key, version), response_layout(key, version)
+            request.request_walk = None if asked is None else Walk(asked.from_header, read_batches=True)
+            request.response_walk = None if answered is None else Walk(answered.from_header)
 
 
 def _relay(curious: bool, *, takes_turns: bool = False) -> Relay:

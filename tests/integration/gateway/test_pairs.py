@@ -559,7 +559,7 @@ def test_a_client_with_a_response_of_99000_addresses_takes_turns_with_the_others
                 writer.write(FETCH)
                 assert await read_frame(reader) == answer_to(FETCH)
                 passed += 1
-            assert passed > 50
+            assert passed > 10
             assert answered.result().count(b"gateway") == 99_000
 
     run(scenario())

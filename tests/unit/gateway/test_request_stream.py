@@ -126,6 +126,23 @@ def test_a_stream_that_is_no_kafka_ends_whole_and_byte_by_byte(data: bytes, reas
     assert piecewise.value.reason == reason
 
 
+class _Whole(NoRules):
+    """Rules that want the whole body."""
+
+    def request(self, connection: ClientConnection, request: InFlight, body: bytes, now_ns: int) -> RequestVerdict:
+        verdict = More(WHOLE_FRAME) if request.note is None else None
+        request.note = "asked"
+        return verdict
+
+
+def test_a_header_that_would_end_in_the_next_request_ends_whole_and_byte_by_byte() -> None:
+    data = request(37, 3, 1, b"", tags=b"") + METADATA
+    for step in (1, len(data)):
+        relay = Relay(rules=_Whole())
+        with pytest.raises(ProtocolError, match="CreatePartitions v3 does not follow its schema"):
+            b"".join(relay.from_client(data[at : at + step]) for at in range(0, len(data), step))
+
+
 def test_a_sasl_token_may_be_as_large_as_at_a_broker() -> None:
     relay = Relay()
     relay.from_client(request(17, 1, 1, b"\x00\x06GSSAPI"))
