@@ -105,7 +105,11 @@ class Entry:
         if listed is not None and listed.state not in _OF_LOG and self.listed_us >= self.seen.latest.received_at:
             self.state = listed.state
             return
-        self.state = self.seen.state(read_up_to.get(self.seen.partition, 0)).value
+        # The node has answered its Get with this interval, which its pushes show only once it has waited for as long.
+        is_answer = listed is not None and listed.connections is not None
+        is_later = self.listed_us >= self.seen.latest.received_at
+        answered_ms = listed.push_interval_ms if listed is not None and is_answer and is_later else None
+        self.state = self.seen.state(read_up_to.get(self.seen.partition, 0), answered_ms).value
 
     def row(self, *, is_topic: bool) -> dict[str, Any]:
         """The fields of `/clients`."""

@@ -13,13 +13,11 @@ from collections.abc import Collection, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from base.clock import SystemTime, Time
+from base.presence import expected_interval_ms
 from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS, ClientState, judged
 from telemetry.instances.inventory import ClientRow, key_among, sender_key
 from telemetry.push_record import PushRecord, parse_instance_id
 from wire.software import UNKNOWN_SOFTWARE
-
-_DEFAULT_INTERVAL_MS: Final = 300_000
-"""Kafka's default push interval, assumed until the second push of a client whose records lack the interval [ms]."""
 
 Placed = tuple[int, int, PushRecord]
 """A record with its partition and offset."""
@@ -40,12 +38,14 @@ class SeenClient:
         pushes: number of its pushes that this process has read.
         push_bytes: their payload sizes as received [B]; None if the topic's writer did not record them.
         gap_ms: time between its latest two pushes [ms]; used if the records lack the push interval.
+        before_ms: push interval of the push before the latest [ms].
         unassigned_ms: time since its latest push in which its partition was not assigned to this process [ms].
         key: its key in `SeenClients`.
     """
 
     __slots__ = (
-        "_instance_id", "gap_ms", "key", "latest", "offset", "partition", "push_bytes", "pushes", "unassigned_ms",
+        "_instance_id", "before_ms", "gap_ms", "key", "latest", "offset", "partition", "push_bytes", "pushes",
+        "unassigned_ms",
     )  # fmt: skip
 
     def __init__(self, partition: int, offset: int, record: PushRecord, key: Hashable = None) -> None:
@@ -57,12 +57,14 @@ class SeenClient:
         self.pushes = 1
         self.push_bytes = record.payload_bytes
         self.gap_ms = 0
+        self.before_ms: int | None = None
         self.unassigned_ms = 0
 
     def take(self, partition: int, offset: int, record: PushRecord) -> None:
         """Updates the client from a later push."""
         if record.push_interval_ms is None and not record.terminating:
             self.gap_ms = max(0, record.received_at - self.latest.received_at) // 1_000
+        self.before_ms = self.latest.push_interval_ms
         self.latest = _named(_without_metrics(record), self.latest)
         self.unassigned_ms = 0
         self.partition = partition
@@ -71,13 +73,18 @@ class SeenClient:
         if self.push_bytes is not None:
             self.push_bytes = None if record.payload_bytes is None else self.push_bytes + record.payload_bytes
 
-    def state(self, read_up_to: int) -> ClientState:
-        """The state, if the partition was read up to this time [us since the epoch]."""
+    def state(self, read_up_to: int, answered_ms: int | None = None) -> ClientState:
+        """The state, if the partition was read up to this time [us since the epoch].
+
+        Args:
+            read_up_to: that time.
+            answered_ms: the push interval that its latest Get was answered with, if known [ms].
+        """
         latest = self.latest
         return judged(
             ended=latest.terminating,
             silence_ms=(read_up_to - latest.received_at) / 1_000 - self.unassigned_ms,
-            push_interval_ms=latest.push_interval_ms or self.gap_ms or _DEFAULT_INTERVAL_MS,
+            push_interval_ms=expected_interval_ms(answered_ms, latest.push_interval_ms or self.gap_ms, self.before_ms),
         )
 
     # The properties of `telemetry.instances.inventory.Listed`.
