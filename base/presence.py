@@ -2,7 +2,7 @@
 
 A client may wait 1.5 push intervals after it was given another one (KIP-714, Client behavior), and only then do its
 pushes show it. So its interval is that of the latest answer to a Get where it is known, else the longest of those that
-its latest two pushes had.
+its latest two pushes had and the subscriptions in force give it, where these are known.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ def absent_after_ms(push_interval_ms: int) -> int:
     return max(ABSENT_AT_LEAST_MS, ABSENT_INTERVALS * push_interval_ms)
 
 
-def expected_interval_ms(answered_ms: int | None, *pushed_ms: int | None) -> int:
+def expected_interval_ms(answered_ms: int | None, *others_ms: int | None) -> int:
     """The push interval that a client is judged by [ms].
 
     >>> expected_interval_ms(300_000, 15_000, 15_000), expected_interval_ms(None, 15_000, 60_000)
@@ -31,6 +31,6 @@ def expected_interval_ms(answered_ms: int | None, *pushed_ms: int | None) -> int
 
     Args:
         answered_ms: of the latest answer to its Get, if we gave it.
-        pushed_ms: of its latest pushes, as far as known.
+        others_ms: of its latest pushes and of the subscriptions, as far as known.
     """
-    return answered_ms or max(filter(None, pushed_ms), default=DEFAULT_PUSH_INTERVAL_MS)
+    return answered_ms or max(filter(None, others_ms), default=DEFAULT_PUSH_INTERVAL_MS)

@@ -105,10 +105,14 @@ class Entry:
         if listed is not None and listed.state not in _OF_LOG and self.listed_us >= self.seen.latest.received_at:
             self.state = listed.state
             return
-        # The node has answered its Get with this interval, which its pushes show only once it has waited for as long.
-        is_answer = listed is not None and listed.connections is not None
-        is_later = self.listed_us >= self.seen.latest.received_at
-        answered_ms = listed.push_interval_ms if listed is not None and is_answer and is_later else None
+        # Of a node, what it has answered its Get with; of an export, which has no connections, what subscriptions give.
+        # Its pushes show that interval only once it has waited for as long.
+        answered_ms = None
+        if listed is not None and self.listed_us >= self.seen.latest.received_at:
+            if listed.connections is None:
+                self.seen.allowed_ms = listed.push_interval_ms
+            else:
+                answered_ms = listed.push_interval_ms
         self.state = self.seen.state(read_up_to.get(self.seen.partition, 0), answered_ms).value
 
     def row(self, *, is_topic: bool) -> dict[str, Any]:

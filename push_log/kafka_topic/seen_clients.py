@@ -9,7 +9,7 @@ the vanished clients, and no client is listed by two processes.
 import threading
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from base.clock import SystemTime, Time
@@ -39,13 +39,14 @@ class SeenClient:
         push_bytes: their payload sizes as received [B]; None if the topic's writer did not record them.
         gap_ms: time between its latest two pushes [ms]; used if the records lack the push interval.
         before_ms: push interval of the push before the latest [ms].
+        allowed_ms: push interval that the subscriptions in force give it [ms]; None if they are not known.
         unassigned_ms: time since its latest push in which its partition was not assigned to this process [ms].
         key: its key in `SeenClients`.
     """
 
     __slots__ = (
-        "_instance_id", "before_ms", "gap_ms", "key", "latest", "offset", "partition", "push_bytes", "pushes",
-        "unassigned_ms",
+        "_instance_id", "allowed_ms", "before_ms", "gap_ms", "key", "latest", "offset", "partition", "push_bytes",
+        "pushes", "unassigned_ms",
     )  # fmt: skip
 
     def __init__(self, partition: int, offset: int, record: PushRecord, key: Hashable = None) -> None:
@@ -58,6 +59,7 @@ class SeenClient:
         self.push_bytes = record.payload_bytes
         self.gap_ms = 0
         self.before_ms: int | None = None
+        self.allowed_ms: int | None = None
         self.unassigned_ms = 0
 
     def take(self, partition: int, offset: int, record: PushRecord) -> None:
@@ -84,7 +86,9 @@ class SeenClient:
         return judged(
             ended=latest.terminating,
             silence_ms=(read_up_to - latest.received_at) / 1_000 - self.unassigned_ms,
-            push_interval_ms=expected_interval_ms(answered_ms, latest.push_interval_ms or self.gap_ms, self.before_ms),
+            push_interval_ms=expected_interval_ms(
+                answered_ms, latest.push_interval_ms or self.gap_ms, self.before_ms, self.allowed_ms
+            ),
         )
 
     # The properties of `telemetry.instances.inventory.Listed`.
@@ -132,7 +136,7 @@ class SeenClient:
             state=self.state(read_up_to).value,
             subscriptions=None,
             metrics=None,
-            push_interval_ms=latest.push_interval_ms,
+            push_interval_ms=max(filter(None, (latest.push_interval_ms, self.allowed_ms)), default=None),
             subscription_id=latest.subscription_id,
             pushes=self.pushes,
             push_bytes=self.push_bytes,
@@ -209,6 +213,17 @@ class SeenClients:
         with self._lock:
             for partition in partitions:
                 self._read_to(partition, at_us)
+
+    def allow(self, interval_ms: Callable[[SeenClient], int], *, anew: bool) -> None:
+        """Notes the interval that the subscriptions in force give each client [ms].
+
+        Args:
+            interval_ms: of a client.
+            anew: the subscriptions have changed; otherwise only new clients are looked at.
+        """
+        for client in self.snapshot():
+            if anew or client.allowed_ms is None:
+                client.allowed_ms = interval_ms(client)
 
     def keep(self, partitions: Collection[int]) -> None:
         """Lists the clients of these partitions from now on, and removes those of partitions that were revoked
