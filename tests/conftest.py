@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _order(item: pytest.Item) -> int:
-    """The longest files first, so that no worker is left with one at the end; the trips, which mostly wait, before all."""
+    """The longest files first, so that no worker is left with one at the end; the trips, which wait, before all."""
     folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
     return FIRST.index(folder) if folder in FIRST else len(FIRST)
 

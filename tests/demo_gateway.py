@@ -9,7 +9,6 @@ import json
 import shlex
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from support.broker_pipeline import create_topic, fleet
 from support.gateway import GatewayBefore
 from support.node import run_cli
+from support.waiting import ticking
 from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
 from support.zookeeper_kafka import VERSION, ZooKeeperKafka
 
@@ -112,13 +112,10 @@ def run_clients(gateway: GatewayBefore, directory: Path) -> dict[str, int]:
         librdkafka.producer("audit-producer", TOPIC).consumer(SLOW, TOPIC, work_ms=500)
         client_ids = sorted(set().union(*(clients.client_ids for clients in all_clients)))
         print(f"clients: {', '.join(client_ids)}", flush=True)
-        begun = time.monotonic()
-        while True:
-            time.sleep(1)
-            ran_s = time.monotonic() - begun
+        for ran_s in ticking(AT_MOST_S, every_s=1):
             pushes = pushes_in(gateway)
             done = all(pushes[client_id] >= PUSHES_EACH for client_id in client_ids) and throttled(gateway.status())
-            if ran_s > AT_MOST_S or (done and ran_s > AT_LEAST_S):
+            if done and ran_s > AT_LEAST_S:
                 break
         for clients in all_clients:
             clients.close()

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 READY_WITHIN_S = 60.0
 _API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
@@ -44,7 +45,7 @@ def main(form: str = "") -> None:
     print(f"{version}, Python {python}: listens after {seconds:.1f} s, {memory_mib:.0f} MiB idle in all processes")
 
 
-def wait_until_ready(command: list[str], directory: str, node: "subprocess.Popen[bytes]") -> dict:
+def wait_until_ready(command: list[str], directory: str, node: "subprocess.Popen[bytes]") -> dict[str, Any]:
     deadline = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < deadline and node.poll() is None:
         if Path(directory, "node.sock").exists():
@@ -52,7 +53,8 @@ def wait_until_ready(command: list[str], directory: str, node: "subprocess.Popen
                 [*command, "status", "-d", directory, "-f", "json"], capture_output=True, check=False
             )
             if shown.returncode == 0:
-                return json.loads(shown.stdout)
+                found: dict[str, Any] = json.loads(shown.stdout)
+                return found
         time.sleep(0.05)
     sys.exit("the node does not serve")
 

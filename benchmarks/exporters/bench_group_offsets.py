@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # documented
+from confluent_kafka.admin import AdminClient, NewTopic
 from support.kafka_broker import KafkaBroker
 
 from base.clock import SystemTime

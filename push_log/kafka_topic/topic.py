@@ -48,7 +48,7 @@ def check_compacted(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
         PushLogError: no broker answers, or there is no such topic.
     """
     from confluent_kafka import KafkaException, TopicCollection
-    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]  # exported all the same
+    from confluent_kafka.admin import ConfigResource, ResourceType
 
     topic, resource = settings.topic, ConfigResource(ResourceType.TOPIC, settings.topic)
     try:
@@ -96,7 +96,7 @@ def _create(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
 def _check_record_limit(admin: "AdminClient", settings: KafkaTopicSettings) -> None:
     """Logs a warning if the topic's record limit is below the largest push, if the broker returns that limit."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]  # exported all the same
+    from confluent_kafka.admin import ConfigResource, ResourceType
 
     resource = ConfigResource(ResourceType.TOPIC, settings.topic)
     try:

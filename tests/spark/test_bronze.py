@@ -34,7 +34,7 @@ def test_a_file_of_the_sinks_own_exporter_is_read_to_the_last_value(spark: Spark
     (folder / "pushes-1_2-x.parquet").write_bytes(encode([known, unknown]))
     rows = read_landing(spark, str(zone.root)).orderBy("push_id").drop("source_file", "source_row", "fault")
     found = rows.withColumn("received_at", F.unix_micros("received_at")).collect()
-    assert [PushRecord(*row[:-1], metrics=bytes(row.metrics)) for row in found] == [known, unknown]
+    assert [PushRecord(*row)._replace(metrics=bytes(row.metrics)) for row in found] == [known, unknown]
 
 
 def test_folders_of_other_days_than_the_selected_are_not_read(spark: SparkSession, zone: LandingZone) -> None:

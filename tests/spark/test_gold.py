@@ -1,5 +1,6 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -99,7 +100,7 @@ def test_a_client_that_pushes_after_its_terminating_push_is_not_terminated(
 
 
 def test_latency_is_by_client_role_and_link_over_all_dialects(spark: SparkSession, zone: LandingZone) -> None:
-    rd = {"client_instance_id": OTHER_INSTANCE, "client_id": "rd"}
+    rd: dict[str, Any] = {"client_instance_id": OTHER_INSTANCE, "client_id": "rd"}
     repeated = push(dialect.java_producer({"node-1": 4.0, "node-+1": 9.0, "node--1": float("nan")}))
     zone.write(
         [

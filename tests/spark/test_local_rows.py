@@ -35,4 +35,4 @@ def test_every_kind_of_value_comes_back_as_it_was_and_the_rest_is_null(spark: Sp
 def test_no_rows_are_an_empty_frame_of_the_schema_that_no_job_makes(spark: SparkSession, schema: pa.Schema) -> None:
     frame = local_rows(spark, [], schema)
     assert frame.schema == spark_schema(schema)
-    assert "LocalRelation <empty>" in frame._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]
+    assert "LocalRelation <empty>" in frame._jdf.queryExecution().analyzed().toString()

@@ -37,7 +37,7 @@ class Record:
 
 def good(**fields: object) -> Record:
     """What the sink itself puts on the topic for one ordinary push."""
-    key, value, headers = encode_record(PushRecord(**push() | fields))  # type: ignore[arg-type]
+    key, value, headers = encode_record(PushRecord(**push() | fields))
     return Record(
         key, value, [(name, content.encode() if isinstance(content, str) else content) for name, content in headers]
     )

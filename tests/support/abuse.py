@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from support.raw_client import framed, header, uvarint
+from support.waiting import PATIENCE_S
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def connections(port: int, count: int, *, receive_buffer: int = 0) -> Iterator[l
             if receive_buffer:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
             connection.bind((f"127.0.0.{2 + number % 200}", 0))
-            connection.settimeout(60)
+            connection.settimeout(PATIENCE_S)
             connection.connect(("127.0.0.1", port))
             opened.append(connection)
         yield opened

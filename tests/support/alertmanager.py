@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
@@ -15,10 +14,10 @@ from urllib.request import urlopen
 from support.built import BUILD_WITHIN_S, built
 from support.kafka_broker import with_the_test_run
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 VERSION = "v0.27.0"
 _MODULE = "github.com/prometheus/alertmanager/cmd/alertmanager"
-READY_WITHIN_S = 120.0
 
 
 def missing_tools() -> str:
@@ -60,25 +59,29 @@ class Alertmanager:
                 stdout=log,
                 stderr=log,
             )
+        follow(self.log)
 
     def __enter__(self) -> Self:
-        deadline = time.monotonic() + READY_WITHIN_S
-        while True:
-            try:
-                with urlopen(f"{self.url}/-/ready", timeout=5):
-                    return self
-            except OSError:
-                assert self.process.poll() is None, self.log.read_text()
-                assert time.monotonic() < deadline, self.log.read_text()
-                time.sleep(0.05)
+        try:
+            wait_for(self._is_ready, "an Alertmanager that is ready", ignoring=(OSError,))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _is_ready(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        with urlopen(f"{self.url}/-/ready", timeout=PATIENCE_S):
+            return True
 
     def __exit__(self, *_: object) -> None:
+        unfollow(self.log)
         self.process.kill()
-        self.process.wait()
+        self.process.wait(PATIENCE_S)
 
     def active(self) -> list[dict[str, Any]]:
         """The alerts that it takes for open, by its own API."""
-        with urlopen(f"{self.url}/api/v2/alerts?active=true", timeout=60) as response:
+        with urlopen(f"{self.url}/api/v2/alerts?active=true", timeout=PATIENCE_S) as response:
             found: list[dict[str, Any]] = json.load(response)
         return found
 

@@ -29,7 +29,10 @@ class Raising(Base):
 
 class Hanging(Base):
     def export_metrics(self, context: Any, payload: Any) -> Awaitable[None]:
-        return asyncio.sleep(3600)
+        return self._hang()
+
+    async def _hang(self) -> None:
+        await asyncio.Event().wait()
 
 
 class Blocking(Base):

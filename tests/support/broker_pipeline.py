@@ -6,7 +6,6 @@ Used by the end-to-end test and by `make demo-broker` (`python tests/demo_broker
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from support.export import Export
 from support.http import get_url
 from support.java_clients import JavaClients
@@ -24,6 +24,7 @@ from support.landing import landed
 from support.node import run_cli
 from support.push_watch import PARTITIONS, PushWatch
 from support.receiver import OtlpReceiver
+from support.waiting import PATIENCE_S, wait_for
 
 JAVA_VERSIONS = ("3.7.2", "3.9.2", "4.4.0")
 DATA_TOPIC = "orders.events"
@@ -31,7 +32,6 @@ PUSH_TOPIC = "fleetgauge-pushes"
 PACKAGE = "io.github.fleetgauge.bridge"
 REPORTERS = {"4.3.1": "FleetgaugeExporterReporter", "3.9.2": "FleetgaugeReporter"}
 PUSHES_EACH = 3
-WITHIN_S = 120.0
 
 Say = Callable[[str], None]
 
@@ -84,18 +84,15 @@ linger.ms = 1000
     return config
 
 
-def wait_until_landed(
-    export: Export, landing: Path, number: int, *, within_s: float = WITHIN_S
-) -> list[dict[str, Any]]:
+def wait_until_landed(export: Export, landing: Path, number: int) -> list[dict[str, Any]]:
     """The landing zone's records once there are `number` of them."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        records = landed(landing)
-        if len(records) >= number:
-            return records
+
+    def count() -> int:
         assert export.process.poll() is None, f"the export ended: {export.output()[-4000:]}"
-        time.sleep(0.5)
-    raise AssertionError(f"{len(records)} of {number} pushes landed in time: {export.output()[-4000:]}")
+        return len(landed(landing))
+
+    wait_for(count, f"{number} pushes in the landing zone", until=lambda found: found >= number)
+    return landed(landing)
 
 
 def run_pipeline(version: str, directory: Path, say: Say, java_versions: tuple[str, ...] = JAVA_VERSIONS) -> Outcome:
@@ -124,7 +121,7 @@ def run_pipeline(version: str, directory: Path, say: Say, java_versions: tuple[s
 def create_topic(bootstrap: str) -> None:
     """The topic that the clients work on; its dotted name is one that Java consumers report twice."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "enable.metrics.push": False})
-    admin.create_topics([NewTopic(DATA_TOPIC, num_partitions=2, replication_factor=1)])[DATA_TOPIC].result(120)
+    admin.create_topics([NewTopic(DATA_TOPIC, num_partitions=2, replication_factor=1)])[DATA_TOPIC].result(PATIENCE_S)
 
 
 def run_clients(broker: KafkaBroker, directory: Path, java_versions: tuple[str, ...], say: Say) -> dict[str, str]:
@@ -141,12 +138,19 @@ def run_clients(broker: KafkaBroker, directory: Path, java_versions: tuple[str, 
         for clients in java:
             ids |= clients.instance_ids()
         say(f"clients: {', '.join(sorted(ids))}")
-        deadline = time.monotonic() + WITHIN_S
-        while not have_landed(directory / "landing", set(ids), PUSHES_EACH) and time.monotonic() < deadline:
+
+        def work() -> Counter[str]:
             for _ in range(20):
                 producer.produce(DATA_TOPIC, b"value")
                 producer.poll(0)
                 consumer.poll(0.05)
+            return Counter(str(record["client_id"]) for record in landed(directory / "landing"))
+
+        wait_for(
+            work,
+            f"{PUSHES_EACH} pushes of each client in the landing zone",
+            until=lambda pushes: all(pushes[client_id] >= PUSHES_EACH for client_id in ids),
+        )
         for clients in java:
             clients.close()
         with PushWatch(broker.bootstrap, PUSH_TOPIC) as watch:
@@ -159,31 +163,27 @@ def run_clients(broker: KafkaBroker, directory: Path, java_versions: tuple[str, 
     return ids
 
 
-def have_landed(landing: Path, client_ids: set[str], number: int) -> bool:
-    """True if `number` pushes of each of these clients are in the landing zone."""
-    pushes = Counter(record["client_id"] for record in landed(landing))
-    return all(pushes[client_id] >= number for client_id in client_ids)
-
-
-def settled(broker: KafkaBroker, *, within_s: float = WITHIN_S) -> dict[str, int]:
+def settled(broker: KafkaBroker) -> dict[str, int]:
     """The plugin's counts once everything that it received is on the topic."""
-    deadline = time.monotonic() + within_s
-    while True:
+
+    def counts() -> dict[str, int]:
         attributes = broker.mbean(f"fleetgauge:type=bridge,node-id={NODE_ID}")
-        counts = {name: int(value) for name, value in attributes.items() if value.isdigit()}
-        if counts["BufferedPushes"] == 0:
-            return {name: count for name, count in counts.items() if count}
-        assert time.monotonic() < deadline, f"the plugin did not deliver: {counts}"
+        return {name: int(value) for name, value in attributes.items() if value.isdigit()}
+
+    found = wait_for(counts, "the plugin's empty buffer", until=lambda seen: seen["BufferedPushes"] == 0)
+    return {name: count for name, count in found.items() if count}
 
 
-def ended_clients(export: Export, number: int, *, within_s: float = WITHIN_S) -> list[dict[str, Any]]:
-    """The clients that the export knows, once so many of them have ended, or as they are in the end."""
-    deadline = time.monotonic() + within_s
-    while True:
-        clients: list[dict[str, Any]] = get_url(url_of(export), "/clients", limit="1000").json().get("clients", [])
-        if sum(client["state"] == "ended" for client in clients) >= number or time.monotonic() > deadline:
-            return clients
-        time.sleep(0.5)
+def ended_clients(export: Export, number: int) -> list[dict[str, Any]]:
+    """The clients that the export knows, once so many of them have ended."""
+
+    def clients() -> list[dict[str, Any]]:
+        return list(get_url(url_of(export), "/clients", limit="1000").json().get("clients", []))
+
+    def have_ended(found: list[dict[str, Any]]) -> bool:
+        return len([client for client in found if client["state"] == "ended"]) >= number
+
+    return wait_for(clients, f"{number} clients that have ended", until=have_ended, ignoring=(ValueError,))
 
 
 def shown(export: Export) -> dict[str, str]:
@@ -215,9 +215,9 @@ def missing(outcome: Outcome) -> list[str]:
         problems.append(f"{outcome.plugin['DeliveredTotal']} pushes on the topic, {len(set(push_ids))} landed")
     for client_id, instance_id in sorted(outcome.instance_ids.items()):
         problems += _missing_of(client_id, instance_id, outcome)
-    strangers = {str(record["client_id"]) for record in outcome.records} - set(outcome.instance_ids)
-    if strangers:
-        problems.append(f"pushes of clients that are our own: {strangers}")
+    unknown = {str(record["client_id"]) for record in outcome.records} - set(outcome.instance_ids)
+    if unknown:
+        problems.append(f"pushes of clients that are our own: {unknown}")
     return problems
 
 
@@ -255,7 +255,7 @@ def _missing_of(client_id: str, instance_id: str, outcome: Outcome) -> Iterator[
 def fleet(question: str, source: Path, *options: str) -> str:
     """What `fleetgauge fleet` answers over a landing zone."""
     command = [sys.executable, "-m", "fleetgauge", "fleet", question, "--source", str(source), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -4,12 +4,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, Request, expect, sync_playwright
+from support.waiting import PATIENCE_S
 
 MISSING = "" if shutil.which("chromium") else "needs a Chromium: apt-get install --no-install-recommends chromium"
-PATIENCE_MS = 60_000
-"""For how long actions and expectations are tried again: a browser on a busy machine is slow [ms]."""
+PATIENCE_MS = 1_000 * PATIENCE_S
+"""For how long actions and expectations are tried again [ms]."""
+Scheme = Literal["light", "dark"]
 _QUIET = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -29,8 +32,12 @@ class Opened:
         self.faults: list[str] = []
         page.on("console", lambda message: self.faults.append(f"console: {message.text} {message.location['url']}"))
         page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (self.faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", self._dismiss)
         page.on("request", self._note)
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self.faults.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _note(self, request: Request) -> None:
         if not request.url.startswith(self._own):
@@ -49,7 +56,7 @@ def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         expect.set_options(timeout=PATIENCE_MS)
         browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=list(_QUIET), timeout=2 * PATIENCE_MS
+            executable_path=shutil.which("chromium"), args=list(_QUIET), timeout=PATIENCE_MS
         )
         yield browser
         browser.close()
@@ -57,7 +64,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def opened(
-    browser: Browser, file: Path, *, width: int = 1280, scheme: str = "light", script: bool = True
+    browser: Browser, file: Path, *, width: int = 1280, scheme: Scheme = "light", script: bool = True
 ) -> Iterator[Opened]:
     """The page of a file; `scheme` is `light` or `dark`."""
     context = browser.new_context(
@@ -71,7 +78,7 @@ def opened(
 
 @contextmanager
 def visited(
-    browser: Browser, url: str, path: str = "/", *, width: int = 1280, scheme: str = "light"
+    browser: Browser, url: str, path: str = "/", *, width: int = 1280, scheme: Scheme = "light"
 ) -> Iterator[Opened]:
     """A page of a server; `url` is its origin."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)

@@ -1,19 +1,21 @@
 """One node with all real clients at it, so that one event meets them all."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.dataset as ds
 from support.node import Node
-from support.telemetry_clients import VERSIONS, Client, ClientProcess, JavaProcess, wait_until
+from support.telemetry_clients import VERSIONS, Client, ClientProcess, JavaProcess
+from support.waiting import ticking, wait_for
 
 ALL_EACH_SECOND = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 1000\n'
 ALL_IN_TEN_MINUTES = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 600000\n'
 INTERVALS = 2
 """A client is back if it was acknowledged so often since the event."""
-SILENT_S = 400.0
-"""Java from 4.2 on says nothing for five minutes after a cut in mid-request."""
+SILENT_S = 300.0
+"""Java from 4.2 on says nothing for so long after a cut in mid-request [s]."""
 
 
 class Landed(NamedTuple):
@@ -72,12 +74,13 @@ class ClientFleet:
         self,
         before: dict[str, int],
         number: int = INTERVALS,
-        within_s: float = 180.0,
+        within_s: float = 0.0,
         *,
         waits_for_the_silent: bool = True,
     ) -> None:
         """Waits until every client saw `number` pushes more than `before` acknowledged, and none says it is off.
 
+        The wait begins when they are back, or after `within_s`, for which they may be silent by their own rules [s].
         A Java client that was cut in mid-request is silent for five minutes and has to be back after them, which may be
         left out; before 4.2 it is off for good, which no server can help (docs/client-logs.md): of those it has to be
         the cause.
@@ -92,9 +95,9 @@ class ClientFleet:
             cut = self.cut_in_mid_request()
             return {name: count for name, count in missing().items() if name not in cut}
 
-        wait_until(missing_but_for_the_silent, f"{number} acknowledged pushes of each", within_s)
+        _wait_for_none(missing_but_for_the_silent, f"{number} acknowledged pushes of each", within_s)
         if waits_for_the_silent:
-            wait_until(missing, f"{number} acknowledged pushes of those that were cut, too", SILENT_S)
+            _wait_for_none(missing, f"{number} acknowledged pushes of those that were cut, too", SILENT_S)
 
     def off_by_a_cut(self) -> list[str]:
         """Clients whose telemetry a cut in mid-request switches off for good: Java before 4.2 (KAFKA-19747)."""
@@ -117,7 +120,7 @@ class ClientFleet:
         off = {name: lines[-2:] for name, lines in off.items() if lines}
         assert not off, f"clients switched their telemetry off: {off}\n{self.node.output()}"
 
-    def expect_landed(self, within_s: float = 180.0) -> dict[str, int]:
+    def expect_landed(self) -> dict[str, int]:
         """Every push that a client saw acknowledged is in the landing zone; returns the counts by client."""
         acknowledged = {client.instance_id(): (client.name, client.acknowledged()) for client in self.clients}
 
@@ -125,7 +128,7 @@ class ClientFleet:
             there = Counter({push.push_id: push.client_instance_id for push in self.landed()}.values())
             return {n: (there[i], count) for i, (n, count) in acknowledged.items() if there[i] < count}
 
-        wait_until(lost, "acknowledged pushes in the landing zone (there, acknowledged)", within_s)
+        _wait_for_none(lost, "acknowledged pushes in the landing zone (there, acknowledged)")
         return dict(acknowledged.values())
 
     def landed(self) -> list[Landed]:
@@ -151,3 +154,9 @@ class ClientFleet:
     def kill(self) -> None:
         for process in self.processes:
             process.kill()
+
+
+def _wait_for_none(missing: Callable[[], dict[str, Any]], what: str, silent_s: float = 0.0) -> None:
+    """Waits until nothing is missing; what clients are silent for by their own rules [s] is no part of the patience."""
+    if all(missing() for _ in ticking(silent_s, every_s=1.0)):
+        wait_for(missing, what, until=lambda found: not found)

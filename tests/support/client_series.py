@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 from support.push_log import push_record
@@ -19,7 +19,8 @@ REQUESTS = "org.apache.kafka.producer.request.total"
 LATENCY = "org.apache.kafka.producer.node.request.latency.max"
 REQUESTS_ON_PAGE = "org_apache_kafka_producer_request_total"
 LATENCY_ON_PAGE = "org_apache_kafka_producer_node_request_latency_max"
-DELTA, CUMULATIVE = 1, 2
+DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 
 def attributes(point: Any, values: dict[str, Any]) -> Any:
@@ -31,7 +32,13 @@ def attributes(point: Any, values: dict[str, Any]) -> Any:
 
 
 def counter(
-    value: float, *, name: str = REQUESTS, temporality: int = DELTA, start: float = 0, at: float = 0, **labels: Any
+    value: float,
+    *,
+    name: str = REQUESTS,
+    temporality: AggregationTemporality.ValueType = DELTA,
+    start: float = 0,
+    at: float = 0,
+    **labels: Any,
 ) -> Metric:
     """A monotonic sum of one data point; times in seconds."""
     metric = Metric(name=name)

@@ -1,12 +1,12 @@
 """A control group of the kernel with a limit of memory, where a test may make one."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_for
 
 _MOUNTS = {
     Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes",
@@ -36,9 +36,10 @@ def limited_memory(limit_bytes: int) -> Iterator[tuple[str, ...]]:
     try:
         yield ("sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh")
     finally:
-        for _ in range(100):  # whose processes have ended, but may not be gone
-            try:
-                group.rmdir()
-                break
-            except OSError:
-                time.sleep(0.1)
+        # Its processes have ended, but may not be reaped yet.
+        wait_for(lambda: _remove(group), "a control group without processes", ignoring=(OSError,))
+
+
+def _remove(group: Path) -> bool:
+    group.rmdir()
+    return True

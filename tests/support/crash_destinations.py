@@ -7,7 +7,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.error import URLError
@@ -16,12 +16,12 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 from support.client_series import REQUESTS_ON_PAGE, counter, payload
 from support.consumed import consumed
-from support.http import wait_until
 from support.kafka_broker import KafkaBroker
 from support.landing import landed
 from support.payloads import metrics_data, metrics_of
 from support.ports import free_port
 from support.receiver import OtlpReceiver
+from support.waiting import PATIENCE_S, wait_for
 from support.webhook import Webhook
 
 PAYLOAD = metrics_data() + payload(counter(1))
@@ -101,12 +101,15 @@ class Hook:
 
     def _letters(self) -> list[str]:
         from base.clock import SystemTime
-        from exporters.dead_letters.letter import DeadLetterSettings
+        from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings
         from exporters.dead_letters.store import existing
 
         letters = existing(DeadLetterSettings(path=self._dead_letters), SystemTime())
         try:
-            return [letter.record.client_instance_id for letter in letters.letters(exporter=self.name, limit=1_000_000)]
+            found = list(letters.letters(exporter=self.name, limit=1_000_000))
+            readable = [letter for letter in found if isinstance(letter, DeadLetter)]
+            assert readable == found
+            return [letter.record.client_instance_id for letter in readable]
         finally:
             letters.close()
 
@@ -145,15 +148,13 @@ class Page:
         )
 
     def came(self) -> Counter[str]:
-        families = text_string_to_metric_families(wait_until(self._scrape, what="the page"))
+        families = text_string_to_metric_families(wait_for(self._scrape, "the page", ignoring=(URLError,)))
         samples = [sample for family in families for sample in family.samples if sample.name == REQUESTS_ON_PAGE]
         return Counter({sample.labels["client_instance_id"]: int(sample.value) for sample in samples})
 
     def _scrape(self) -> str:
-        """Empty while the exporter process starts."""
-        with suppress(URLError), urlopen(f"http://{self._listen}/metrics", timeout=120) as response:
+        with urlopen(f"http://{self._listen}/metrics", timeout=PATIENCE_S) as response:
             return str(response.read().decode())
-        return ""
 
 
 class Console:

@@ -5,7 +5,6 @@ counts by itself how often every one of them came, without our code where that c
 """
 
 import random
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +15,10 @@ from support.kafka_broker import KafkaBroker
 from support.node import Node
 from support.ports import free_port
 from support.pusher import Pusher
+from support.waiting import PATIENCE_S, pause, ticking
 
 PUSHES_A_ROUND = 1_000
 PAUSE_S = 0.002
-BACKLOG_WITHIN_S = 300.0
 
 
 @dataclass
@@ -82,7 +81,7 @@ def crash_rounds(directory: Path, rounds: int, broker: KafkaBroker) -> Figures:
             pusher.start()
             _wait_for_a_moment(pusher, chosen)
             _kill_in_turn(node, number)
-            pusher.join(timeout=180)
+            pusher.join(PATIENCE_S)
             assert not pusher.is_alive(), f"seed {seed}: the client got stuck: {node.output()}"
             acknowledged |= pusher.acknowledged
             hit += pusher.cut_off > 0
@@ -107,15 +106,16 @@ def _wait_for_the_backlog(node: Node, destinations: int) -> None:
         exporters = status["exporter_process"]["exporters"].values()
         return len(exporters) == destinations and all(each["lag_records"] == 0 for each in exporters)
 
-    node.wait_for(is_done, within_s=BACKLOG_WITHIN_S, what="the backlog to be delivered")
+    node.wait_for(is_done, what="the backlog to be delivered")
 
 
 def _wait_for_a_moment(pusher: Pusher, chosen: random.Random) -> None:
     """Until some random part of the pushes is acknowledged, and a little longer."""
     wanted = chosen.uniform(0, 0.9) * PUSHES_A_ROUND
-    while len(pusher.acknowledged) < wanted and pusher.is_alive():
-        time.sleep(0.001)
-    time.sleep(chosen.uniform(0, 0.01))
+    for _ in ticking(PATIENCE_S, every_s=0.001):
+        if len(pusher.acknowledged) >= wanted or not pusher.is_alive():
+            break
+    pause(chosen.uniform(0, 0.01), "a kill may come at any moment")
 
 
 def _kill_in_turn(node: Node, number: int) -> None:

@@ -1,6 +1,5 @@
 """A push log on the disk and a pipeline that delivers it, as the exporter process runs them."""
 
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -9,6 +8,7 @@ from typing import Any, Self
 
 from support.push_log import RecordWriter, push_record
 from support.real_pushes import real_pushes
+from support.waiting import PATIENCE_S, wait_for
 
 from base.clock import SystemTime
 from exporters.delivery.pipeline import Pipeline
@@ -16,9 +16,11 @@ from exporters.delivery.stats import DeliveryStats
 from exporters.registry import build_exporter
 from push_log.embedded.reader import SqlitePushLogReader
 from push_log.embedded.settings import PushLogSettings
+from push_log.log import Lag
 from telemetry.push_record import PushRecord, format_instance_id
 
-WITHIN_S = 120.0
+PATIENCE_MS = round(PATIENCE_S * 1_000)
+"""What a pipeline that is stopped may take to deliver the rest [ms]."""
 
 
 class Delivery:
@@ -58,17 +60,17 @@ class Delivery:
         """What the pipeline says of itself."""
         return self.pipeline.stats()
 
-    def wait(self, condition: Callable[[DeliveryStats], object], within_s: float = WITHIN_S) -> float:
-        """Polls until `condition` holds of the pipeline; how long that took [s]."""
-        started = time.monotonic()
-        while not condition(self.stats()):
-            assert time.monotonic() - started < within_s, f"waited in vain: {self.stats()}"
-            time.sleep(0.01)
-        return time.monotonic() - started
+    def wait(self, condition: Callable[[DeliveryStats], object], what: str) -> DeliveryStats:
+        """The pipeline's counters, once `condition` holds of them."""
+        return wait_for(self.stats, what, until=condition)
 
-    def wait_delivered(self, within_s: float = WITHIN_S) -> float:
-        """Polls until the cursor is at the log's end; how long that took [s]."""
-        return self.wait(lambda stats: self._reader.lag().records == 0, within_s)
+    def wait_delivered(self) -> None:
+        """Waits until the cursor is at the log's end; whatever was delivered is counted by then."""
+
+        def look() -> tuple[Lag, DeliveryStats]:
+            return self._reader.lag(), self.stats()
+
+        wait_for(look, "the delivery of the whole log", until=lambda seen: seen[0].records == 0)
 
 
 def real_records(count: int, start: int = 0) -> list[PushRecord]:

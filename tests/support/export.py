@@ -1,17 +1,14 @@
 """`fleetgauge export` as an operator runs it: a process of its own that reads the push log's topic."""
 
-import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-WITHIN_S = 120.0
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 
 class Export:
@@ -29,14 +26,16 @@ class Export:
                 stdout=log,
                 stderr=log,
             )
+        follow(self.log)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        unfollow(self.log)
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+            self.process.wait(PATIENCE_S)
 
     def status(self) -> dict[str, Any]:
         """What it says of itself; raises ValueError while it says nothing."""
@@ -55,17 +54,14 @@ class Export:
             raise ValueError(f"nothing is known of {name} yet")
         return state
 
-    def wait_for(self, name: str, condition: Callable[[dict[str, Any]], bool], *, within_s: float = WITHIN_S) -> None:
-        """Polls the status of exporter `name` until `condition` is true of it."""
-        deadline = time.monotonic() + within_s
-        state: dict[str, Any] = {}
-        while time.monotonic() < deadline:
-            with contextlib.suppress(ValueError):
-                state = self.exporter(name)
-                if condition(state):
-                    return
-            time.sleep(0.1)
-        raise AssertionError(f"waited in vain: {json.dumps(state, indent=1)}\n{self.output()}")
+    def wait_for(self, name: str, condition: Callable[[dict[str, Any]], object], what: str) -> dict[str, Any]:
+        """The status of exporter `name`, once `condition` is true of it."""
+
+        def state() -> dict[str, Any]:
+            assert self.process.poll() is None, f"the export ended: {self.output()[-4_000:]}"
+            return self.exporter(name)
+
+        return wait_for(state, what, until=condition, ignoring=(ValueError, KeyError))
 
     def kill_exporter(self) -> None:
         """SIGKILL to the process that delivers."""
@@ -76,12 +72,15 @@ class Export:
         pid = int(self.status()["exporter_process"]["pid"])
         self.process.kill()
         os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+        self.process.wait(PATIENCE_S)
+        unfollow(self.log)
 
-    def stop(self, within_s: float = 120.0) -> int:
+    def stop(self) -> int:
         """SIGTERM, and the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(within_s)
+        code = self.process.wait(PATIENCE_S)
+        unfollow(self.log)
+        return code
 
     def output(self) -> str:
         """What it printed and logged so far."""

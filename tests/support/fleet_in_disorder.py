@@ -107,9 +107,9 @@ class _Client:
             point.attributes.add(key="node_id").value.string_value = f"node-{node}"
         summary = metrics.add(name="size").summary.data_points
         for node in self._nodes:
-            point = summary.add(count=int(self._totals[CONSUMED]), sum=self._totals[CONSUMED] / 4)
-            point.attributes.add(key="node").value.string_value = str(node)
-            point.attributes.add(key="kind").value.string_value = "a"
+            size = summary.add(count=int(self._totals[CONSUMED]), sum=self._totals[CONSUMED] / 4)
+            size.attributes.add(key="node").value.string_value = str(node)
+            size.attributes.add(key="kind").value.string_value = "a"
         self._chance.shuffle(self._nodes)
 
     def _push(self, at_us: int, payload: bytes, *, terminating: bool) -> Push:

@@ -1,11 +1,12 @@
 """Well-behaved clients in a process of their own, so that what attacks a node in a test does not slow them by itself.
 
-`python tests/support/good_clients.py PORT CLIENTS` says `ready` after everybody's first push, and `calm` when it knows
+`python -m support.good_clients PORT CLIENTS` says `ready` after everybody's first push, and `calm` when it knows
 how fast they are answered while nothing else happens. It goes on pushing until its input ends, and then prints what was
 answered and how fast as JSON.
 """
 
 import json
+import os
 import select
 import subprocess
 import sys
@@ -15,6 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from support.payloads import metrics_data
+from support.raw_client import ZSTD, RawClient
+from support.waiting import PATIENCE_S
+from zstandard import ZstdCompressor
+
+TESTS = Path(__file__).parents[1]
 PAUSE_S = 0.13
 """Between a client's answer and its next push; the subscription's interval has to be 100 ms."""
 CALM_S = 4.0
@@ -30,18 +37,24 @@ class GoodClients:
     """
 
     def __init__(self, port: int, clients: int = 8) -> None:
-        self._command = [sys.executable, str(Path(__file__)), str(port), str(clients)]
+        self._command = [sys.executable, "-m", "support.good_clients", str(port), str(clients)]
         self.report: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
+        )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n", "well-behaved clients were not served"
         assert self._process.stdout.readline() == "calm\n", "well-behaved clients were not served for long"
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        output, _ = self._process.communicate(timeout=180)
+        output = self._process.communicate(timeout=PATIENCE_S)[0]
         if error is None:
             assert self._process.returncode == 0, "a well-behaved client lost its connection"
             self.report = json.loads(output)
@@ -49,12 +62,8 @@ class GoodClients:
 
 def main(port: int, clients: int) -> None:
     """The process: one push after the other, each client in its turn."""
-    from support.payloads import metrics_data
-    from support.raw_client import ZSTD, RawClient
-    from zstandard import ZstdCompressor
-
     payload = ZstdCompressor().compress(metrics_data(10))
-    connected = [RawClient(port, client_id=f"good-{number}", timeout_s=60) for number in range(clients)]
+    connected = [RawClient(port, client_id=f"good-{number}", timeout_s=PATIENCE_S) for number in range(clients)]
     subscriptions = [client.get() for client in connected]
     due = [0.0] * clients
     answers: Counter[int] = Counter()
@@ -91,5 +100,4 @@ def figures(took_ms: list[float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
     main(int(sys.argv[1]), int(sys.argv[2]))

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 from support.built import BUILD_WITHIN_S, ROOT, built
+from support.waiting import PATIENCE_S
 
 VERSION = "v3.18.6"
 CHART = ROOT / "deploy" / "helm" / "fleetgauge"
@@ -38,7 +39,7 @@ def helm_program() -> Path:
 
 def helm(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Runs Helm; its return code and output are the caller's to judge."""
-    return subprocess.run([helm_program(), *words], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([helm_program(), *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 def documented_values() -> dict[str, dict[str, Any]]:

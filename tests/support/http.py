@@ -3,22 +3,25 @@
 import json
 import socket
 import struct
-import time
-from collections.abc import Callable, Mapping
-from http.client import HTTPConnection
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPMessage
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from support.node import Node
+from support.waiting import PATIENCE_S, wait_for
 
 
 class HttpAnswer:
     """A response, read whole."""
 
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    def __init__(self, status: int, headers: HTTPMessage, body: bytes) -> None:
         self.status = status
         self.headers = headers
         self.body = body
+
+    def __repr__(self) -> str:
+        return f"{self.status} {self.body[:1_000]!r}"
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -52,13 +55,13 @@ def get_url(url: str, path: str, **query: str) -> HttpAnswer:
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None
-    return get_at(parts.hostname, parts.port, path, **query)
+    return get_at(parts.hostname, parts.port, path, headers=None, **query)
 
 
 def get_at(
     host: str, port: int, path: str, *, method: str = "GET", headers: dict[str, str] | None = None, **query: str
 ) -> HttpAnswer:
-    connection = HTTPConnection(host, port, timeout=60)
+    connection = HTTPConnection(host, port, timeout=PATIENCE_S)
     try:
         connection.request(method, f"{path}?{urlencode(query)}" if query else path, headers=headers or {})
         response = connection.getresponse()
@@ -68,24 +71,18 @@ def get_at(
 
 
 def wait_until(condition: Callable[[], Any], *, within_s: float = 120.0, what: str = "") -> Any:
-    """Polls until `condition()` is true, and returns what it was."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"waited in vain for {what or condition}")
+    """`wait_for`, for those who do not call it themselves yet; `within_s` has no effect."""
+    return wait_for(condition, what or repr(condition))
 
 
 def raw(node: Node) -> socket.socket:
     """A bare connection to the HTTP port."""
-    return socket.create_connection(address_of(node), timeout=60)
+    return socket.create_connection(address_of(node), timeout=PATIENCE_S)
 
 
 def reset(address: tuple[str, int], request: bytes = b"") -> None:
     """Connects, sends so much, and resets the connection, as a TCP health check does."""
-    connection = socket.create_connection(address, timeout=60)
+    connection = socket.create_connection(address, timeout=PATIENCE_S)
     connection.sendall(request)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()

@@ -29,15 +29,15 @@ class JsonReceiver:
 
 @contextmanager
 def listening(*statuses: int, receiver: JsonReceiver | None = None) -> Iterator[JsonReceiver]:
-    receiver = receiver or JsonReceiver(*statuses)
+    target = receiver or JsonReceiver(*statuses)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            receiver.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            receiver.headers.append(dict(self.headers))
-            receiver.paths.append(self.path)
-            receiver.answered()
-            self.send_response(receiver.statuses.pop(0) if len(receiver.statuses) > 1 else receiver.statuses[0])
+            target.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            target.headers.append(dict(self.headers))
+            target.paths.append(self.path)
+            target.answered()
+            self.send_response(target.statuses.pop(0) if len(target.statuses) > 1 else target.statuses[0])
             self.send_header("Location", "http://127.0.0.1:1/elsewhere")
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -48,9 +48,9 @@ def listening(*statuses: int, receiver: JsonReceiver | None = None) -> Iterator[
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
-        receiver.address = f"http://127.0.0.1:{server.server_port}"
+        target.address = f"http://127.0.0.1:{server.server_port}"
         try:
-            yield receiver
+            yield target
         finally:
             server.shutdown()
             thread.join()

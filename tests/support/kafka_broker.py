@@ -4,16 +4,16 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from support.built import BUILD_WITHIN_S
 from support.jvm import QUICK, quick_options
 from support.kafka_jars import kafka_jars
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
-READY_WITHIN_S = 240.0
 STARTED = "Kafka Server started"
 MISSING = ", ".join(f"a real broker needs {program}" for program in ("java", "mvn") if shutil.which(program) is None)
 """Why there can be no broker; empty where there can."""
@@ -49,13 +49,16 @@ def quick_jvm(version: str) -> list[str]:
             tempfile.TemporaryDirectory() as made,
             KafkaBroker(Path(made) / "kafka", version, jvm=(*QUICK, option)) as broker,
         ):
-            broker.stop(within_s=300)  # writes the archive, which takes minutes on a busy machine
+            assert broker.process is not None
+            broker.process.terminate()
+            broker.process.wait(BUILD_WITHIN_S)  # writes the archive, which takes minutes on a busy machine
 
     return quick_options(f"kafka-{version}", run, kafka_jars(version))
 
 
 class KafkaBroker:
-    """One broker; may be stopped and started again on the same data. Its log is `<directory>/broker.log`.
+    """One broker; may be stopped and started again on the same data. Its log is `<directory>/broker.log`, whose end
+    a wait in vain prints while the broker should run.
 
     Args:
         directory: for its data, configuration and log.
@@ -143,12 +146,12 @@ class KafkaBroker:
 
     def wait_until_started(self) -> None:
         """Waits until the broker that was launched last serves."""
-        deadline = time.monotonic() + READY_WITHIN_S
-        while self.output_all().count(STARTED) == self._already_started:
-            assert self.process is not None
-            assert self.process.poll() is None, f"the broker ended: {self.output()}"
-            assert time.monotonic() < deadline, f"the broker was not ready in time: {self.output()}"
-            time.sleep(0.05)
+        wait_for(self._starts, "the broker to serve", until=lambda starts: starts > self._already_started)
+
+    def _starts(self) -> int:
+        assert self.process is not None
+        assert self.process.poll() is None, f"the broker ended: {self.output()}"
+        return self.output_all().count(STARTED)
 
     def launch(self) -> None:
         """Starts the broker without waiting for it."""
@@ -168,6 +171,7 @@ class KafkaBroker:
         self._already_started = self.output_all().count(STARTED)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        follow(self.log)
 
     def _jmx_options(self) -> list[str]:
         remote = "-Dcom.sun.management.jmxremote"
@@ -181,7 +185,7 @@ class KafkaBroker:
             "-Djava.rmi.server.hostname=127.0.0.1",
         ]
 
-    def tool(self, main_class: str, *arguments: str, timeout_s: float = 180.0) -> str:
+    def tool(self, main_class: str, *arguments: str, timeout_s: float = PATIENCE_S) -> str:
         """What one of Kafka's own tools prints; raises CalledProcessError when it fails."""
         done = subprocess.run(
             ["java", "-Xmx128m", *self._tool_jvm, "-cp", self._tools_class_path, main_class, *arguments],
@@ -211,17 +215,20 @@ class KafkaBroker:
         pairs = (line.split("=") for line in printed.splitlines() if line.startswith(name))
         return {parts[-2].rpartition(":")[2]: parts[-1] for parts in pairs}
 
-    def stop(self, within_s: float = 180.0) -> int:
+    def stop(self) -> int:
         """SIGTERM, and the exit code."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(within_s)
+        wait_for(self.process.poll, "the broker to end", until=lambda code: code is not None)
+        unfollow(self.log)
+        return self.process.wait()
 
     def kill(self) -> None:
         """SIGKILL, if it still runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        unfollow(self.log)
 
     def output_all(self) -> str:
         """Everything that the broker logged so far."""

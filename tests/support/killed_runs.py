@@ -1,12 +1,14 @@
 """`fleet run` in processes of its own, ended by SIGKILL at random moments."""
 
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from support.waiting import PATIENCE_S, pause, wait_for
 
 # A JVM that lives for half a minute is quicker without its second compiler, and Spark without code of its own.
 QUICK_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -15,8 +17,8 @@ QUICK_SPARK = (
     *("--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
 )
 ON_SPARK = ("--master", "local[2]", *QUICK_SPARK)
-ENDED_WITHIN_S = 900.0
-_POLL_S = 0.02
+RUN_S = 5 * PATIENCE_S
+"""How long a whole run may take [s]; one on Spark starts a JVM, and makes every batch by several jobs."""
 
 
 def start_run(source: str, tables: Path, *more: str) -> subprocess.Popen[str]:
@@ -48,16 +50,18 @@ def kill_at_random(
         linger_s: for how long it is left alive then at most [s].
     """
     goal = _commits(tables) + chance.randint(0, 3)
-    deadline = time.monotonic() + ENDED_WITHIN_S
     began = _began(tables)
-    while process.poll() is None and (_began(tables) == began or _commits(tables) < goal):
-        assert time.monotonic() < deadline, "the run hangs"
-        time.sleep(_POLL_S)
-    time.sleep(linger_s * chance.random())
+    wait_for(lambda: process.poll() is not None or _began(tables) != began, "the begin of a run")
+    wait_for(
+        lambda: math.inf if process.poll() is not None else _commits(tables),
+        f"{goal} commits",
+        until=lambda commits: commits >= goal,
+    )
+    pause(linger_s * chance.random(), "the kill comes at a moment of chance")
     alive = process.poll() is None
     if alive:
         (os.killpg if with_jvm else os.kill)(process.pid, signal.SIGKILL)
-    process.communicate(timeout=240)
+    process.communicate(timeout=PATIENCE_S)
     return alive
 
 

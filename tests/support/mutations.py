@@ -86,7 +86,8 @@ def _rearranged(data: bytes, message: Any, pool: list[bytes], chosen: random.Ran
 
 def _fields(data: bytes) -> list[bytes]:
     """The fields of a well-formed message, as far as they are not groups."""
-    found, start = [], 0
+    found: list[bytes] = []
+    start = 0
     while start < len(data):
         tag, at = _varint(data, start)
         length, after = _varint(data, at) if tag & 7 in (0, 2) else ({1: 8, 5: 4}.get(tag & 7, 0), at)

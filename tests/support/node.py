@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-READY_WITHIN_S = 180.0
-PATIENCE = ("push.log.min.free.bytes=0", "shutdown.timeout.ms=60000", "http.listeners=")
+from support.waiting import PATIENCE_S, follow, ticking, unfollow, wait_for
+
+LENIENT = ("push.log.min.free.bytes=0", "shutdown.timeout.ms=60000", "http.listeners=")
 """Tests run on small, busy machines: a stop may take its time, and a full disk or the HTTP port are other tests'
 subjects."""
 
@@ -20,9 +20,10 @@ subjects."""
 class Node:
     """One `fleetgauge serve`; may be stopped and started again on the same data directory.
 
-    Its output goes to `<directory>/serve.log`, which a failing test prints. `modules` is where its packages lie,
-    if they are others than this test run's; `before` are words before its command, `command` is another
-    one in place of `serve`. `port` is where it listens first: one of `support.ports` where it is started there again.
+    Its output goes to `<directory>/serve.log`, whose end a wait in vain prints while the node should run. `modules` is
+    where its packages lie, if they are others than this test run's; `before` are words before its command, `command` is
+    another one in place of `serve`. `port` is where it listens first: one of `support.ports` where it is started there
+    again.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Node:
         self._before = tuple(before)
         self._command = command
         self._first_port = port
-        self._overrides = ("log.dirs=" + str(self.data), *PATIENCE, *overrides)
+        self._overrides = ("log.dirs=" + str(self.data), *LENIENT, *overrides)
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
@@ -73,16 +74,16 @@ class Node:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + READY_WITHIN_S
-        while time.monotonic() < deadline:
-            assert self.process.poll() is None, f"the node ended: {self.output()}"
-            with contextlib.suppress(subprocess.CalledProcessError, ValueError):
-                status = self.status()
-                if status["node"]["pid"] == self.process.pid:
-                    self.port = int(status["node"]["listeners"][0].rsplit(":", 1)[1])
-                    return
-            time.sleep(0.05)
-        raise AssertionError(f"the node was not ready in time: {self.output()}")
+        follow(self.log)
+        status = wait_for(self._status_of_this_start, "the node to serve", until=bool, ignoring=(ValueError,))
+        self.port = int(status["node"]["listeners"][0].rsplit(":", 1)[1])
+
+    def _status_of_this_start(self) -> dict[str, Any]:
+        """Empty while the socket is that of an earlier start."""
+        assert self.process is not None
+        assert self.process.poll() is None, f"the node ended: {self.output()}"
+        status = self.status()
+        return status if status["node"]["pid"] == self.process.pid else {}
 
     def status(self) -> dict[str, Any]:
         """What the running node says of itself, read from its socket in this process."""
@@ -99,54 +100,68 @@ class Node:
         found = dict(entry.split("://") for entry in self.status()["node"]["listeners"])
         return int(found[listener].rsplit(":", 1)[1])
 
-    def wait_for(self, condition: Any, *, within_s: float = 120.0, what: str = "") -> dict[str, Any]:
-        """Polls the status until `condition(status)` is true; what it lacks, an exporter for instance, may come yet."""
-        deadline = time.monotonic() + within_s
-        status: dict[str, Any] = {}
-        while time.monotonic() < deadline:
-            with contextlib.suppress(ValueError, KeyError):
+    def wait_for(
+        self, condition: Callable[[dict[str, Any]], object], *, within_s: float = 0.0, what: str = "the awaited status"
+    ) -> dict[str, Any]:
+        """Waits until `condition(status)` is true; what it lacks, an exporter for instance, may come yet.
+
+        Args:
+            condition: of the status.
+            within_s: how long the node or its clients may take by themselves [s], where that is more than the patience.
+            what: what is waited for.
+        """
+        not_yet = (ValueError, KeyError)
+        for _ in ticking(within_s - PATIENCE_S):
+            with contextlib.suppress(*not_yet):
                 status = self.status()
                 if condition(status):
                     return status
-            time.sleep(0.05)
-        raise AssertionError(f"waited in vain for {what or condition}: {json.dumps(status, indent=1)}\n{self.output()}")
+        return wait_for(self.status, what or "the awaited status", until=condition, ignoring=not_yet)
 
     def exporter_pid(self) -> int:
         """Process id of the running exporter process."""
-        return int(self.wait_for(lambda s: s["exporter_process"]["pid"] is not None)["exporter_process"]["pid"])
+        status = self.wait_for(lambda s: s["exporter_process"]["pid"] is not None, what="an exporter process")
+        return int(status["exporter_process"]["pid"])
 
-    def reread(self, config: str, *, within_s: float = 90.0) -> None:
+    def reread(self, config: str) -> None:
         """Has the running node take another configuration over, and waits until it has."""
         assert self.process is not None
-        rereads = self.log.read_text().count("config.reread")
+        rereads = self._rereads()
         self.config_file.write_text(config)
         self.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + within_s
-        while self.log.read_text().count("config.reread") == rereads:
-            assert time.monotonic() < deadline, f"the node does not reread its file: {self.output()}"
-            time.sleep(0.05)
+        wait_for(self._rereads, "the node to reread its configuration", until=lambda count: count > rereads)
 
-    def audited(self, *, within_s: float = 60.0, **wanted: Any) -> list[dict[str, Any]]:
-        """The lines of the audit log with these values; waits for the first, and returns none after `within_s`."""
-        deadline = time.monotonic() + within_s
-        while True:
+    def _rereads(self) -> int:
+        return self.log.read_text().count("config.reread")
+
+    def audited(self, **wanted: Any) -> list[dict[str, Any]]:
+        """The lines of the audit log with these values; waits for the first."""
+
+        def found() -> list[dict[str, Any]]:
             lines = [json.loads(line) for line in (self.data / "audit.log").read_bytes().splitlines()]
-            found = [line for line in lines if wanted.items() <= line.items()]
-            if found or time.monotonic() > deadline:
-                return found
-            time.sleep(0.05)
+            return [line for line in lines if wanted.items() <= line.items()]
 
-    def stop(self, within_s: float = 90.0) -> int:
+        return wait_for(found, f"a line of the audit log with {wanted}", ignoring=(FileNotFoundError, ValueError))
+
+    def stop(self) -> int:
         """SIGTERM, and the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(within_s)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Waits for the node's end, and returns the exit code."""
+        assert self.process is not None
+        wait_for(self.process.poll, "the node to end", until=lambda code: code is not None)
+        unfollow(self.log)
+        return self.process.wait()
 
     def kill(self) -> None:
         """SIGKILL, if it still runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        unfollow(self.log)
 
     def kill_exporter(self) -> int:
         """SIGKILL to the exporter process; returns its id."""
@@ -159,7 +174,7 @@ class Node:
         return self.log.read_text(errors="replace")[-8000:]
 
 
-def run_cli(*arguments: str, check: bool = True, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
+def run_cli(*arguments: str, check: bool = True, timeout_s: float = 2 * PATIENCE_S) -> subprocess.CompletedProcess[str]:
     """Runs one `fleetgauge` command as an operator would."""
     return subprocess.run(
         [sys.executable, "-m", "fleetgauge", *arguments],
@@ -178,6 +193,6 @@ def credential_lines(user: str, password: str, *options: str) -> str:
         input=password + "\n",
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE_S,
         check=True,
     ).stdout

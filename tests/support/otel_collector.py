@@ -12,7 +12,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -21,13 +20,13 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetr
 from support.built import BUILD_WITHIN_S, ROOT, built
 from support.kafka_broker import with_the_test_run
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 from exporters.labels import LabelSettings, labelled
 from telemetry.push_record import PushRecord
 
 VERSION = "v0.155.0"
 SOURCES = ROOT / "tests" / "otelcol"
-READY_WITHIN_S = 180.0
 
 _GO = {"GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
 
@@ -86,6 +85,7 @@ class OtelCollector:
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
+        self.log = directory / "collector.log"
         self.grpc_port, self.http_port = free_ports(2)
         self.receiver = dict(receiver or {})
         self.processors = dict(processors or {})
@@ -110,22 +110,22 @@ class OtelCollector:
 
     def start(self) -> None:
         """Starts it and waits until both ports answer."""
-
         config = self.directory / "config.yaml"
         config.write_text(json.dumps(self._config()))  # JSON is YAML
-        with (self.directory / "collector.log").open("ab") as log:
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*with_the_test_run(), str(self._program), "--config", str(config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + READY_WITHIN_S
-        for port in (self.grpc_port, self.http_port):
-            while not _answers(port):
-                assert self.process.poll() is None, f"the collector ended: {self.output()}"
-                assert time.monotonic() < deadline, f"the collector was not ready in time: {self.output()}"
-                time.sleep(0.02)
+        follow(self.log)
+        wait_for(self._ports_that_answer, "both ports of the collector", until=lambda ports: len(ports) == 2)
+
+    def _ports_that_answer(self) -> list[int]:
+        assert self.process is not None
+        assert self.process.poll() is None, f"the collector ended: {self.output()}"
+        return [port for port in (self.grpc_port, self.http_port) if _answers(port)]
 
     def _config(self) -> dict[str, Any]:
         ports = {"grpc": self.grpc_port, "http": self.http_port}
@@ -144,17 +144,20 @@ class OtelCollector:
             },
         }
 
-    def stop(self, within_s: float = 120.0) -> int:
+    def stop(self) -> int:
         """SIGTERM, and the exit code."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(within_s)
+        code = self.process.wait(PATIENCE_S)
+        unfollow(self.log)
+        return code
 
     def kill(self) -> None:
         """SIGKILL, if it still runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+            self.process.wait(PATIENCE_S)
+        unfollow(self.log)
 
     def hold(self) -> None:
         """It hangs: its connections stay open, and nothing is answered, until `go_on`."""
@@ -180,13 +183,12 @@ class OtelCollector:
 
     def output(self) -> str:
         """The end of what it logged."""
-        log = self.directory / "collector.log"
-        return log.read_text(errors="replace")[-4_000:] if log.exists() else ""
+        return self.log.read_text(errors="replace")[-4_000:] if self.log.exists() else ""
 
 
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
-        probe.settimeout(1)
+        probe.settimeout(PATIENCE_S)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 

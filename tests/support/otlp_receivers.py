@@ -5,14 +5,20 @@ import threading
 from collections.abc import Callable
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
+from support.waiting import PATIENCE_S
 
 from exporters.otlp.grpc_transport import EXPORT_METHOD
 
 GrpcAnswer = Callable[[bytes, grpc.ServicerContext], bytes]
 HttpAnswer = Callable[["HttpHandler"], None]
+
+if TYPE_CHECKING:
+    RpcHandler = grpc.GenericRpcHandler[bytes, bytes]
+else:  # generic for type checkers alone
+    RpcHandler = grpc.GenericRpcHandler
 
 
 class HttpHandler(BaseHTTPRequestHandler):
@@ -65,7 +71,7 @@ class HttpReceiver(ThreadingHTTPServer):
         self.server_close()
 
 
-class GrpcReceiver(grpc.GenericRpcHandler):
+class GrpcReceiver(RpcHandler):
     """An OTLP receiver: keeps the raw requests that it took and their metadata; `answer` may be replaced."""
 
     def __init__(self, port: int = 0, credentials: grpc.ServerCredentials | None = None) -> None:
@@ -81,7 +87,7 @@ class GrpcReceiver(grpc.GenericRpcHandler):
         self.port = secure(address, credentials) if credentials else self._server.add_insecure_port(address)
         self._server.start()
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+    def service(self, details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes] | None":
         return grpc.unary_unary_rpc_method_handler(self._export) if details.method == EXPORT_METHOD else None
 
     def _export(self, request: bytes, context: grpc.ServicerContext) -> bytes:
@@ -91,4 +97,4 @@ class GrpcReceiver(grpc.GenericRpcHandler):
         return response
 
     def stop(self) -> None:
-        self._server.stop(grace=None).wait(5)
+        self._server.stop(grace=None).wait(PATIENCE_S)

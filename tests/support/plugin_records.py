@@ -7,6 +7,7 @@ from typing import Any, Final
 from confluent_kafka import Producer
 from support.payloads import metrics_data
 from support.push_log import push_record
+from support.waiting import PATIENCE_S
 
 from push_log.kafka_topic.record_codec import encode_record
 from push_log.kafka_topic.settings import KafkaTopicSettings
@@ -36,5 +37,5 @@ class Brokers:
         )
         key, value, headers = encode_record(record)
         self._producer.produce(self._topic, key=key, value=value, headers=headers, partition=partition)
-        assert self._producer.flush(120) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
         return instance

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -11,10 +10,9 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from support.ports import free_port
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 MISSING = "" if shutil.which("prometheus") else "needs a Prometheus: apt-get install --no-install-recommends prometheus"
-FIRST_SAMPLE_WITHIN_S = 180.0
-"""It looks for its targets every 5 s."""
 
 
 class PrometheusServer:
@@ -45,18 +43,20 @@ class PrometheusServer:
                 stdout=log,
                 stderr=log,
             )
+        follow(self.log)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        unfollow(self.log)
         self.process.kill()
-        self.process.wait()
+        self.process.wait(PATIENCE_S)
 
     def ask(self, path: str, **query: str) -> Any:
         """The data that the API answers with; raises OSError where it refuses."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urlencode(query)}"
-        with urlopen(url, timeout=60) as response:
+        with urlopen(url, timeout=PATIENCE_S) as response:
             return json.load(response)["data"]
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
@@ -68,16 +68,11 @@ class PrometheusServer:
             return []  # not yet up
         return [(each["metric"], float(each["value"][1])) for each in found]
 
-    def wait_for(
-        self, expression: str, expected: float | None = None, within_s: float = FIRST_SAMPLE_WITHIN_S
-    ) -> list[tuple[dict[str, str], float]]:
-        """Polls until the expression gives something; with `expected`, until all it gives is that."""
-        deadline = time.monotonic() + within_s
-        found: list[tuple[dict[str, str], float]] = []
-        while time.monotonic() < deadline:
-            found = self.query(expression)
-            if found and (expected is None or all(value == expected for _, value in found)):
-                return found
-            time.sleep(0.2)
-        wanted = "known" if expected is None else expected
-        raise AssertionError(f"{expression} does not become {wanted}: {found}\n{self.log.read_text()[-2000:]}")
+    def wait_for(self, expression: str, expected: float | None = None) -> list[tuple[dict[str, str], float]]:
+        """What the expression gives, once that is something; with `expected`, once all it gives is that."""
+
+        def is_expected(found: list[tuple[dict[str, str], float]]) -> bool:
+            return bool(found) and (expected is None or all(value == expected for _, value in found))
+
+        wanted = "something" if expected is None else expected
+        return wait_for(lambda: self.query(expression), f"{expression} to give {wanted}", until=is_expected)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from support.waiting import pause, wait_for
 
 from push_log.embedded.inspect import records_after
 
@@ -19,25 +20,27 @@ _NEXT_S = 0.6
 """How old a push may be for the next one to be far off: these clients push each second, a fifth sooner or later."""
 
 
-def close_after_a_push(push_log: Path, client_id: str, client: Producer | Consumer, *, within_s: float = 180.0) -> None:
+def close_after_a_push(push_log: Path, client_id: str, client: Producer | Consumer) -> None:
     """Polls `client` until its next push is in the embedded log, and closes it."""
 
-    def pushes() -> int:
-        return sum(record.client_id == client_id for _, record in records_after(push_log))
+    def last_pushed_at() -> float:
+        pushes = (record for _, record in records_after(push_log) if record.client_id == client_id)
+        return max((record.received_at / 1e6 for record in pushes), default=0.0)
 
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        before, looked_at = pushes(), time.monotonic()
+    first = last_pushed_at()
+
+    def closes() -> bool:
         client.poll(0.02)
-        if pushes() > before and _close_unless_due(client, looked_at):
-            return
-    raise AssertionError(f"{client_id} pushed no more")
+        pushed_at = last_pushed_at()
+        return pushed_at > first and _close_unless_due(client, pushed_at)
+
+    wait_for(closes, f"a push of {client_id} whose next one is far off")
 
 
 def _close_unless_due(client: Producer | Consumer, pushed_at: float) -> bool:
-    """Closes it once its push, made then or later (monotonic) [s], is answered; False if the next may be due."""
-    time.sleep(_ANSWER_S)  # poll would return at once where there is something to consume
-    if time.monotonic() - pushed_at > _NEXT_S:
+    """Closes it once its push of that time [s since the epoch] is answered; False if the next one may be due."""
+    pause(_ANSWER_S, "the answer is on its way; poll would return at once where there is something to consume")
+    if time.time() - pushed_at > _NEXT_S:
         return False
     client.close()
     return True
@@ -58,18 +61,18 @@ class PushWatch:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def close_after_a_push(self, client_id: str, client: Producer | Consumer, *, within_s: float = 180.0) -> None:
+    def close_after_a_push(self, client_id: str, client: Producer | Consumer) -> None:
         """Polls `client` until its next push is on the topic, and closes it.
 
         What came meanwhile, while another client was being closed, tells nothing of this one's next push.
         """
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
+
+        def closes() -> bool:
             client.poll(0)
             message = self._consumer.poll(0.05)
-            if message is not None and message.error() is None:
-                headers = dict(message.headers() or [])
-                pushed_at = time.monotonic() - (time.time() - message.timestamp()[1] / 1000)
-                if headers.get("client_id") == client_id.encode() and _close_unless_due(client, pushed_at):
-                    return
-        raise AssertionError(f"{client_id} pushed no more")
+            if message is None or message.error() is not None:
+                return False
+            is_its_own = dict(message.headers() or []).get("client_id") == client_id.encode()
+            return is_its_own and _close_unless_due(client, message.timestamp()[1] / 1000)
+
+        wait_for(closes, f"a push of {client_id} whose next one is far off")

@@ -2,11 +2,11 @@
 
 import struct
 import threading
-import time
 import uuid
 
 from support.payloads import metrics_data
 from support.raw_client import RawClient, get_request, parse_get, parse_push, push_request
+from support.waiting import PATIENCE_S, pause
 
 from telemetry.push_record import format_instance_id
 
@@ -33,13 +33,13 @@ class Pusher(threading.Thread):
     def run(self) -> None:
         while self.left > 0:
             try:
-                with RawClient(self.port, timeout_s=30.0) as client:
+                with RawClient(self.port, timeout_s=PATIENCE_S) as client:
                     while self.left > 0:
                         self.push_some(client, min(PIPELINED, self.left))
-                        time.sleep(self.pause_s)
+                        pause(self.pause_s, "a crowd of some size lasts for some time")
             except OSError:
                 self.cut_off += 1
-                time.sleep(0.02)
+                pause(0.02, "a node that was killed is not back at once")
 
     def push_some(self, client: RawClient, number: int) -> None:
         instances = [uuid.uuid4() for _ in range(number)]

@@ -13,10 +13,10 @@ from typing import Self
 
 from support.java_clients import compiled_java, java_command
 from support.kafka_jars import kafka_jars
+from support.waiting import PATIENCE_S
 
 VERSION = "4.3.1"
 START_MS = 1_750_000_000_000
-WITHIN_S = 120.0
 _INT32_MAX = 2**31 - 1
 
 
@@ -83,14 +83,14 @@ class QuotaOracle:
         self._process.kill()
         self._process.communicate()
 
-    def differences(self, scripts: list[Script], within_s: float = WITHIN_S) -> list[str]:
+    def differences(self, scripts: list[Script]) -> list[str]:
         """What Kafka answers otherwise than our classes did."""
-        return [each for script in scripts for each in script.differences(self._answers(script, within_s))]
+        return [each for script in scripts for each in script.differences(self._answers(script))]
 
-    def _answers(self, script: Script, within_s: float) -> list[str]:
+    def _answers(self, script: Script) -> list[str]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        watchdog = threading.Timer(within_s, self._process.kill)
+        watchdog = threading.Timer(PATIENCE_S, self._process.kill)
         watchdog.start()
         writer = threading.Thread(target=self._write, args=("\n".join(script.commands) + "\n",))
         writer.start()

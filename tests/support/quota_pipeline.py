@@ -19,6 +19,7 @@ from support.export import Export
 from support.java_clients import java_program
 from support.kafka_broker import KafkaBroker
 from support.receiver import OtlpReceiver
+from support.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def load(
     producers = [word for client_id, rate in rates.items() for word in (client_id, str(rate))]
     given = [broker.bootstrap, DATA_TOPIC, str(seconds), str(buffer_memory), *producers]
     command = [*java_program(version, "SteadyProducers"), *given]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     found = {}
     for line in done.stdout.splitlines():
@@ -104,6 +105,6 @@ def predict(directory: Path, limit: int) -> dict[str, dict[str, Any]]:
 def fleet(*arguments: str | Path) -> str:
     """What a `fleetgauge fleet` command prints."""
     command = [sys.executable, "-m", "fleetgauge", "fleet", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

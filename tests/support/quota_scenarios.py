@@ -1,6 +1,7 @@
 """Random scenarios on our quota classes, as scripts for `support.quota_oracle`."""
 
 import random
+from collections.abc import Callable
 
 from support.quota_oracle import START_MS, Script, limited_wait
 
@@ -30,7 +31,7 @@ from quotas.metrics import Metrics
 from quotas.quota import Quota
 from quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
 from quotas.sensor import QuotaViolationError
-from quotas.stats.stat import TimeUnit
+from quotas.stats.stat import MeasurableStat, TimeUnit
 from quotas.throttle_time import throttle_time, token_bucket_throttle_time
 
 STEPS = 120
@@ -45,7 +46,7 @@ def sensor_script(seed: int) -> Script:
     return _SensorScenario(random.Random(f"sensor {seed}"), Script(f"sensor {seed}")).run()
 
 
-PLAIN_STATS = {
+PLAIN_STATS: dict[str, Callable[[], MeasurableStat]] = {
     "simple": SimpleRate,
     "sum": WindowedSum,
     "count": WindowedCount,
@@ -87,7 +88,7 @@ class _SensorScenario:
         """Whole numbers, which hit a bound exactly, or others, which do not."""
         return float(self.dice.randint(1, up_to)) if self.is_whole else self.dice.uniform(0.01, up_to)
 
-    def stat(self, kind: str) -> tuple[str, object]:
+    def stat(self, kind: str) -> tuple[str, MeasurableStat]:
         unit = "SECONDS" if self.is_whole else self.dice.choice(UNITS)
         if kind in PLAIN_STATS:
             return kind, PLAIN_STATS[kind]()
@@ -144,15 +145,15 @@ class _SensorScenario:
 def replication_script(seed: int) -> Script:
     """The throttle of replication: marked partitions, bytes, limits, time."""
     dice, script = random.Random(f"replication {seed}"), Script(f"replication {seed}")
-    time = MockTime(monotonic_ms=START_MS)
-    metrics = Metrics(time=time)
+    clock = MockTime(monotonic_ms=START_MS)
+    metrics = Metrics(time=clock)
     samples, seconds = dice.choice(((11, 1), (3, 1), (2, 5)))
     config = ReplicationQuotaManagerConfig(num_quota_samples=samples, quota_window_size_seconds=seconds)
-    manager = ReplicationQuotaManager(config, metrics, "LeaderReplication", time)
+    manager = ReplicationQuotaManager(config, metrics, "LeaderReplication", clock)
     script.say(f"new replication {samples} {seconds}", "new")
     for _ in range(STEPS):
-        time.sleep(dice.choice((0, 1, 90, 500, 1_000, 4_000)))
-        now_ms, topic = time.hi_res_clock_ms(), dice.choice("ab")
+        clock.sleep(dice.choice((0, 1, 90, 500, 1_000, 4_000)))
+        now_ms, topic = clock.hi_res_clock_ms(), dice.choice("ab")
         match dice.choices(("limit", "record", "mark", "unmark", "look"), (5, 40, 5, 3, 40))[0]:
             case "limit":
                 bound = dice.choice((None, float(dice.randint(0, 5_000))))

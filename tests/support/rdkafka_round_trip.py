@@ -28,7 +28,7 @@ def main() -> None:
     got: Counter[int] = Counter()
     deadline = time.monotonic() + WITHIN_S
     while got.total() < int(records) and time.monotonic() < deadline:
-        got.update(message.partition() for message in consumer.consume(500, 0.5) if message.error() is None)
+        got.update(message.partition() or 0 for message in consumer.consume(500, 0.5) if message.error() is None)
     seen = consumer.list_topics(topic)
     consumer.close()
     leaders = sorted(partition.leader for partition in seen.topics[topic].partitions.values())

@@ -3,6 +3,9 @@
 import json
 import subprocess
 import sys
+from typing import Any
+
+from support.waiting import PATIENCE_S
 
 
 class OtlpReceiver:
@@ -18,7 +21,7 @@ class OtlpReceiver:
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
 
-    def finish(self) -> dict[str, dict[str, object]]:
+    def finish(self) -> dict[str, dict[str, Any]]:
         """Stops it and returns what came, by client instance id."""
-        output, _ = self.process.communicate(timeout=120)
+        output, _ = self.process.communicate(timeout=PATIENCE_S)
         return dict(json.loads(output)["clients"])

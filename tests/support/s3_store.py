@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from pyarrow import fs
 from support.kafka_broker import with_the_test_run
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 SECRET = "s3cr3t"
 
@@ -21,20 +21,20 @@ def s3_store(access_log: Path) -> Iterator[int]:
     command = [*with_the_test_run(), sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with access_log.open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    follow(access_log)
+
+    def answers() -> bool:
+        assert process.poll() is None, access_log.read_text()
+        s3(port).get_file_info(fs.FileSelector(""))
+        return True
+
     try:
-        deadline = time.monotonic() + 180
-        while True:
-            try:
-                s3(port).get_file_info(fs.FileSelector(""))
-                break
-            except OSError:
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+        wait_for(answers, "a store that answers", ignoring=(OSError,))
         yield port
     finally:
+        unfollow(access_log)
         process.kill()
-        process.wait()
+        process.wait(PATIENCE_S)
 
 
 def s3(port: int) -> fs.S3FileSystem:

@@ -4,20 +4,19 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
 from support.killed_runs import QUICK_JVM
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 SPARK_HOME = Path(pyspark.__file__).parent
-READY_WITHIN_S = 300.0
 _OF_EXECUTORS = ("deltalake", "numpy", "opentelemetry-proto", "pandas", "protobuf", "pyarrow")
 ON_LOOPBACK = (
     *("--conf", "spark.driver.host=127.0.0.1"),
@@ -64,32 +63,29 @@ def jvm(directory: Path, name: str, *arguments: str) -> Iterator[None]:
         "SPARK_WORKER_DIR": str(directory / "work"),
         "SPARK_LOCAL_HOSTNAME": "localhost",
     }
-    with (directory / f"{name}.log").open("w") as log:
+    path = directory / f"{name}.log"
+    with path.open("w") as log:
         process = subprocess.Popen(
             [str(SPARK_HOME / "bin" / "spark-class"), *arguments], env=environment, stdout=log, stderr=log
         )
+        follow(path)
         try:
             yield
         finally:
+            unfollow(path)
             process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
+            process.kill()
+            process.wait()
 
 
 def wait_for_workers(web: int, count: int) -> None:
-    deadline = time.monotonic() + READY_WITHIN_S
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
-                if json.load(answer)["aliveworkers"] == count:
-                    return
-        except OSError:
-            pass
-        time.sleep(0.5)
-    raise AssertionError("the cluster does not come up")
+    def alive() -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=PATIENCE_S) as answer:
+            return int(json.load(answer)["aliveworkers"])
+
+    wait_for(alive, f"{count} workers", until=lambda workers: workers == count, ignoring=(OSError,))
 
 
 def shipped_code(directory: Path) -> tuple[str, ...]:
@@ -118,5 +114,5 @@ def packed_environment(directory: Path) -> Path:
 
 
 def _done(*command: str) -> None:
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5 * PATIENCE_S)
     assert found.returncode == 0, found.stderr

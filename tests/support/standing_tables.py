@@ -25,11 +25,12 @@ def for_every_table(value: float) -> bytes:
 
 def rows(root: Path, name: str) -> list[dict[str, Any]]:
     """A table's rows, in no order; none where it is not there."""
-    (path,) = [each for layer in (*LAYERS, "state") if (each := root / layer / name).is_dir()] or [None]
-    if path is None:
+    found = [each for layer in (*LAYERS, "state") if (each := root / layer / name).is_dir()]
+    if not found:
         return []
-    found: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
-    return found
+    (path,) = found
+    rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return rows
 
 
 def contents(root: Path, *, without: tuple[str, ...] = ()) -> dict[str, list[str]]:

@@ -4,8 +4,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
-from support.client_series import CUMULATIVE, DELTA, LATENCY, REQUESTS, attributes, counter, gauge
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE as CUMULATIVE,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_DELTA as DELTA,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_UNSPECIFIED as UNSPECIFIED,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
+from support.client_series import LATENCY, REQUESTS, attributes, counter, gauge
 
 NAMES: Final = (
     "app.readbytes", "app.read.bytes", "bytes", "app.hitratio", "app.size", "app.size.total", "app_size_bucket",
@@ -18,7 +27,7 @@ VALUES: Final = (0.0, 1.0, 7.5, -3.0, -0.0, 1e308, 5e-324, math.inf, -math.inf, 
 LABELS: Final = ("", "plain", 'a"b\\c\n} 9 # HELP', "a\0b", "a\r\x0b\x1b\u2028\u0085\ufeffb")
 
 
-def _sum(temporality: int, *, is_monotonic: bool) -> Callable[[str, float], Metric]:
+def _sum(temporality: AggregationTemporality.ValueType, *, is_monotonic: bool) -> Callable[[str, float], Metric]:
     def make(name: str, value: float) -> Metric:
         metric = counter(value, name=name, temporality=temporality)
         metric.sum.is_monotonic = is_monotonic
@@ -27,7 +36,9 @@ def _sum(temporality: int, *, is_monotonic: bool) -> Callable[[str, float], Metr
     return make
 
 
-def _histogram(temporality: int, bounds: Sequence[float]) -> Callable[[str, float], Metric]:
+def _histogram(
+    temporality: AggregationTemporality.ValueType, bounds: Sequence[float]
+) -> Callable[[str, float], Metric]:
     def make(name: str, value: float) -> Metric:
         metric = Metric(name=name)
         metric.histogram.aggregation_temporality = temporality
@@ -62,7 +73,7 @@ KINDS: Final[dict[str, Callable[[str, float], Metric]]] = {
     "counter": _sum(DELTA, is_monotonic=True),
     "cumulative counter": _sum(CUMULATIVE, is_monotonic=True),
     "sum that may fall": _sum(DELTA, is_monotonic=False),
-    "sum of unknown temporality": _sum(0, is_monotonic=True),
+    "sum of unknown temporality": _sum(UNSPECIFIED, is_monotonic=True),
     "histogram": _histogram(DELTA, [0.5, 10]),
     "histogram below 0": _histogram(DELTA, [-10, -0.5, 3]),
     "cumulative histogram": _histogram(CUMULATIVE, [0.5, 10]),

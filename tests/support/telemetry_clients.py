@@ -5,23 +5,23 @@ librdkafka a producer and a consumer, of franz-go one client. They are fetched a
 """
 
 import base64
+import operator
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from support.built import BUILD_WITHIN_S, ROOT, built
 from support.java_clients import clients_jars, compiled_java
+from support.waiting import PATIENCE_S, follow, ticking, unfollow, wait_for
 
 SOURCES = ROOT / "tests" / "kafka"
-READY_WITHIN_S = 180.0
 REQUEST_TIMEOUT_MS = 30_000
 """Kafka's default; a client that waits longer for an answer cuts the connection."""
 LIBRDKAFKA_WAITS_FOR_MINUTES = r"scheduling FSM after \d{9} microseconds, state = PushScheduled"
@@ -81,6 +81,7 @@ class ClientProcess(ABC):
             self.process = subprocess.Popen(
                 arguments, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **environment}
             )
+        follow(self.log)
 
     @property
     def prefix(self) -> str:
@@ -116,7 +117,8 @@ class ClientProcess(ABC):
 
     def wait(self) -> None:
         """Waits for the end that was asked for."""
-        code = self.process.wait(180)
+        code = wait_for(self.process.poll, f"the end of {self.prefix}", until=lambda code: code is not None)
+        unfollow(self.log)
         assert (code, self.log_lines()[-1:]) == (0, ["closed"]) or "closed" in self.log_lines(), self.tail()
 
     def kill(self) -> None:
@@ -124,6 +126,7 @@ class ClientProcess(ABC):
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        unfollow(self.log)
         if self.process.stdin is not None:
             self.process.stdin.close()
 
@@ -231,16 +234,18 @@ VERSIONS: tuple[tuple[type[ClientProcess], str], ...] = (
 """Each library in its oldest version with KIP-714 that is served and does not crash by itself, and in its newest."""
 
 
-def wait_until(condition: object, what: str, within_s: float = READY_WITHIN_S) -> None:
-    """Polls until `condition()` gives nothing more to wait for: None, or an empty list of what is missing."""
-    deadline = time.monotonic() + within_s
-    missing: object = None
-    while time.monotonic() < deadline:
-        missing = condition()  # type: ignore[operator]
-        if not missing:
+def wait_until(missing: Callable[[], object], what: str, within_s: float = 0.0) -> None:
+    """Waits until `missing()` gives nothing more to wait for: None, or an empty list.
+
+    Args:
+        missing: what is still missing.
+        what: what is waited for.
+        within_s: how long clients may take by themselves [s], where that is more than the patience.
+    """
+    for _ in ticking(within_s - PATIENCE_S):
+        if not missing():
             return
-        time.sleep(0.1)
-    raise AssertionError(f"waited in vain for {what}: {missing}")
+    wait_for(missing, what, until=operator.not_)
 
 
 def _confluent_kafka(version: str) -> Path:

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from support.ports import free_port
+from support.waiting import PATIENCE_S
 
 
 class Webhook:
@@ -98,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         hook = self.server.hook
         if hook.hangs:
             hook.hanging += 1
-            hook.release.wait(60)
+            hook.release.wait(PATIENCE_S)
             return
         answer: dict[str, Any] = {}
         if hook.status == 200:

@@ -12,6 +12,7 @@ from support.java_clients import java_program
 from support.kafka_broker import with_the_test_run
 from support.preload import preload
 from support.telemetry_clients import franz_go
+from support.waiting import PATIENCE_S, follow, unfollow
 
 JAVA_3, JAVA_4, LIBRDKAFKA = "java 3.9.2", "java 4.4.0", "librdkafka"
 LIBRARIES = (JAVA_3, JAVA_4, LIBRDKAFKA)
@@ -49,6 +50,7 @@ class WorkingClients:
                 env={**os.environ, **(environment or {})},
                 text=True,
             )
+        follow(log)
 
     def producer(self, client_id: str, topic: str, per_s: int = 4, size: int = 200, **settings: str) -> Self:
         """Starts a producer that sends so many records of this size [B] per second."""
@@ -82,11 +84,13 @@ class WorkingClients:
     def close(self) -> None:
         """Has all clients closed as an application closes them."""
         assert self.process.stdin is not None
+        unfollow(self._log)
         self.process.stdin.close()
-        assert self.process.wait(180) == 0, self._log.read_text(errors="replace")[-4000:]
+        assert self.process.wait(PATIENCE_S) == 0, self._log.read_text(errors="replace")[-4000:]
 
     def kill(self) -> None:
         """SIGKILL, if it still runs."""
+        unfollow(self._log)
         self.process.kill()
         self.process.wait()
         if self.process.stdin is not None and not self.process.stdin.closed:

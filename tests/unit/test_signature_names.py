@@ -4,7 +4,6 @@ import builtins
 import importlib
 import inspect
 import re
-import types
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +28,7 @@ KNOWN = [found for package in PACKAGES for found in public(package).values()]
 
 
 def classes_in(hint: Any) -> Iterator[type]:
-    if isinstance(hint, type) and not isinstance(hint, types.GenericAlias):
+    if isinstance(hint, type) and typing.get_origin(hint) is None:
         yield hint
     for part in hint if isinstance(hint, list | tuple) else typing.get_args(hint):
         yield from classes_in(part)

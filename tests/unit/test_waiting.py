@@ -1,11 +1,26 @@
-"""The one way in which tests wait."""
+"""The one way in which tests wait, and that no test waits in another one."""
 
+import ast
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support import waiting
 from support.waiting import WaitedInVainError, follow, ticking, unfollow, wait_for, wait_for_async
+
+TESTS = Path(__file__).resolve().parents[1]
+PROGRAMS = {
+    "support/waiting.py": "is the one way",
+    "support/bad_reporters.py": "blocks a node from within on purpose",
+    "support/good_clients.py": "measures what its clients' pushes take, at their pace",
+    "support/rdkafka_round_trip.py": "runs behind a library that replaces parts of libc, with nothing else beside it",
+    "support/rdkafka_workers.py": "works at a pace of its own",
+    "support/slowing_consumer.py": "sleeps between its polls on purpose",
+    "try_installation.py": "is run where only the wheel is installed",
+}
+"""Files that may sleep and read the clock, each with the reason: programs that are started as clients, and loads."""
+CLOCKS = {"time.sleep", "time.monotonic", "time.perf_counter"}
 
 
 @pytest.fixture
@@ -61,3 +76,32 @@ def test_any_other_exception_ends_the_wait() -> None:
 
 def test_a_pace_ends_by_itself() -> None:
     assert sum(1 for _ in ticking(0.05, every_s=0.01)) >= 1
+
+
+def test_no_test_waits_in_another_way() -> None:
+    found = [
+        f"{path.relative_to(TESTS)}:{line}: {name}; use support.waiting"
+        for path in sorted(TESTS.rglob("*.py"))
+        if str(path.relative_to(TESTS)) not in PROGRAMS
+        for line, name in clocks(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    assert [name for name in PROGRAMS if not any(clocks(ast.parse((TESTS / name).read_text())))] == []
+
+
+def clocks(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of each call that sleeps or reads a clock; `asyncio.sleep(0)`, which yields, is none."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            for alias in node.names:
+                if f"time.{alias.name}" in CLOCKS:
+                    yield node.lineno, f"time.{alias.name}"
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        yields = node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+        if name in CLOCKS or (name == "asyncio.sleep" and not yields):
+            yield node.lineno, name

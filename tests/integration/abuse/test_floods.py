@@ -3,7 +3,6 @@
 import socket
 import struct
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ import pytest
 from support.abuse import connections, exactly, metadata_request
 from support.node import Node
 from support.raw_client import API_VERSIONS, RawClient, framed, get_request, header, uvarint
+from support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
 MIB = 1024 * 1024
@@ -22,14 +22,19 @@ full_size = pytest.mark.soak
 def flood(connection: socket.socket, request: bytes, times: int) -> int:
     """Sends a request so often, reading all the while; returns how many answers came."""
     data = request * 200
-    sender = threading.Thread(target=lambda: [connection.sendall(data) for _ in range(times // 200)])
+
+    def send() -> None:
+        for _ in range(times // 200):
+            connection.sendall(data)
+
+    sender = threading.Thread(target=send)
     sender.start()
     answers = 0
     for _ in range(times // 200 * 200):
         (size,) = struct.unpack(">i", exactly(connection, 4))
         exactly(connection, size)
         answers += 1
-    sender.join()
+    sender.join(PATIENCE_S)
     return answers
 
 
@@ -69,12 +74,8 @@ def test_metadata_of_thousands_of_topics_with_long_names_stays_within_bounds(att
 def test_payloads_that_are_slow_to_check_are_checked_within_bounds(attacked: Attacked, times: int) -> None:
     """A payload of a MiB full of fields next to empty is the slowest that telemetry.max.bytes lets through."""
     payload = b"\x0a\x00" * (512 * 1024 - 1)
-    took_ms = []
     with attacked(most_bytes=128 * MIB) as node:
         for _ in range(times):
             with RawClient(node.port) as client:
                 subscription = client.get()
-                started = time.monotonic()
                 assert client.push(subscription, payload).error_code == 0
-                took_ms.append((time.monotonic() - started) * 1000)
-    print(f"a MiB of empty resources took {max(took_ms):.0f} ms at most")

@@ -28,6 +28,11 @@ def collide(number: int) -> uuid.UUID:
     return uuid.UUID(int=2 + sys.hash_info.modulus * number)
 
 
+def pid_of(node: Node) -> int:
+    assert node.process is not None
+    return node.process.pid
+
+
 def ask(connection: socket.socket, requests: list[bytes]) -> int:
     """Sends the requests, so many at a time; returns how many were answered NONE."""
     served = 0
@@ -51,9 +56,9 @@ def test_any_number_of_instance_ids_from_one_connection_leaves_memory_flat(
         requests = [get_request(number, collide(number)) for number in range(ids)]
         warm = len(requests) // 2
         assert ask(connection, requests[:warm]) == warm
-        before = rss_bytes(node.process.pid)  # type: ignore[union-attr]
+        before = rss_bytes(pid_of(node))
         assert ask(connection, requests[warm:]) == ids - warm
-        grown = rss_bytes(node.process.pid) - before  # type: ignore[union-attr]
+        grown = rss_bytes(pid_of(node)) - before
         print(f"{ids} ids, {instances_max} kept: the second half took {grown / MIB:.1f} MiB more")
         assert grown < 16 * MIB
         counters = node.status()["telemetry"]["counters"]
@@ -80,9 +85,9 @@ def test_the_longest_client_ids_are_kept_within_bounds(attacked: Attacked, ids: 
 @pytest.mark.parametrize("count", [1_500, pytest.param(15_000, marks=full_size)])
 def test_idle_connections_take_two_kilobytes_each_and_hold_up_nobody(attacked: Attacked, count: int) -> None:
     with attacked(most_bytes=16 * MIB + count * 4 * KIB) as node:
-        pid = node.process.pid  # type: ignore[union-attr]
+        pid = pid_of(node)
         before = rss_bytes(pid)
         with Crowd(node.port, count) as crowd:
-            node.wait_for(lambda s: s["connections"][0]["open"] >= count, within_s=120, what="the crowd")
+            node.wait_for(lambda s: s["connections"][0]["open"] >= count, what="the crowd")
             print(f"{count} connections: {(rss_bytes(pid) - before) / count:.0f} B each")
             assert crowd.is_there()

@@ -1,9 +1,9 @@
 """Peers that begin requests and do not finish them: they are closed, and nobody else is."""
 
 import contextlib
+import operator
 import socket
 import struct
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -14,6 +14,7 @@ from support.abuse import is_closed
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient, parse_push, push_request
+from support.waiting import PATIENCE_S, pause, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 KIB, MIB = 1 << 10, 1 << 20
@@ -34,7 +35,7 @@ def park(peers: ExitStack, port: int, addresses: Sequence[str], announced: int, 
     for address in addresses:
         peer = peers.enter_context(socket.socket())
         peer.bind((address, 0))
-        peer.settimeout(60)
+        peer.settimeout(PATIENCE_S)
         peer.connect(("127.0.0.1", port))
         peer.sendall(struct.pack(">i", announced))
         opened.append(peer)
@@ -53,7 +54,7 @@ def push_in_two_segments(client: RawClient, metrics: bytes, times: int = PUSHES)
         request = push_request(number, subscription.client_instance_id, subscription.subscription_id, metrics)
         half = len(request) // 2
         client.send(request[:half])
-        time.sleep(SEGMENTS_APART_S)
+        pause(SEGMENTS_APART_S, "the node reads the first half by itself")
         client.send(request[half:])
         codes.append(parse_push(client.receive_frame()[5:]).error_code)
     return codes
@@ -88,11 +89,11 @@ def test_33_connections_that_park_half_requests_are_closed_in_place_of_those_who
 ) -> None:
     """The bound is nearly reached, so that a push in two segments passes it. All have one address, as behind a NAT."""
     bound = int(overrides[-1].partition("=")[2])
-    with Node(tmp_path, *overrides, config=SUBSCRIPTION) as node, RawClient(node.port, timeout_s=60) as client:
+    with Node(tmp_path, *overrides, config=SUBSCRIPTION) as node, RawClient(node.port, timeout_s=PATIENCE_S) as client:
         sent = (bound - 64) // connections - 4
         attackers = park(peers, node.port, ["127.0.0.1"] * connections, announced, sent)
         node.wait_for(lambda _: held(node) >= connections * sent, what="the half requests")
-        with RawClient(node.port, timeout_s=60) as other:
+        with RawClient(node.port, timeout_s=PATIENCE_S) as other:
             assert push_in_two_segments(other, metrics_data(10)) == [0] * PUSHES
         assert push_in_two_segments(client, metrics_data(10)) == [0] * PUSHES
         check(node, attackers, "receive_buffers_full")
@@ -108,7 +109,7 @@ def test_thousands_of_connections_of_one_address_that_hold_little_each_are_close
     with Node(tmp_path, *overrides, config=SUBSCRIPTION) as node:
         attackers = park(peers, node.port, ["127.0.0.9"] * count, MIB, 16 * KIB - 8)
         node.wait_for(lambda _: held(node) >= count * (16 * KIB - 8), what="the half requests")
-        with RawClient(node.port, timeout_s=60) as client:
+        with RawClient(node.port, timeout_s=PATIENCE_S) as client:
             assert push_in_two_segments(client, metrics_data(9_000), 10) == [0] * 10
         check(node, attackers, "receive_buffers_full")
 
@@ -121,8 +122,8 @@ def test_attackers_of_many_addresses_are_closed_in_place_of_those_who_push(tmp_p
         addresses = [f"127.0.{2 + n // 200}.{1 + n % 200}" for n in range(count)]
         attackers = park(peers, node.port, addresses, MIB, sent)
         node.wait_for(lambda _: held(node) >= count * sent, what="the half requests")
-        time.sleep(1)  # a request is parked for longer than a push takes between its segments
-        with RawClient(node.port, timeout_s=60) as client:
+        pause(1, "a request is parked for longer than a push takes between its segments")
+        with RawClient(node.port, timeout_s=PATIENCE_S) as client:
             assert push_in_two_segments(client, metrics_data(1_000), 20) == [0] * 20
         check(node, attackers, "receive_buffers_full")
 
@@ -135,7 +136,7 @@ def test_each_of_two_workers_closes_those_who_park_there(tmp_path: Path, peers: 
         attackers = park(peers, node.port, ["127.0.0.9"] * count, MIB, MIB - 1)
         node.wait_for(lambda _: held(node) > bound // 2, what="the half requests")
         for _ in range(8):  # of which either worker gets some
-            with RawClient(node.port, timeout_s=60) as client:
+            with RawClient(node.port, timeout_s=PATIENCE_S) as client:
                 assert push_in_two_segments(client, metrics_data(10), 10) == [0] * 10
         check(node, attackers, "receive_buffers_full")
 
@@ -148,7 +149,7 @@ def test_a_request_that_comes_byte_by_byte_ends_at_its_time_and_a_slow_large_one
     with Node(tmp_path, f"request.receive.timeout.ms={timeout_s * 1000:.0f}", config=SUBSCRIPTION) as node:
         attackers = park(peers, node.port, ["127.0.0.9"] * 5, MIB, 1)
         (silent,) = park(peers, node.port, ["127.0.0.9"], MIB, 1)
-        with RawClient(node.port, timeout_s=60) as client, RawClient(node.port) as idle:
+        with RawClient(node.port, timeout_s=PATIENCE_S) as client, RawClient(node.port) as idle:
             subscription = client.get()
             request = push_request(
                 1, subscription.client_instance_id, subscription.subscription_id, metrics_data(9_000)
@@ -159,16 +160,17 @@ def test_a_request_that_comes_byte_by_byte_ends_at_its_time_and_a_slow_large_one
             ]
             for piece in pieces:
                 client.send(piece)
-                time.sleep(timeout_s / 4 / len(pieces))
+                pause(timeout_s / 4 / len(pieces), "the pace of a slow client")
             assert parse_push(client.receive_frame()[5:]).error_code == 0
-            deadline = time.monotonic() + 180
-            while not all(map(is_closed, [silent, *attackers])):
-                assert time.monotonic() < deadline, "they are not closed"
+
+            def still_open() -> int:
                 for attacker in attackers:
                     with contextlib.suppress(ConnectionError):
                         attacker.send(b"x")
-                time.sleep(0.1)
+                return sum(not is_closed(each) for each in (silent, *attackers))
+
+            wait_for(still_open, "the end of those that do not finish", until=operator.not_)
             assert idle.get().error_code == 0, "a connection at rest has no such time"
             assert client.get().error_code == 0
-        node.wait_for(lambda s: s["connections"][0]["closed"].get("client_closed", 0) == 2)
-        assert node.status()["connections"][0]["closed"] == {"client_closed": 2, "request_unfinished": 6}
+        ends = {"client_closed": 2, "request_unfinished": 6}
+        node.wait_for(lambda s: s["connections"][0]["closed"] == ends, what=f"ends by {ends}")

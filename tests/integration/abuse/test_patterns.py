@@ -11,6 +11,7 @@ import pytest
 from support.abuse import answer_of, connections
 from support.node import Node
 from support.raw_client import get_request, parse_get
+from support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
 MIB = 1024 * 1024
@@ -52,7 +53,7 @@ def test_a_pattern_that_is_too_large_stops_the_start_with_a_clear_sentence(patte
     command = [sys.executable, "-m", "fleetgauge", "serve", "--config", str(file)]
     ended = subprocess.run(
         [*command, "--override", f"log.dirs={tmp_path / 'data'}", "--override", "listeners=PLAINTEXT://127.0.0.1:0"],
-        capture_output=True, text=True, timeout=240, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     said = " ".join((ended.stdout + ended.stderr).split())
     assert ended.returncode != 0

@@ -1,6 +1,7 @@
 """Peers that are slow or half there: they cost bounded memory, hold up nobody, and are gone in the end."""
 
 import contextlib
+import operator
 import socket
 import struct
 import uuid
@@ -9,10 +10,10 @@ from contextlib import AbstractContextManager
 
 import pytest
 from support.abuse import answer_of, connections, is_closed, metadata_request, send_until_nobody_takes_more
-from support.http import wait_until
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import get_request, push_request
+from support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
 MIB = 1024 * 1024
@@ -88,7 +89,9 @@ def test_half_requests_and_half_closed_connections_come_to_their_end(
                 ),
                 what="silent peers to be closed",
             )
-            wait_until(lambda: all(map(is_closed, peers)), what="the end of every connection")
+            wait_for(
+                lambda: sum(not is_closed(each) for each in peers), "the end of every connection", until=operator.not_
+            )
         assert status["connections"][0]["closed"] == {"idle": 2 * clients, "client_closed": clients}
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.abuse import connections, is_closed, metadata_request, send_until_nobody_takes_more
 from support.control_group import limited_memory
-from support.http import wait_until
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 MIB = 1 << 20
@@ -44,24 +44,26 @@ def test_a_node_in_400_mib_is_not_killed_by_half_requests_and_unread_responses(
         with (
             connections(node.port, 40) as half,
             connections(node.port, 30, receive_buffer=4_096) as deaf,
-            RawClient(node.port, timeout_s=120) as client,
+            RawClient(node.port, timeout_s=PATIENCE_S) as client,
         ):
             park_all_that_is_taken(half)
             send_until_nobody_takes_more(deaf, metadata_request(1, 10, b"t" * 25_000))
             park_all_that_is_taken(half)
             assert client.push(client.get(), metrics_data(1_000)).error_code == 0
-            wait_until(lambda: any(map(is_closed, half)), what="the end of a half request")
+            wait_for(lambda: any(map(is_closed, half)), "the end of a half request")
+        node.wait_for(lambda s: s["connections"][0]["open"] == 0, what="everybody to be gone")
         status = node.status()
         assert [each["pid"] for each in status.get("workers", [])] == pids, "no worker was started again"
         assert status["http"]["restarts"] == 0
         node.wait_for(lambda s: s["exporter_process"]["restarts"] == 0, what="the exporter process, the first one")
-        node.wait_for(lambda s: s["connections"][0]["open"] == 0, what="everybody to be gone")
         assert node.stop() == 0, node.output()
 
 
 def test_the_configuration_that_is_shown_is_that_of_the_small_memory() -> None:
     command = [sys.executable, "-m", "fleetgauge", "config", "--override", "queued.max.response.bytes=9000000"]
     with limited_memory(400 * MIB) as before:
-        shown = subprocess.run([*before, *command], capture_output=True, text=True, check=True, timeout=240).stdout
+        shown = subprocess.run(
+            [*before, *command], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+        ).stdout
     assert f"\nqueued.max.request.bytes = {25 * MIB}\n" in shown
     assert "\nqueued.max.response.bytes = 9000000\n" in shown, "what is configured is not changed"

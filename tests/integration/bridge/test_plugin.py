@@ -7,21 +7,27 @@ import uuid
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.http import wait_until
 from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
 from support.kafka_jars import bridge_jar
 from support.payloads import metrics_data
 from support.ports import free_ports
 from support.push_watch import PARTITIONS, PushWatch
 from support.raw_client import GZIP, RawClient
+from support.waiting import PATIENCE_S, ticking, wait_for
 
 from telemetry.push_record import PushRecord, is_push_id
 
@@ -84,32 +90,38 @@ def broker(tmp_path: Path, form: Form) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def delivered(broker: KafkaBroker, *, within_s: float = 180.0) -> dict[str, int]:
+def delivered(broker: KafkaBroker) -> dict[str, int]:
     """The plugin's counts once everything that it received is on the topic or dropped, and no more comes."""
-    deadline = time.monotonic() + within_s
-    before: dict[str, int] = {}
-    while time.monotonic() < deadline:
+    counts: list[dict[str, int]] = [{}]
+
+    def look() -> list[dict[str, int]]:
+        """The counts at the last look, and now."""
         attributes = broker.mbean(MBEAN)
-        counts = {name: int(value) for name, value in attributes.items() if value.isdigit()}
-        if counts["BufferedPushes"] == 0 and counts == before:
-            return counts
-        before = counts
-    raise AssertionError(f"the plugin did not deliver: {attributes}\n{broker.output()}")
+        counts.append({name: int(value) for name, value in attributes.items() if value.isdigit()})
+        return counts[-2:]
+
+    def is_at_rest(seen: list[dict[str, int]]) -> bool:
+        before, now = seen
+        return now["BufferedPushes"] == 0 and now == before
+
+    return wait_for(look, "the plugin to have delivered everything", until=is_at_rest)[-1]
 
 
-def read_topic(broker: KafkaBroker, count: int, *, within_s: float = 180.0) -> list[Pushed]:
+def read_topic(broker: KafkaBroker, count: int) -> list[Pushed]:
     """`count` records of the topic by a consumer that pushes nothing itself, in the order of each partition."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "reader", "enable.metrics.push": False, "log_level": 3}
     )
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    deadline = time.monotonic() + within_s
     pushed: list[Pushed] = []
+
+    def read_on() -> int:
+        while (message := consumer.poll(0.2)) is not None:
+            pushed.append(read_push(message))
+        return len(pushed)
+
     try:
-        while len(pushed) < count and time.monotonic() < deadline:
-            message = consumer.poll(0.2)
-            if message is not None:
-                pushed.append(read_push(message))
+        wait_for(read_on, f"{count} records", until=lambda found: found >= count)
         assert consumer.poll(0.5) is None, "more records than pushes"
     finally:
         consumer.close()
@@ -120,6 +132,7 @@ def read_topic(broker: KafkaBroker, count: int, *, within_s: float = 180.0) -> l
 def read_push(message: Message) -> Pushed:
     assert message.error() is None
     key, value, headers = message.key(), message.value(), message.headers() or []
+    assert isinstance(headers, list)
     assert isinstance(key, bytes)
     assert isinstance(value, bytes), "empty, never null"
     texts = {name: content.decode() for name, content in headers if isinstance(content, bytes)}
@@ -195,7 +208,9 @@ def check_log(broker: KafkaBroker, *, starts: int) -> None:
     push follows its acknowledgement, which the MBean counts already.
     """
     written = f"Client telemetry pushes are written to the topic {TOPIC}."
-    wait_until(lambda: broker.output_all().count(written) >= starts, what=f"line {starts} on written pushes")
+    wait_for(
+        lambda: broker.output_all().count(written), f"line {starts} on written pushes", until=lambda n: n >= starts
+    )
     log = broker.output_all()
     loaded = rf"Fleetgauge plugin [0-9.]+ loaded: .* node {NODE_ID} accepts are written to the topic {TOPIC}\."
     assert len(re.findall(loaded, log)) == starts, log
@@ -228,17 +243,16 @@ def raw_pushes(broker: KafkaBroker) -> tuple[dict[str, int], dict[str, list[byte
 def librdkafka_clients_push(broker: KafkaBroker, *, for_s: float) -> None:
     """A producer and a consumer at work, closed in the end."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "enable.metrics.push": False, "log_level": 3})
-    admin.create_topics([NewTopic("orders.events", 1, 1)])["orders.events"].result(120)
+    admin.create_topics([NewTopic("orders.events", 1, 1)])["orders.events"].result(PATIENCE_S)
     common = {"bootstrap.servers": broker.bootstrap, "log_level": 3}
     producer = Producer({**common, "client.id": "orders"})
     consumer = Consumer({**common, "client.id": "audit", "group.id": "auditors", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders.events"])
-    end = time.monotonic() + for_s
-    while time.monotonic() < end:
+    for _ in ticking(for_s):
         producer.produce("orders.events", b"one")
         producer.poll(0)
         consumer.poll(0.05)
-    producer.flush(120)
+    producer.flush(PATIENCE_S)
     with PushWatch(broker.bootstrap, TOPIC) as watch:
         watch.close_after_a_push("audit", consumer)
         watch.close_after_a_push("orders", producer)
@@ -261,12 +275,14 @@ def check_topic(broker: KafkaBroker) -> None:
     """The topic is as it was asked for, and takes the largest payloads."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "enable.metrics.push": False, "log_level": 3})
     resource = ConfigResource(ResourceType.TOPIC, TOPIC)
-    settings = {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(120).items()}
+    settings = {
+        name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(PATIENCE_S).items()
+    }
     assert settings["retention.ms"] == "3600000"
     assert settings["cleanup.policy"] == "delete"
     assert settings["compression.type"] == "producer"
     assert int(settings["max.message.bytes"]) > 16 * 1024 * 1024
-    assert len(admin.list_topics(TOPIC, timeout=120).topics[TOPIC].partitions) == PARTITIONS
+    assert len(admin.list_topics(TOPIC, timeout=PATIENCE_S).topics[TOPIC].partitions) == PARTITIONS
 
 
 def test_a_topic_that_is_away_costs_the_client_nothing_and_drops_are_counted(tmp_path: Path) -> None:
@@ -278,7 +294,6 @@ def test_a_topic_that_is_away_costs_the_client_nothing_and_drops_are_counted(tmp
         "admin.default.api.timeout.ms": "500",
         "admin.request.timeout.ms": "500",
     }
-    started_at = time.monotonic()
     with broker_with_plugin(tmp_path / "kafka", FORMS[0], **settings) as broker:
         broker.subscribe(interval_ms=1000)
         payload = metrics_data(8000)
@@ -296,8 +311,15 @@ def test_a_topic_that_is_away_costs_the_client_nothing_and_drops_are_counted(tmp
         assert broker.stop() == 143, "it closes although its topic is away"
         log = broker.output_all()
     assert f"closed {fit}" in log
-    warnings = log.count("wait, since the topic fleetgauge-pushes cannot be written to")
-    assert 1 <= warnings <= 1 + (time.monotonic() - started_at) / 60, "one warning a minute"
+    told = "wait, since the topic fleetgauge-pushes cannot be written to"
+    warned = [logged_at(line) for line in log.splitlines() if told in line]
+    assert warned
+    assert all(later - earlier > timedelta(seconds=59) for earlier, later in pairwise(warned)), "one warning a minute"
+
+
+def logged_at(line: str) -> datetime:
+    """The time at the beginning of a line of the broker's log."""
+    return datetime.strptime(line[1:24], "%Y-%m-%d %H:%M:%S,%f")  # noqa: DTZ007  # only differences are of interest
 
 
 def test_a_controller_loads_the_plugin_and_starts_nothing(tmp_path: Path) -> None:
@@ -322,7 +344,7 @@ def test_a_mistyped_key_stops_the_start_and_is_named(tmp_path: Path) -> None:
     try:
         broker.launch()
         assert broker.process is not None
-        assert broker.process.wait(240) != 0
+        assert broker.process.wait(PATIENCE_S) != 0
     finally:
         broker.kill()
     assert "Unknown configuration fleetgauge.topc; allowed are " in broker.output_all()

@@ -16,6 +16,7 @@ from support.kafka_broker import MISSING
 from support.node import Node, run_cli
 from support.payloads import metrics_data
 from support.raw_client import RawClient, framed
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -57,7 +58,8 @@ def test_a_request_for_records_closes_its_connection_and_the_log_says_what_to_do
     status = node.wait_for(
         lambda s: (
             s["misdirected_clients"]["requests"] == 3 and s["connections"][0]["closed"].get("unknown_api_key") == 3
-        )
+        ),
+        what="three requests and the ends of their connections",
     )
     (latest,) = status["misdirected_clients"]["latest_clients"]
     assert (latest["client_id"], latest["client_source_address"]) == ("orders", "127.0.0.1")
@@ -92,7 +94,7 @@ def test_a_name_that_would_command_a_terminal_is_escaped_in_log_and_status(node:
         client.send(request(PRODUCE, 3, "\x1b[2J\nfake line"))
         with pytest.raises(ConnectionError):
             client.receive_frame()
-    node.wait_for(lambda s: s["misdirected_clients"]["requests"] == 1)
+    node.wait_for(lambda s: s["misdirected_clients"]["requests"] == 1, what="the request")
     assert len(lines_of(node, "fake line")) == 1
     shown = run_cli("status", "--log-dirs", str(node.data)).stdout
     assert "\x1b[2J" not in shown + node.output()
@@ -105,7 +107,7 @@ def test_a_librdkafka_producer_is_logged_once(node: Node) -> None:
         {"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 0, "client.id": "rdkafka-producer"}
     )
     producer.produce("orders", b"value")
-    asks = []
+    asks: list[tuple[str, int]] = []
 
     def has_asked_twice(status: dict[str, Any]) -> bool:
         producer.poll(0)
@@ -122,7 +124,7 @@ def test_a_librdkafka_producer_is_logged_once(node: Node) -> None:
 def test_a_java_producer_and_consumer_fail_with_the_texts_of_the_documentation(node: Node) -> None:
     program = java_program("4.4.0", "RecordClients")
     done = subprocess.run(
-        [*program, f"127.0.0.1:{node.port}", "orders"], capture_output=True, text=True, timeout=300, check=True
+        [*program, f"127.0.0.1:{node.port}", "orders"], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     producer, consumer = done.stdout.splitlines()
     assert "TimeoutException: Topic orders not present in metadata after 10000 ms." in producer

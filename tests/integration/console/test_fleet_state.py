@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 
 import pytest
 from support.client_fleet import ALL_EACH_SECOND, ALL_IN_TEN_MINUTES
-from support.http import get_at, wait_until
+from support.http import get_at
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import Node
 from support.telemetry_clients import LIBRDKAFKA_WAITS_FOR_MINUTES
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 from console.fleet import ClientQuery, Fleet, FleetSettings
 from console.source import EmbeddedSource
@@ -52,31 +52,39 @@ def clients(bootstrap: str, prefix: str, log: Path) -> Iterator[subprocess.Popen
         process = subprocess.Popen(
             [sys.executable, str(CLIENTS), bootstrap, prefix], stdin=subprocess.PIPE, stdout=output, stderr=output
         )
+        follow(log)
         try:
             yield process
         finally:
+            unfollow(log)
             process.kill()
             process.wait()
             assert process.stdin is not None
             process.stdin.close()
 
 
-def wait_for(
-    fleet: Fleet, condition: Callable[[dict[str, dict[str, Any]]], Any], what: str, within_s: float = 180
-) -> Any:
-    """Waits until rows by client id meet a condition."""
-    deadline = time.monotonic() + within_s
-    rows: dict[str, dict[str, Any]] = {}
-    while time.monotonic() < deadline:
+Rows = dict[str, dict[str, Any]]
+"""By client id."""
+
+
+def wait_for_rows(fleet: Fleet, condition: Callable[[Rows], object], what: str) -> Rows:
+    """Waits until the rows of all clients meet a condition."""
+
+    def read() -> tuple[Rows, list[str]]:
         rows = {row["client_id"]: row for row in fleet.clients(ClientQuery())["clients"]}
-        if condition(rows):
-            return rows
-        time.sleep(0.1)
-    raise AssertionError(f"waited in vain for {what}: {rows}\n{fleet.overview()['notices']}")
+        return rows, fleet.overview()["notices"]
+
+    rows, _ = wait_for(read, what, until=lambda found: condition(found[0]))
+    return rows
 
 
-def are_live(*names: str) -> Callable[[dict[str, dict[str, Any]]], bool]:
+def are_live(*names: str) -> Callable[[Rows], bool]:
     return lambda rows: all(rows.get(name, {}).get("state") == "live" for name in names)
+
+
+def measures_of(client: dict[str, Any]) -> set[tuple[str, bool]]:
+    """The measures that there are series of, and whether of a node."""
+    return {(each["measure"], each["node_id"] is not None) for each in client["series"]}
 
 
 def test_real_clients_appear_with_measures_and_one_that_is_killed_has_vanished(tmp_path: Path) -> None:
@@ -85,8 +93,8 @@ def test_real_clients_appear_with_measures_and_one_that_is_killed_has_vanished(t
         with clients(bootstrap, "stays", tmp_path / "stays.log"):
             with clients(bootstrap, "killed", tmp_path / "killed.log"):
                 both = ("stays-producer", "stays-consumer", "killed-producer", "killed-consumer")
-                wait_for(fleet, are_live(*both), "four live clients")
-                rows = wait_for(
+                wait_for_rows(fleet, are_live(*both), "four live clients")
+                rows = wait_for_rows(
                     fleet,
                     lambda rows: all(
                         rows[name]["measures"][LATENCY] is not None and rows[name]["subscriptions"] for name in both
@@ -97,7 +105,7 @@ def test_real_clients_appear_with_measures_and_one_that_is_killed_has_vanished(t
             assert rows["stays-consumer"]["group_id"] == "stays"
             assert rows["stays-producer"]["application"] == "stays-producer"
             assert rows["stays-producer"]["connections"] >= 1
-            rows = wait_for(
+            rows = wait_for_rows(
                 fleet,
                 lambda rows: (
                     {rows[f"killed-{kind}"]["state"] for kind in ("producer", "consumer")} == {"vanished"}
@@ -105,12 +113,14 @@ def test_real_clients_appear_with_measures_and_one_that_is_killed_has_vanished(t
                 ),
                 "the killed clients to have vanished, and the others to be live",
             )
-        found = fleet.client(rows["killed-consumer"]["client_instance_id"])
+        found = wait_for(
+            lambda: fleet.client(rows["killed-consumer"]["client_instance_id"]),
+            "its latency, and that of its nodes",
+            until=lambda client: client and {(LATENCY, False), (LATENCY, True)} <= measures_of(client),
+        )
         assert found is not None
         assert found["subscription"]["push_interval_ms"] == 1_000
         assert found["subscription"]["metrics"]
-        series = {(each["measure"], each["node_id"] is not None) for each in found["series"]}
-        assert {(LATENCY, False), (LATENCY, True)} <= series
         log = (tmp_path / "killed.log").read_text(errors="replace")
         assert found["names"]["librdkafka"] in log
 
@@ -118,19 +128,23 @@ def test_real_clients_appear_with_measures_and_one_that_is_killed_has_vanished(t
 def test_after_a_restart_it_reads_the_hour_back_also_while_no_node_runs(tmp_path: Path) -> None:
     with Node(tmp_path, config=ALL_EACH_SECOND) as node:
         with clients(f"127.0.0.1:{node.port}", "before", tmp_path / "clients.log") as process, fleet_at(node) as fleet:
-            wait_for(fleet, are_live("before-producer", "before-consumer"), "the clients")
+            wait_for_rows(fleet, are_live("before-producer", "before-consumer"), "the clients")
             node.reread(ALL_IN_TEN_MINUTES)
             log = tmp_path / "clients.log"
-            wait_until(lambda: len(re.findall(LIBRDKAFKA_WAITS_FOR_MINUTES, log.read_text())) == 2, what="the interval")
+            wait_for(
+                lambda: re.findall(LIBRDKAFKA_WAITS_FOR_MINUTES, log.read_text()),
+                "the interval at both",
+                until=lambda found: len(found) == 2,
+            )
             assert process.stdin is not None
             process.stdin.write(b"\n")
             process.stdin.flush()
-            process.wait(180)
-            before = wait_for(fleet, lambda rows: rows["before-producer"]["state"] == "ended", "a closed producer")
+            process.wait(PATIENCE_S)
+            before = wait_for_rows(fleet, lambda rows: rows["before-producer"]["state"] == "ended", "a closed producer")
         node.stop()
     with fleet_at(node) as fleet:
         names = ("before-producer", "before-consumer")
-        rows = wait_for(
+        rows = wait_for_rows(
             fleet,
             lambda rows: (
                 all(rows.get(name, {}).get("measures", {}).get(LATENCY) is not None for name in names)
@@ -141,7 +155,7 @@ def test_after_a_restart_it_reads_the_hour_back_also_while_no_node_runs(tmp_path
         )
         for name in names:
             assert rows[name]["client_instance_id"] == before[name]["client_instance_id"]
-        assert any("not known now" in each for each in fleet.overview()["notices"])
+        wait_until_said(fleet, "not known now")
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING or "a broker can be run")
@@ -161,8 +175,8 @@ def test_the_topic_of_a_broker_with_the_plugin_shows_its_clients_and_an_outage_m
             console_alone(broker.bootstrap, tmp_path) as port,
         ):
             names = ("topical-producer", "topical-consumer")
-            wait_for(fleet, are_live(*names), "clients of the topic")
-            rows = wait_for(
+            wait_for_rows(fleet, are_live(*names), "clients of the topic")
+            rows = wait_for_rows(
                 fleet,
                 lambda rows: all(rows[name]["measures"][LATENCY] is not None for name in names),
                 "their latencies",
@@ -173,19 +187,20 @@ def test_the_topic_of_a_broker_with_the_plugin_shows_its_clients_and_an_outage_m
             broker.kill()  # at once: while a broker stops, clients that push no more become late
             process.kill()
             wait_until_said(fleet, "cannot be read now")
-            before = fleet.overview()["read_up_to"]
-            time.sleep(5)
-            assert fleet.overview()["read_up_to"] - before < 5_000_000
-            assert set(fleet.clients(ClientQuery(state="live"))["clients"][0]) >= {"client_id"}
+            before = fleet.overview()
+            later = wait_for(
+                fleet.overview,
+                "ten seconds of the outage",
+                until=lambda found: found["now"] - before["now"] > 10_000_000,
+            )
+            assert later["read_up_to"] - before["read_up_to"] < 5_000_000
+            assert later["clients"]["states"].get("live"), later
             broker.start()
-            deadline = time.monotonic() + 180
-            while fleet.overview()["notices"] or fleet.overview()["read_up_to"] <= before:
-                assert time.monotonic() < deadline, (
-                    fleet.overview()["notices"],
-                    fleet.overview()["read_up_to"],
-                    before,
-                )
-                time.sleep(0.2)
+            wait_for(
+                fleet.overview,
+                "a topic that is read again",
+                until=lambda found: not found["notices"] and found["read_up_to"] > before["read_up_to"],
+            )
 
 
 @contextmanager
@@ -215,23 +230,23 @@ def assert_shown_alone(port: int, rows: dict[str, Any]) -> None:
         return {row["client_id"]: row for row in answer.json()["clients"]} if answer.status == 200 else {}
 
     names = ("topical-producer", "topical-consumer")
-    wait_until(
-        lambda: all(listed().get(name, {"measures": {LATENCY: None}})["measures"][LATENCY] for name in names),
-        within_s=120,
-        what="the clients on the console of the topic",
+    shown = wait_for(
+        listed,
+        "the clients on the console of the topic",
+        until=lambda found: all(found.get(name, {"measures": {LATENCY: None}})["measures"][LATENCY] for name in names),
     )
-    shown = listed()
     assert all(shown[name]["client_instance_id"] == rows[name]["client_instance_id"] for name in names)
     assert get_at("127.0.0.1", port, "/api/overview").json()["notices"] == []
     assert LATENCY in get_at("127.0.0.1", port, "/static/measures.js").body.decode()
     assert "runs alone" in get_at("127.0.0.1", port, "/api/exporters").json()["why_not"]
 
 
-def wait_until_said(fleet: Fleet, text: str, within_s: float = 180) -> None:
-    deadline = time.monotonic() + within_s
-    while not any(text in each for each in fleet.overview()["notices"]):
-        assert time.monotonic() < deadline, fleet.overview()["notices"]
-        time.sleep(0.2)
+def wait_until_said(fleet: Fleet, text: str) -> None:
+    wait_for(
+        lambda: list(fleet.overview()["notices"]),
+        f"the notice {text!r}",
+        until=lambda notices: any(text in each for each in notices),
+    )
 
 
 def test_a_topic_that_is_not_there_and_brokers_that_are_not_there_are_notices() -> None:

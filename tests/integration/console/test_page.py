@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 from support import chromium, rdkafka_clients
-from support.http import get, url_of, wait_until
+from support.http import get, url_of
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.waiting import wait_for
 from support.webhook import Webhook
 
 from terminal.text import printable
@@ -87,7 +88,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     )
     overrides = ("http.listeners=http://127.0.0.1:0", "telemetry.max.new.instance.rate.per.ip=0")
     with Node(directory, *overrides, config=config) as running:
-        wait_until(lambda: get(running, "/api/overview").status == 200, what="the console")
+        wait_for(lambda: get(running, "/api/overview").status, "the console", until=lambda status: status == 200)
         yield running
 
 
@@ -108,7 +109,7 @@ def hostile(node: Node) -> Iterator[list[RawClient]]:
         assert each.push(each.get(), metrics_data()).error_code == 0
     yield clients
     for each in clients:
-        each.__exit__()
+        each.close()
 
 
 @pytest.fixture
@@ -154,7 +155,11 @@ def test_one_client_is_shown_with_its_measures_and_its_names_in_logs(
         page.locator("figure.plot path.observed").first.wait_for(state="attached")
         page.locator("figure.plot svg[aria-label*='UTC']").first.wait_for()
         page.set_viewport_size({"width": 400, "height": 900})
-        wait_until(lambda: page.evaluate(f"() => {{ {CUT_LABELS} }}") == [], what="plots that fit the narrow window")
+        wait_for(
+            lambda: page.evaluate(f"() => {{ {CUT_LABELS} }}"),
+            "plots that fit the narrow window",
+            until=lambda cut: cut == [],
+        )
         page.keyboard.press("Escape")
         page.wait_for_url("**/#/fleet?q=orders-consumer")
         assert found.faults == []
@@ -213,19 +218,19 @@ def test_names_that_clients_chose_are_text_alone(node: Node, browser: Any, hosti
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_every_view_fits_the_window_without_an_error_or_a_request_to_elsewhere(
-    node: Node, browser: Any, orders: LibrdkafkaClients, hostile: list[RawClient], width: int, scheme: str
+    node: Node, browser: Any, orders: LibrdkafkaClients, hostile: list[RawClient], width: int, scheme: chromium.Scheme
 ) -> None:
     with chromium.visited(browser, url_of(node), width=width, scheme=scheme) as found:
         page = found.page
         for view in VIEWS:
-            with page.expect_response(lambda answer: re.search("/api/(?!events|session)", answer.url)):
+            with page.expect_response(lambda answer: bool(re.search("/api/(?!events|session)", answer.url))):
                 page.goto(f"{url_of(node)}/#/{view}")
             page.locator("#live", has_text="Live, ").wait_for()
             expect(page.locator("main h1")).to_have_count(1)
             expect(page.locator("nav [aria-current]")).to_be_in_viewport(ratio=1)
             assert found.width <= width, f"{view} scrolls sideways"
             assert page.locator("main [role=alert]:visible").count() == 0, view
-            wait_until(lambda: len(page.screenshot()) > 8_000, what="a view that is drawn")
+            wait_for(lambda: len(page.screenshot()), "a view that is drawn", until=lambda size: size > 8_000)
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
         assert found.faults == []
@@ -297,7 +302,7 @@ def test_who_may_not_change_anything_is_told_how_and_the_token_opens_it(node: No
 
 
 def test_dead_letters_are_replayed_and_dropped_after_a_question(tmp_path: Path, browser: Any, hook: Webhook) -> None:
-    def push(count: int) -> None:
+    def push(node: Node, count: int) -> None:
         for _ in range(count):
             with RawClient(node.port) as client:
                 assert client.push(client.get(), metrics_data()).error_code == 0
@@ -309,8 +314,8 @@ def test_dead_letters_are_replayed_and_dropped_after_a_question(tmp_path: Path, 
         f'[exporters.hook]\ntype = "webhook_exporter:webhook_exporter"\nurl = "{hook.url}"\n"linger.ms" = 50\n'
     )
     with Node(tmp_path, "http.listeners=http://127.0.0.1:0", config=config) as node:
-        wait_until(lambda: get(node, "/api/overview").status == 200, what="the console")
-        push(3)
+        wait_for(lambda: get(node, "/api/overview").status, "the console", until=lambda status: status == 200)
+        push(node, 3)
         with chromium.visited(browser, url_of(node), "/#/exporters") as found:
             page = found.page
             page.get_by_text("3 rejected pushes").wait_for()
@@ -329,7 +334,7 @@ def test_dead_letters_are_replayed_and_dropped_after_a_question(tmp_path: Path, 
             page.get_by_text("none", exact=True).wait_for()
             assert len(hook.pushes) == 3
             hook.refuses = lambda found: True
-            push(1)
+            push(node, 1)
             page.get_by_text("1 rejected push").wait_for()
             page.get_by_role("button", name="Drop").click()
             page.get_by_role("button", name="Drop 1").click()
@@ -345,22 +350,22 @@ def test_a_subscription_made_on_the_page_has_a_client_push_more(tmp_path: Path, 
         '[client-metrics.few]\nmetrics = "org.apache.kafka.producer.connection.creation.total"\ninterval.ms = 1000\n'
     )
     with Node(tmp_path, "http.listeners=http://127.0.0.1:0", config=config) as node:
-        wait_until(lambda: get(node, "/api/overview").status == 200, what="the console")
+        wait_for(lambda: get(node, "/api/overview").status, "the console", until=lambda status: status == 200)
 
         def producer() -> Any:
             return next(iter(get(node, "/api/clients", q="stock-producer").json()["clients"]), {"pushes": 0})
 
         def bytes_of_next_pushes() -> float:
             before = producer()
-            after = wait_until(lambda: (row := producer())["pushes"] > before["pushes"] + 1 and row, what="two pushes")
-            return float(after["push_bytes"] - before["push_bytes"]) / (after["pushes"] - before["pushes"])
+            after = wait_for(producer, "two pushes", until=lambda row: row["pushes"] > before["pushes"] + 1)
+            return float((after["push_bytes"] - before["push_bytes"]) / (after["pushes"] - before["pushes"]))
 
         clients = LibrdkafkaClients(node.port, "stock")
         try:
             with chromium.visited(browser, url_of(node), "/#/subscriptions") as found:
                 page = found.page
                 page.get_by_role("heading", name="few").wait_for()
-                wait_until(lambda: producer()["pushes"] > 1, what="pushes")
+                wait_for(producer, "pushes", until=lambda row: row["pushes"] > 1)
                 few = bytes_of_next_pushes()
                 assert page.get_by_role("button", name="New subscription").count() == 0
                 page.get_by_role("button", name="Log in").click()
@@ -376,13 +381,15 @@ def test_a_subscription_made_on_the_page_has_a_client_push_more(tmp_path: Path, 
                 page.get_by_text("2 live clients match it. 2 of 2 live clients get another subscription").wait_for()
                 page.get_by_role("button", name="Apply").click()
                 page.get_by_role("heading", name="more").wait_for()
-                wait_until(lambda: "more" in (producer()["subscriptions"] or ()), what="the subscription at the client")
+                wait_for(
+                    producer, "the subscription at the client", until=lambda row: "more" in (row["subscriptions"] or ())
+                )
                 assert bytes_of_next_pushes() > few * 1.5
                 page.get_by_role("button", name="Delete more").click()
                 page.get_by_role("dialog").get_by_text("What this does").wait_for()
                 page.get_by_role("dialog").get_by_role("button", name="Delete").click()
                 expect(page.get_by_role("heading", name="more")).to_have_count(0)
-                wait_until(lambda: producer()["subscriptions"] == ["few"], what="the first subscription")
+                wait_for(producer, "the first subscription", until=lambda row: row["subscriptions"] == ["few"])
                 assert found.faults == []
         finally:
             clients.kill()

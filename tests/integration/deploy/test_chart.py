@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 import yaml
+from support.built import ROOT
 from support.certificates import Authority
 from support.export import Export
 from support.helm import (
     CHART,
     KUBERNETES,
     MISSING,
-    ROOT,
     STRIMZI,
     documented_values,
     helm,
@@ -26,12 +26,14 @@ from support.helm import (
     rendered,
     resources,
 )
-from support.http import get, get_at, wait_until
+from support.http import get, get_at
 from support.kafka_broker import KafkaBroker
 from support.node import Node
 from support.ports import free_port
 from support.prometheus_server import MISSING as NO_PROMETHEUS
+from support.waiting import wait_for
 from typer import Context
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from fleet.cli import app as fleet
@@ -161,7 +163,9 @@ def test_every_command_of_a_container_is_taken(found: list[dict[str, Any]]) -> N
             command, words = get_command(fleetgauge), container["args"]
             if words[0] == "fleet":
                 command, words = get_command(fleet), words[1:]
+            assert isinstance(command, TyperGroup)
             name, chosen, rest = command.resolve_command(Context(command), list(words))
+            assert chosen is not None
             chosen.make_context(name, rest)
 
 
@@ -297,10 +301,22 @@ def test_serve_runs_by_what_is_rendered(tmp_path: Path) -> None:
     page = free_port()
     with Node(tmp_path, "http.listeners=http://127.0.0.1:0", config=on_loopback(text, page)) as node:
         exporters = {"prometheus", "collector"}
-        node.wait_for(lambda s: s["exporter_process"]["exporters"].keys() == exporters and s["http"]["listeners"])
-        wait_until(lambda: get(node, "/readyz").status == 200, what="a node that is ready")
+        node.wait_for(
+            lambda s: s["exporter_process"]["exporters"].keys() == exporters and s["http"]["listeners"],
+            what="a status of every exporter, and the HTTP port",
+        )
+        wait_for(lambda: get(node, "/readyz").status, "a node that is ready", until=is_ok)
         assert get(node, "/healthz").status == 200
-        wait_until(lambda: get_at("127.0.0.1", page, "/metrics").status == 200, what="the page of clients")
+        wait_for(
+            lambda: get_at("127.0.0.1", page, "/metrics").status,
+            "the page of clients",
+            until=is_ok,
+            ignoring=(OSError,),
+        )
+
+
+def is_ok(status: int) -> bool:
+    return status == 200
 
 
 def test_export_runs_by_what_is_rendered(broker: KafkaBroker, tmp_path: Path) -> None:
@@ -312,8 +328,13 @@ def test_export_runs_by_what_is_rendered(broker: KafkaBroker, tmp_path: Path) ->
     file.write_text(on_loopback(text, free_port()))
     port = free_port()
     with Export(tmp_path, file, f"http.listeners=http://127.0.0.1:{port}") as export:
-        export.wait_for("prometheus", lambda exporter: exporter["state"] == "running")
-        wait_until(lambda: get_at("127.0.0.1", port, "/readyz").status == 200, what="an export that is ready")
+        export.wait_for("prometheus", lambda exporter: exporter["state"] == "running", "a page that is served")
+        wait_for(
+            lambda: get_at("127.0.0.1", port, "/readyz").status,
+            "an export that is ready",
+            until=is_ok,
+            ignoring=(OSError,),
+        )
 
 
 def on_loopback(text: str, page: int) -> str:

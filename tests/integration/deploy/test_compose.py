@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,16 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 from confluent_kafka import Producer
+from support.built import ROOT
 from support.export import Export
-from support.http import get_at, wait_until
+from support.http import HttpAnswer, get_at
 from support.kafka_broker import MISSING as NO_BROKER
 from support.kafka_broker import KafkaBroker
-from support.kafka_jars import ROOT, bridge_jar
+from support.kafka_jars import bridge_jar
 from support.ports import free_port
 from support.prometheus_server import MISSING as NO_PROMETHEUS
 from support.prometheus_server import PrometheusServer
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 COMPOSE = ROOT / "deploy" / "compose"
 KAFKA = "kafka:19092"
@@ -100,15 +103,20 @@ def test_a_client_of_kafka_is_in_prometheus_and_on_the_page(kafka: KafkaBroker, 
         PrometheusServer(tmp_path, f"127.0.0.1:{page}", COMPOSE.parent / "helm/fleetgauge/rules/*.yml") as prometheus,
     ):
 
-        def pushed() -> bool:
+        def metrics() -> HttpAnswer:
             producer.poll(0.2)
-            return b'client_id="orders"' in get_at("127.0.0.1", page, "/metrics").body
+            return get_at("127.0.0.1", page, "/metrics")
 
-        export.wait_for("prometheus", lambda exporter: exporter["state"] == "running")
-        wait_until(pushed, within_s=240, what="the client on the page for Prometheus")
+        export.wait_for("prometheus", lambda exporter: exporter["state"] == "running", "a page that is served")
+        wait_for(
+            metrics,
+            "the client on the page for Prometheus",
+            until=lambda answer: b'client_id="orders"' in answer.body,
+            ignoring=(OSError,),
+        )
         assert prometheus.wait_for('client:fleetgauge_client_info:application{application="orders"}')
         for port in (http, console_port):
-            wait_until(lambda port=port: "orders" in ids(port), within_s=240, what="the client on the page")
+            wait_for(partial(ids, port), "the client on the page", until=lambda known: "orders" in known)
         assert get_at("127.0.0.1", http, "/readyz").status == 200
 
 
@@ -142,20 +150,23 @@ class console:  # noqa: N801  # used as a function
 
     def __init__(self, config: Path, directory: Path, port: int) -> None:
         command = [sys.executable, "-m", "fleetgauge", "console", "--config", str(config)]
-        with (directory / "console.log").open("wb") as log:
+        self._log = directory / "console.log"
+        with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, "--override", f"http.listeners=http://127.0.0.1:{port}"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
+        follow(self._log)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
+        unfollow(self._log)
         self.process.kill()
-        self.process.wait()
+        self.process.wait(PATIENCE_S)
 
 
 def ids(port: int) -> set[str]:

@@ -8,21 +8,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.kafka_jars import ROOT, VERSIONS
+from support.built import ROOT
+from support.kafka_jars import VERSIONS
+from support.waiting import PATIENCE_S
 
 from fleet.tables.catalog import TABLES
 from fleetgauge.cli import _Commands
 from fleetgauge.config.load import known_keys
 from verdicts.catalogue import VERDICTS
 
-WITHIN_S = 240
-
 
 def mkdocs(*words: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": os.pathsep.join(("tests", "tools"))}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", *words]
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=WITHIN_S
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S
     )
 
 

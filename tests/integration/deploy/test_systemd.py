@@ -6,15 +6,18 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.built import ROOT
-from support.http import get, wait_until
+from support.http import get
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.waiting import wait_for
 from typer import Context
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from fleet.cli import app as fleet
@@ -77,8 +80,10 @@ def test_a_key_that_systemd_does_not_know_would_be_told(system: Path) -> None:
     """Or else the test above could not fail."""
     wrong = system / "etc/systemd/system/wrong.service"
     wrong.write_text("[Service]\nExecStart=/bin/kill\nProtectEverything=yes\n")
-    assert "ProtectEverything" in analyze(system, "verify", "wrong.service")
-    wrong.unlink()
+    try:
+        assert "ProtectEverything" in analyze(system, "verify", "wrong.service")
+    finally:
+        wrong.unlink()
 
 
 @needs_systemd
@@ -100,7 +105,8 @@ def test_the_user_and_its_directories_are_made(tmp_path: Path) -> None:
         ("systemd-sysusers", UNITS / "sysusers.conf", "etc/passwd"),
         ("systemd-tmpfiles", UNITS / "tmpfiles.conf", "var/lib/fleetgauge"),
     ):
-        words = [program, f"--root={tmp_path}", *(["--create"] if program == "systemd-tmpfiles" else []), line]
+        create = ["--create"] if program == "systemd-tmpfiles" else []
+        words = [program, f"--root={tmp_path}", *create, str(line)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / made).exists()
@@ -116,7 +122,9 @@ def test_every_command_of_a_unit_is_taken(unit: str) -> None:
         command, words = get_command(fleetgauge), shlex.split(line)
         if words[0] == "fleet":
             command, words = get_command(fleet), words[1:]
+        assert isinstance(command, TyperGroup)
         name, chosen, rest = command.resolve_command(Context(command), words)
+        assert chosen is not None
         chosen.make_context(name, rest)
 
 
@@ -139,9 +147,12 @@ endpoint = "http://127.0.0.1:1"
 """
     forbidding = (sys.executable, "-c", _FORBIDDING)
     with Node(tmp_path, "http.listeners=http://127.0.0.1:0", config=config, before=forbidding) as node:
-        node.wait_for(lambda s: s["exporter_process"]["exporters"].keys() == {"landing", "page", "collector"})
+        node.wait_for(
+            lambda s: s["exporter_process"]["exporters"].keys() == {"landing", "page", "collector"},
+            what="a status of every exporter",
+        )
         with RawClient(node.port) as client:
             assert client.push(client.get(), metrics_data()).error_code == 0
-        wait_until(lambda: list((tmp_path / "landing").rglob("*.parquet")), what="a file in the landing zone")
-        wait_until(lambda: get(node, "/readyz").status == 200, what="a node that is ready")
-        wait_until(lambda: get(node, "/api/clients").status == 200, what="the console's clients")
+        wait_for(lambda: list((tmp_path / "landing").rglob("*.parquet")), "a file in the landing zone")
+        for path in ("/readyz", "/api/clients"):
+            wait_for(partial(get, node, path), f"{path} to be served", until=lambda answer: answer.status == 200)

@@ -1,15 +1,16 @@
 """`examples/backup.sh`: a copy made while clients push has every push that was acknowledged before it began."""
 
+import operator
 import shutil
 import subprocess
 import threading
 from pathlib import Path
 
 import pytest
-from support.http import wait_until
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.waiting import PATIENCE_S, wait_for
 from support.webhook import Webhook
 
 from telemetry.push_record import format_instance_id
@@ -50,27 +51,32 @@ def test_a_copy_of_a_running_node_has_every_push_that_was_acknowledged_before(
             pushing = threading.Thread(target=push, args=(node.port,))
             pushing.start()
             try:
-                wait_until(lambda: len(hook.received) > 50, what="some pushes to be delivered")
+                wait_for(lambda: len(hook.received), "some pushes to be delivered", until=lambda count: count > 50)
                 hook.status = 503  # the rest waits in the log
                 backlog = len(acknowledged) + 300
-                wait_until(lambda: len(acknowledged) > backlog, what="a backlog")
+                wait_for(lambda: len(acknowledged), "a backlog", until=lambda count: count > backlog)
                 before, delivered = list(acknowledged), set(hook.received)
                 assert len(set(before) - delivered) > 200
                 copy = ["sh", str(EXAMPLES / "backup.sh"), str(node.data), str(restored / "data")]
-                done = subprocess.run(copy, capture_output=True, text=True, timeout=300, check=False)
+                done = subprocess.run(copy, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
                 assert (done.returncode, done.stderr) == (0, "")
                 during = len(acknowledged) - len(before)
             finally:
                 ended.set()
-                pushing.join()
+                pushing.join(PATIENCE_S)
             assert during > 0, "no push came while the copy was made"
             identity = (node.data / "meta.properties").read_text()
         assert not [each for each in (restored / "data").rglob("*") if each.stat().st_mode & 0o077]
         hook.status, hook.pushes = 200, []
         with Node(restored, *limits, config=config) as node:
-            wait_until(lambda: set(before) <= delivered | set(hook.received), what="every acknowledged push")
+            wait_for(
+                lambda: set(before) - delivered - set(hook.received), "every acknowledged push", until=operator.not_
+            )
             assert (node.data / "meta.properties").read_text() == identity
             assert "corrupt" not in node.output()
-            node.wait_for(lambda s: s["exporter_process"]["exporters"]["hook"]["lost_records"] == 0)
-    again = subprocess.run(copy, capture_output=True, text=True, timeout=300, check=False)
+            node.wait_for(
+                lambda s: s["exporter_process"]["exporters"]["hook"]["lost_records"] == 0,
+                what="the exporter without a loss",
+            )
+    again = subprocess.run(copy, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert again.returncode != 0, "a copy never overwrites another"

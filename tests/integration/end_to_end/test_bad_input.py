@@ -6,7 +6,7 @@ import socket
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from support.raw_client import (
     header,
     push_request,
 )
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +51,7 @@ def closed_by_reason(node: Node) -> dict[str, int]:
 
 
 def expect_closed(node: Node, client: RawClient, reason: str, before: dict[str, int]) -> None:
-    client.socket.settimeout(60)
+    client.socket.settimeout(PATIENCE_S)
     assert client.socket.recv(1) == b"", "the connection should have been closed without an answer"
     node.wait_for(
         lambda s: s["connections"][0]["closed"].get(reason, 0) == before.get(reason, 0) + 1, what=f"reason {reason}"
@@ -143,8 +144,8 @@ def unstated_zstd(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("compress", "codec"), [(stated_zstd, ZSTD), (unstated_zstd, ZSTD), (gzip.compress, GZIP)])
-def test_a_decompression_bomb_is_too_large(node: Node, compress: object, codec: int) -> None:
-    bomb = compress(bytes(10 * 1024 * 1024))  # type: ignore[operator]
+def test_a_decompression_bomb_is_too_large(node: Node, compress: Callable[[bytes], bytes], codec: int) -> None:
+    bomb = compress(bytes(10 * 1024 * 1024))
     assert len(bomb) < 20_000
     with RawClient(node.port) as client:
         assert client.push(client.get(), bomb, compression_type=codec).error_code == TELEMETRY_TOO_LARGE
@@ -187,7 +188,8 @@ def test_a_client_that_never_reads_is_held_within_bounds(node: Node) -> None:
         request = framed(header(3, 1, 1, "flood") + struct.pack(">i", 0))
         with pytest.raises(TimeoutError):
             send_until_refused(client, request * 1000)
-        rss = int(Path(f"/proc/{node.process.pid}/statm").read_text().split()[1]) * 4096  # type: ignore[union-attr]
+        assert node.process is not None
+        rss = int(Path(f"/proc/{node.process.pid}/statm").read_text().split()[1]) * 4096
         assert rss < 400 * 1024 * 1024
 
 

@@ -62,7 +62,7 @@ def unpacked(dist: Path, directory: Path) -> Path:
 
 
 def python(
-    installed: Path, *arguments: str, timeout: float = 1_800, **variables: str
+    installed: Path, *arguments: str, timeout: float = BUILD_WITHIN_S, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Python with the modules of the wheel before those of the checkout."""
     environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1", **variables}
@@ -133,7 +133,7 @@ def test_changed_payloads_touch_no_memory_but_their_own(tmp_path: Path) -> None:
         cwd=ROOT,
         env={**os.environ, "FLEETGAUGE_COMPILE": "1", "CFLAGS": flags, "LDFLAGS": "-fsanitize=address"},
         check=True,
-        timeout=3_600,
+        timeout=2 * BUILD_WITHIN_S,
     )
     checked = unpacked(tmp_path / "dist", tmp_path / "installed")
     assert all(b"__asan_init" in path.read_bytes() for path in checked.rglob("*.so"))
@@ -156,7 +156,7 @@ def test_an_isolated_build_compiles_the_same_modules(installed: Path, tmp_path: 
     """As `pip install .` and `uv pip install .` build: only with what the build itself requires."""
     environment = {**os.environ, "FLEETGAUGE_COMPILE": "1"}
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(tmp_path / "dist"), str(ROOT)]
-    subprocess.run(pip, env=environment, check=True, timeout=1_800)
+    subprocess.run(pip, env=environment, check=True, timeout=BUILD_WITHIN_S)
     assert compiled_names(unpacked(tmp_path / "dist", tmp_path / "isolated")) == compiled_names(installed)
 
 
@@ -171,7 +171,7 @@ def test_without_a_compiler_the_wheel_is_pure_python_unless_it_has_to_be_compile
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=BUILD_WITHIN_S,
     )
     assert (ran.returncode == 0) is builds, ran.stderr
     assert [path.name.endswith("none-any.whl") for path in tmp_path.glob("*.whl")] == [True] * builds

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.integration
 def test_the_demo_ends_with_the_ranked_list_and_the_consumer_that_hardly_polls_comes_first(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka", reason="the demo's clients are librdkafka's")
     command = [sys.executable, "-m", "fleetgauge", "demo", "--keep", str(tmp_path / "demo")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     shown = done.stdout.partition("\nfleetgauge fleet verdicts\n")[2].splitlines()
     first = next(number for number, line in enumerate(shown) if line.startswith(" 1  "))

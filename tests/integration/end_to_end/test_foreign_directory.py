@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 from fleetgauge.admin.node_socket import NotRunningError, read_status
 from fleetgauge.cluster_quotas.planning import QuotaError
@@ -20,7 +20,6 @@ from fleetgauge.module_command import module_command
 pytestmark = pytest.mark.integration
 
 FOREIGN = ("base", "telemetry", "wire", "quotas", "exporters", "fleetgauge", "fleet", "terminal", "json", "structlog")
-WITHIN_S = 120.0
 
 
 @pytest.fixture(name="foreign")
@@ -39,7 +38,9 @@ def _foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 @pytest.mark.usefixtures("foreign")
 def test_a_child_process_imports_none_of_them(module: str) -> None:
-    ran = subprocess.run(module_command(module), input=b"no job\n", capture_output=True, check=False, timeout=WITHIN_S)
+    ran = subprocess.run(
+        module_command(module), input=b"no job\n", capture_output=True, check=False, timeout=PATIENCE_S
+    )
     assert f"{module.replace('.', '/')}.py".encode() in ran.stderr  # it got as far as its job
     assert b"foreign module" not in ran.stderr
 
@@ -83,14 +84,17 @@ type = "own_exporter:made"
             env={**os.environ, "PYTHONPATH": str(plugins)},
         )
     try:
-        deadline = time.monotonic() + WITHIN_S
-        while not _is_whole(tmp_path / "data"):
+        follow(log)
+
+        def is_whole() -> bool:
             assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
+            return _is_whole(tmp_path / "data")
+
+        wait_for(is_whole, "a node with all its processes")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(WITHIN_S)
+        process.wait(PATIENCE_S)
+        unfollow(log)
     assert "foreign module" not in log.read_text()
     assert foreign.is_dir()
 

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from support.http import get_url
 from support.ports import free_ports
 from support.raw_client import RawClient
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 ROOT = Path(__file__).parents[3]
 TOOLS = ("buildah", "mmdebstrap", "unshare")
@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING) or os.geteuid() != 0, reason=f"needs root and {', '.join(TOOLS)}"),
 ]
 USER = 10001
-READY_WITHIN_S = 120.0
 _BASE = """FROM scratch
 ADD debian.tar /
 COPY ca-certificates.crt /etc/ssl/certs/
@@ -137,11 +136,12 @@ class Container:
         with self.log.open("wb") as log:
             run = isolated(root, self.data, *entry, *command)
             self.process = subprocess.Popen(run, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        follow(self.log)
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """A command in the image, on the same volume."""
         done = isolated(self._root, self.data, *command)
-        return subprocess.run(done, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(done, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     @property
     def first_pid(self) -> int:
@@ -151,32 +151,32 @@ class Container:
 
     def wait_for(self, path: str, port: int) -> None:
         """Waits until the HTTP port answers 200 at `path`."""
-        deadline = time.monotonic() + READY_WITHIN_S
-        while not answers(path, port):
+
+        def status() -> int:
             assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
+            return get_url(f"http://127.0.0.1:{port}", path).status
+
+        wait_for(status, f"{path} to answer 200", until=lambda status: status == 200, ignoring=(OSError,))
 
     def stop(self) -> int:
         """SIGTERM to process 1, as a runtime stops a container, and its exit code."""
         os.kill(self.first_pid, signal.SIGTERM)
-        return self.process.wait(120)
+        return self.process.wait(PATIENCE_S)
 
     def kill(self) -> None:
         """SIGKILL to all of it, if it still runs."""
         self.process.kill()
         self.process.wait()
+        unfollow(self.log)
 
 
 def test_a_node_in_the_image_serves_with_nothing_but_its_volume(tmp_path: Path, root: Path) -> None:
     port, http = free_ports(2)
     # The HTTP port on all addresses, as the image's own configuration has it.
     listen = (f"listeners=PLAINTEXT://127.0.0.1:{port}", f"http.listeners=http://0.0.0.0:{http}")
-    started = time.monotonic()
     node = Container(tmp_path, root, "serve", *(word for each in listen for word in ("--override", each)))
     try:
         node.wait_for("/readyz", http)
-        seconds = time.monotonic() - started
         assert get_url(f"http://127.0.0.1:{http}", "/healthz").status == 200
         with RawClient(port) as client:
             assert client.get().error_code == 0
@@ -193,7 +193,7 @@ def test_a_node_in_the_image_serves_with_nothing_but_its_volume(tmp_path: Path, 
         }
         memory = node.run("fleetgauge", "status", "--log-dirs", "/var/lib/fleetgauge", "--format", "json")
         assert memory.returncode == 0, memory.stderr
-        print(f"ready after {seconds:.1f} s, {resident_mib(node.first_pid):.0f} MiB idle", file=sys.stderr)
+        print(f"{resident_mib(node.first_pid):.0f} MiB idle", file=sys.stderr)
         code = node.stop()
     finally:
         node.kill()
@@ -238,7 +238,7 @@ def test_the_image_with_java_judges_a_zone_on_spark(tmp_path: Path, builder: Bui
 
     def fleet(*words: str) -> str:
         command = isolated(root, volume, "/usr/bin/tini", "--", "fleetgauge", "fleet", *words)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -251,13 +251,6 @@ def test_the_image_with_java_judges_a_zone_on_spark(tmp_path: Path, builder: Bui
     assert (here["pushes"], here["points"]) == (ran["pushes"], ran["points"])
     listed = [fleet("verdicts", "--tables", tables, "--format", "csv") for tables in ("tables", "tables-of-no-java")]
     assert listed[0] == listed[1]
-
-
-def answers(path: str, port: int) -> bool:
-    try:
-        return get_url(f"http://127.0.0.1:{port}", path).status == 200
-    except OSError:
-        return False
 
 
 def resident_mib(pid: int) -> float:

@@ -6,29 +6,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.node import Node
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
-_SERVE = """
-import json, os, signal, sys, threading, time
-from fleetgauge.cli import app
+_AT_THE_END = """
+import atexit, json, os, sys
 
-def report_when_listening():
-    while not os.path.exists(sys.argv[1] + "/data/node.sock"):
-        time.sleep(0.01)
-    time.sleep(0.5)
-    with open(sys.argv[1] + "/modules.json", "w") as out:
+def write_modules():
+    with open(os.environ["MODULES"] + f"/{os.getpid()}.json", "w") as out:
         json.dump(sorted(sys.modules), out)
-    os.kill(os.getpid(), signal.SIGTERM)
 
-threading.Thread(target=report_when_listening, daemon=True).start()
-app(["serve", "--config", sys.argv[1] + "/node.toml"])
+atexit.register(write_modules)
 """
+"""A `sitecustomize`: each process writes what it has imported to a file of its own."""
 _CONFIG = """
-listeners = "PLAINTEXT://127.0.0.1:0"
-"http.listeners" = ""
-"push.log.min.free.bytes" = 0
-"log.dirs" = "{directory}/data"
 [exporters.otlp]
 type = "otlp"
 endpoint = "http://127.0.0.1:9"
@@ -56,15 +49,22 @@ _UNUSED = {"confluent_kafka", "fleet", "opentelemetry.sdk", "pygments", "rich"}
 def modules_after(script: str, *arguments: str) -> set[str]:
     """What is imported when a script has run, which prints it as its last line."""
     ran = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     return set(json.loads(ran.stdout.splitlines()[-1]))
 
 
-def test_a_listener_that_has_exporters_imports_nothing_that_only_they_need(tmp_path: Path) -> None:
-    (tmp_path / "node.toml").write_text(_CONFIG.format(directory=tmp_path))
-    subprocess.run([sys.executable, "-c", _SERVE, str(tmp_path)], check=True, timeout=300)
-    imported = set(json.loads((tmp_path / "modules.json").read_text()))
+def test_a_listener_that_has_exporters_imports_nothing_that_only_they_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_AT_THE_END)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("MODULES", str(tmp_path))
+    with Node(tmp_path, config=_CONFIG) as node:
+        assert node.process is not None
+        node.wait_for(lambda s: len(s["exporter_process"]["exporters"]) == 3, what="the exporters")
+        assert node.stop() == 0, node.output()
+        imported = set(json.loads((tmp_path / f"{node.process.pid}.json").read_text()))
     assert "wire.listener" in imported
     assert not imported & (_OF_DELIVERY | _UNUSED | {"prometheus_client"})
 

@@ -15,6 +15,7 @@ from support.ports import free_port
 from support.raw_client import RawClient
 from support.receiver import OtlpReceiver
 from support.small_disk import small_disk
+from support.waiting import PATIENCE_S
 from support.webhook import Webhook
 
 pytestmark = pytest.mark.integration
@@ -173,7 +174,7 @@ def test_a_reporter_that_does_not_load_stops_the_start_with_its_name(tmp_path: P
         ],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert refused.returncode == 1

@@ -1,11 +1,11 @@
 """Real librdkafka clients, a node, a real OTLP receiver in another process, the landing zone."""
 
 import json
-import os
+import operator
 import signal
 import socket
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -16,6 +16,7 @@ from support.payloads import metrics_data
 from support.push_watch import close_after_a_push
 from support.raw_client import RawClient
 from support.receiver import OtlpReceiver
+from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -38,19 +39,22 @@ linger.ms = 500
         common = {"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 3}
         producer = Producer({**common, "client.id": "orders"})
         consumer = Consumer({**common, "client.id": "audit", "group.id": "auditors"})
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and node.status()["telemetry"]["push_answers"].get("NONE", 0) < 6:
+
+        def have_pushed(status: dict[str, Any]) -> bool:
             producer.poll(0)
             consumer.poll(0.1)
+            return bool(status["telemetry"]["push_answers"].get("NONE", 0) >= 6)
+
+        node.wait_for(have_pushed, what="six pushes")
         close_after_a_push(node.data / "push-log", "orders", producer)
         close_after_a_push(node.data / "push-log", "audit", consumer)
-        node.wait_for(lambda s: s["telemetry"]["push_answers"].get("NONE", 0) >= 8, what="terminating pushes")
-        answers = node.status()["telemetry"]["push_answers"]
+        status = node.wait_for(lambda s: s["telemetry"]["push_answers"].get("NONE", 0) >= 8, what="terminating pushes")
+        answers = status["telemetry"]["push_answers"]
         assert set(answers) == {"NONE"}, answers
         assert node.stop() == 0, node.output()
     records = landed(tmp_path / "landing")
     assert len(records) == answers["NONE"], "every acknowledged push landed once"
-    by_client: dict[str, list[dict[str, object]]] = {}
+    by_client: dict[str, list[dict[str, Any]]] = {}
     for record in sorted(records, key=lambda record: str(record["push_id"])):
         by_client.setdefault(str(record["client_id"]), []).append(record)
     assert set(by_client) == {"orders", "audit"}
@@ -60,7 +64,7 @@ linger.ms = 500
         assert [push["terminating"] for push in pushes] == [False] * (len(pushes) - 1) + [True]
         assert first["client_software_name"] == "confluent-kafka-python"
         assert first["compression_type"] == "zstd"
-        assert MetricsData.FromString(bytes(first["metrics"])).resource_metrics  # type: ignore[arg-type]
+        assert MetricsData.FromString(first["metrics"]).resource_metrics
         labels = clients[str(first["client_instance_id"])]["labels"]
         expected = {
             "client_id": client_id,
@@ -72,15 +76,12 @@ linger.ms = 500
             "principal": "User:ANONYMOUS",
             "node_id": "1",
         }
-        assert {key: labels.get(key) for key in expected} == expected  # type: ignore[attr-defined]
+        assert {key: labels.get(key) for key in expected} == expected
 
 
 def test_without_configuration_it_says_where_everything_is(tmp_path: Path) -> None:
     with Node(tmp_path) as node:
-        deadline = time.monotonic() + 120
-        while "look at it" not in node.output() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        output = node.output()
+        output = wait_for(node.output, "the words for a first start", until=lambda text: "look at it" in text)
         for part in (f"127.0.0.1:{node.port}", "metrics=*, interval.ms=60000", "push-log", "landing"):
             assert part in output
         assert (node.data / "meta.properties").exists()
@@ -94,16 +95,13 @@ def test_sighup_rereads_subscriptions_and_a_bad_file_is_refused_whole(tmp_path: 
             assert (first.requested_metrics, first.push_interval_ms) == (["a."], 5000)
             node.config_file.write_text('[client-metrics.b]\nmetrics = "b."\ninterval.ms = 7000\n')
             node.process.send_signal(signal.SIGHUP)
-            node.wait_for(lambda s: s["telemetry"]["subscriptions"] == ["b"])
+            node.wait_for(lambda s: s["telemetry"]["subscriptions"] == ["b"], what="the other subscription")
             assert client.push(first, metrics_data()).error_code == 117
             second = client.get(first.client_instance_id)
             assert (second.requested_metrics, second.push_interval_ms) == (["b."], 7000)
             node.config_file.write_text('[client-metrics.c]\nmetrics = "c."\ninterval.ms = 1\n')
             node.process.send_signal(signal.SIGHUP)
-            deadline = time.monotonic() + 120
-            while "refused" not in node.output() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert "client-metrics.c" in node.output()
+            wait_for(node.output, "the refusal", until=lambda text: "refused" in text and "client-metrics.c" in text)
             assert node.status()["telemetry"]["subscriptions"] == ["b"]
             assert client.push(second, metrics_data()).error_code == 0
 
@@ -115,7 +113,7 @@ def test_sigterm_answers_what_is_pending_and_exits_with_zero(tmp_path: Path) -> 
             subscription = client.get()
             assert client.push(subscription, metrics_data()).error_code == 0
             assert node.stop() == 0, node.output()
-        with pytest.raises(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=30):
+        with pytest.raises(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S):
             pass
         assert len(landed(node.data / "landing")) == 1
 
@@ -126,14 +124,7 @@ def test_the_exporter_process_is_started_again_and_ends_with_its_parent(tmp_path
         node.wait_for(lambda s: s["exporter_process"]["pid"] not in (None, first), what="a new exporter process")
         second = node.exporter_pid()
         node.kill()
-        deadline = time.monotonic() + 180
-        while time.monotonic() < deadline:
-            try:
-                os.kill(second, 0)
-            except ProcessLookupError:
-                return
-            time.sleep(0.05)
-        raise AssertionError("the exporter process outlived its parent")
+        wait_for(Path(f"/proc/{second}").exists, "the exporter process to end with its parent", until=operator.not_)
 
 
 def test_a_stop_delivers_the_log_although_the_exporter_process_died_just_before(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support.built import BUILD_WITHIN_S
+from support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.integration
@@ -38,10 +40,12 @@ def test_a_runtime_lock_has_the_versions_that_tests_run_with(extras: str) -> Non
 
 def built(directory: Path, *, umask: int) -> dict[str, str]:
     """Name -> SHA-256 of the assets, built from a clone in `directory`."""
-    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(directory)], check=True, timeout=300)
+    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(directory)], check=True, timeout=PATIENCE_S)
     venv = Path(sys.executable).parent
     environment = {**os.environ, "UV": str(venv / "uv"), "PYTHON": sys.executable, "TZ": f"UTC-{umask % 7}"}
-    subprocess.run(["sh", ".ci/dist.sh"], cwd=directory, env=environment, umask=umask, check=True, timeout=3_000)
+    subprocess.run(
+        ["sh", ".ci/dist.sh"], cwd=directory, env=environment, umask=umask, check=True, timeout=2 * BUILD_WITHIN_S
+    )
     lines = (directory / "dist" / "SHA256SUMS").read_text().splitlines()
     return {name.strip(): digest for digest, _, name in (line.partition(" ") for line in lines)}
 

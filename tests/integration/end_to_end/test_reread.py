@@ -2,16 +2,15 @@
 
 import os
 import signal
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 from support.export import Export
-from support.http import wait_until
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -34,10 +33,7 @@ def hang_up(node: Node, text: str, *, says: str) -> str:
     before = node.log.read_text().count(says)
     node.config_file.write_text(text)
     node.process.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + 180
-    while node.log.read_text().count(says) == before:
-        assert time.monotonic() < deadline, f"waited in vain for {says!r}: {node.output()}"
-        time.sleep(0.02)
+    wait_for(lambda: node.log.read_text().count(says), f"{says!r} in the log", until=lambda count: count > before)
     return node.output()
 
 
@@ -88,7 +84,7 @@ def test_a_file_with_secrets_that_others_may_read_is_warned_of_at_the_start_and_
     (tmp_path / "fleetgauge.toml").touch(mode=0o644)
     with Node(tmp_path, config=CONFIG.format(port=1) + secret) as node:
         warning = f"chmod 0600 {node.config_file}"
-        wait_until(lambda: warning in node.log.read_text(), what="the warning at the start")
+        wait_for(lambda: warning in node.log.read_text(), "the warning at the start")
         assert "exporters.collector.headers" in node.log.read_text()
         hang_up(node, CONFIG.format(port=1) + secret, says=warning)
         assert "hunter2" not in node.log.read_text()
@@ -99,12 +95,10 @@ def test_an_export_names_the_keys_that_a_sighup_does_not_take_over(tmp_path: Pat
     file = tmp_path / "export.toml"
     file.write_text(EXPORT.format(endpoint="http://127.0.0.1:1"))
     with Export(tmp_path, file, "http.listeners=") as export:
-        wait_until(lambda: "look at it" in export.log.read_text(), what="the start")
+        wait_for(lambda: "look at it" in export.log.read_text(), "the start")
         file.write_text(EXPORT.format(endpoint="http://127.0.0.1:2"))
         export.process.send_signal(signal.SIGHUP)
-        wait_until(
-            lambda: "exporters.collector.endpoint" in export.log.read_text(), what="the key that needs a restart"
-        )
+        wait_for(lambda: "exporters.collector.endpoint" in export.log.read_text(), "the key that needs a restart")
         assert export.process.poll() is None
 
 

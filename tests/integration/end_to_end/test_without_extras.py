@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -47,7 +48,7 @@ def run(hiding: Path, command: str, directory: Path) -> "subprocess.CompletedPro
         input="secret\n",
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
         check=False,
     )
 

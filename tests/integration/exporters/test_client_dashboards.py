@@ -7,8 +7,8 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ import pytest
 from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
-from support.http import wait_until
+from integration.exporters.scraped_clients import ScrapedClients
 from support.kafka_broker import MISSING as NO_BROKER
 from support.prometheus_server import MISSING as NO_PROMETHEUS
 from support.prometheus_server import PrometheusServer
-from support.scraped_clients import ScrapedClients
 from support.telemetry_clients import missing_tools
+from support.waiting import PATIENCE_S, ticking, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -29,7 +29,6 @@ ROOT = Path(__file__).parents[3]
 RULES = ROOT / "deploy/helm/fleetgauge/rules/fleetgauge-clients.rules.yml"
 DASHBOARDS = ROOT / "deploy/helm/fleetgauge/dashboards"
 LIBRARIES = {"Java": "java", "librdkafka": "librdkafka", "franz-go": "franz-go"}
-WITHIN_S = 180.0
 HALF = 0.6
 """More than what Java's consumers send that wait all the time, and less than what others send."""
 AT_TIMES = "application:org_apache_kafka_consumer_fetch_manager_fetch_throttle_time_max:throttled"
@@ -79,14 +78,16 @@ def chosen(expression: str, library: str) -> str:
     return expression
 
 
-def wait_for_all(prometheus: PrometheusServer, expressions: dict[str, str], within_s: float = WITHIN_S) -> None:
+def wait_for_all(prometheus: PrometheusServer, expressions: dict[str, str]) -> None:
     """Waits until each of these expressions, by what it is, gives rows."""
     missing = dict(expressions)
-    deadline = time.monotonic() + within_s
-    while missing and time.monotonic() < deadline:
-        missing = {name: expression for name, expression in missing.items() if not prometheus.query(expression)}
-        time.sleep(0.5)
-    assert not missing, f"nothing is shown by {missing}"
+
+    def look() -> dict[str, str]:
+        for name in [name for name, expression in missing.items() if prometheus.query(expression)]:
+            del missing[name]
+        return missing
+
+    wait_for(look, "rows of every expression; without rows are those seen", until=lambda without: not without)
 
 
 def test_every_rule_records_something(prometheus: PrometheusServer) -> None:
@@ -99,14 +100,15 @@ def test_every_rule_records_something(prometheus: PrometheusServer) -> None:
         rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
         return {(rule["health"], rule.get("lastError", "")) for rule in rules}
 
-    wait_until(lambda: health() == {("ok", "")}, what="healthy rules")
+    wait_for(health, "healthy rules", until=lambda found: found == {("ok", "")})
     kept = {name for name in (rule["name"] for rule in rules) if name.startswith("client:")}
     assert kept == {"client:fleetgauge_client_info:application"}, "one recorded series per client, and no more"
 
 
 @pytest.mark.soak
 def test_consumers_that_a_quota_holds_back_are_counted(prometheus: PrometheusServer) -> None:
-    wait_for_all(prometheus, {AT_TIMES: f'{{__name__="{AT_TIMES}"}}'}, within_s=900.0)
+    expression = f'{{__name__="{AT_TIMES}"}}'
+    assert any(prometheus.query(expression) for _ in ticking(900.0, every_s=0.5)), expression
 
 
 def test_every_query_shows_what_real_clients_send(prometheus: PrometheusServer) -> None:
@@ -121,8 +123,13 @@ def test_every_query_shows_what_real_clients_send(prometheus: PrometheusServer) 
     for library in LIBRARIES:
         shown = {panel: " or ".join(f"({chosen(one, library)})" for one in found) for panel, found in panels.items()}
         wait_for_all(prometheus, {panel: shown[panel] for panel in shown if library in named[panel]})
-        strangers = [panel for panel in shown if library not in named[panel] and prometheus.query(shown[panel])]
-        assert not strangers, f"{library} sends what their descriptions deny"
+        unexpected = [panel for panel in shown if library not in named[panel] and prometheus.query(shown[panel])]
+        assert not unexpected, f"{library} sends what their descriptions deny"
+
+
+def values_of(prometheus: PrometheusServer, expression: str, label: str) -> set[str]:
+    """The values of a label in what an expression gives."""
+    return {labels[label] for labels, _ in prometheus.query(expression) if labels.get(label)}
 
 
 def test_every_variable_has_values_of_these_clients(prometheus: PrometheusServer) -> None:
@@ -130,22 +137,20 @@ def test_every_variable_has_values_of_these_clients(prometheus: PrometheusServer
         for variable in dashboard["templating"]["list"][1:]:
             selector, _, label = variable["query"].removeprefix("label_values(").removesuffix(")").rpartition(", ")
             expression = chosen(selector, "all")
-            wait_until(
-                lambda of=expression, label=label: any(labels.get(label) for labels, _ in prometheus.query(of)),  # type: ignore[misc]
-                what=f"{name}: {variable['name']}",
-            )
+            wait_for(partial(values_of, prometheus, expression, label), f"{name}: {variable['name']}")
 
 
 def test_applications_are_client_ids_without_what_numbers_their_instances(prometheus: PrometheusServer) -> None:
     numbered = {"java-4.4.0-producer-1", "java-4.4.0-producer-2"}
 
-    def rows_of_all() -> list[dict[str, str]]:
-        """Once these clients, and one of each library, are there."""
-        rows = [labels for labels, _ in prometheus.query("client:fleetgauge_client_info:application")]
-        is_whole = numbered <= {row["client_id"] for row in rows} and len({row["library"] for row in rows}) > 2
-        return rows if is_whole else []
+    def applications() -> list[dict[str, str]]:
+        return [labels for labels, _ in prometheus.query("client:fleetgauge_client_info:application")]
 
-    rows = wait_until(rows_of_all, what="clients of every library")
+    def are_whole(rows: list[dict[str, str]]) -> bool:
+        """True once these clients, and one of each library, are there."""
+        return numbered <= {row["client_id"] for row in rows} and len({row["library"] for row in rows}) > 2
+
+    rows = wait_for(applications, "clients of every library", until=are_whole)
     assert {row["application"] for row in rows if row["client_id"] in numbered} == {"java-4.4.0-producer"}
     assert {row["library"] for row in rows} == set(LIBRARIES.values())
 
@@ -173,7 +178,7 @@ def test_waiting_in_poll_is_one_measure_over_libraries(prometheus: PrometheusSer
 
 
 def test_the_dashboards_are_those_that_are_made(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, ROOT / "tools/make_dashboards.py", tmp_path], check=True, timeout=180)
+    subprocess.run([sys.executable, ROOT / "tools/make_dashboards.py", tmp_path], check=True, timeout=PATIENCE_S)
     made = {file.name: file.read_text() for file in tmp_path.iterdir()}
     kept = {name: (DASHBOARDS / name).read_text() for name in dashboards()}
     assert kept == made, "run python tools/make_dashboards.py"
@@ -259,5 +264,5 @@ def check_rules(directory: Path, series: str, expected: str) -> None:
     cases = directory / "cases.yml"
     cases.write_text(CASES.format(rules=RULES, series=series, expected=expected))
     for command in (("test", "rules", str(cases)), ("check", "rules", str(RULES))):
-        done = subprocess.run(["promtool", *command], capture_output=True, text=True, check=False, timeout=180)
+        done = subprocess.run(["promtool", *command], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         assert done.returncode == 0, done.stdout + done.stderr

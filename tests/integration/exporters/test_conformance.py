@@ -84,7 +84,9 @@ class TestOtlpGrpc(ExporterConformance):
 
     def bring_back(self) -> None:
         self.server = grpc.server(futures.ThreadPoolExecutor(2))
-        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(self.receiver, self.server)
+        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(  # type: ignore[no-untyped-call]  # generated code
+            self.receiver, self.server
+        )
         self.port = self.server.add_insecure_port(f"127.0.0.1:{self.port}")
         self.server.start()
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.waiting import PATIENCE_S
 from support.webhook import Webhook
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 pytestmark = pytest.mark.integration
 
@@ -81,7 +81,7 @@ url = "{hook.url}"
         table = commands.run("exporters")
         assert "unwanted 3" in table.stdout, table.output
 
-        again = commands.run("log", "dead", "replay", "--exporter", "hook", "--wait", "120")
+        again = commands.run("log", "dead", "replay", "--exporter", "hook", "--wait", str(round(PATIENCE_S)))
         assert (again.exit_code, again.stdout) == (1, "delivered 0, refused again 3, waiting 0\n")
         assert {each["times"] for each in commands.letters()} == {2}
 

@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 from support.push_log import RecordWriter, push_record, small_log
+from support.waiting import PATIENCE_S
 
 from fleetgauge.config import load_config
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.processes.exporter_job import Job
 
 pytestmark = pytest.mark.integration
-
-WITHIN_S = 180
-
 
 TALKATIVE = """
 import json
@@ -70,12 +68,13 @@ def test_a_process_waits_for_its_predecessors_last_batch_unless_its_parent_is_go
     with ExitStack() as predecessor:
         predecessor.enter_context(DataDirectory(tmp_path).lock("exporters.lock"))
         with exporter_process(job) as wanted, exporter_process(job) as orphan:
-            assert orphan.communicate(timeout=WITHIN_S) == (b"", None), "nothing to say, since it delivered nothing"
+            said, _ = orphan.communicate(timeout=PATIENCE_S)
+            assert said == b"", "nothing to report, since it delivered nothing"
             assert orphan.returncode == 0
             assert wanted.poll() is None
             predecessor.close()
             say(wanted, '{"stop": 30000}')
-            assert wanted.wait(WITHIN_S) == 0
+            assert wanted.wait(PATIENCE_S) == 0
             assert wanted.stdout is not None
             last = wanted.stdout.readlines()[-1]
             assert json.loads(last)["exporters"]["landing"]["delivered_records"] == 1
@@ -91,7 +90,7 @@ def test_an_exporter_of_ones_own_that_prints_and_cannot_count_does_not_garble_th
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with exporter_process(job, env=environment, stderr=subprocess.PIPE) as process:
         say(process, '{"stop": 1000}')
-        assert process.wait(WITHIN_S) == 0
+        assert process.wait(PATIENCE_S) == 0
         said, logged = process.communicate()
     status = json.loads(said.splitlines()[0])
     assert status.keys() == {"push_log", "exporters"}

@@ -2,14 +2,13 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from support.http import wait_until
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.waiting import ticking, wait_for
 from support.webhook import Webhook
 
 pytestmark = pytest.mark.integration
@@ -57,22 +56,27 @@ def push(node: Node) -> str:
         return str(subscription.client_instance_id)
 
 
+def wait_for_pushes(hook: Webhook, number: int) -> None:
+    """Waits until so many different pushes have come."""
+    wait_for(lambda: set(hook.received), f"{number} pushes", until=lambda pushes: len(pushes) == number)
+
+
 def test_a_hung_exporter_is_started_again_and_delivers_every_push(tmp_path: Path, hook: Webhook) -> None:
     blocks = tmp_path / "blocks"
     with hook, Node(tmp_path, config=config(hook, blocks)) as node:
         push(node)
-        wait_until(lambda: len(hook.received) == 1)
+        wait_for_pushes(hook, 1)
         first = node.exporter_pid()
         blocks.touch()
         push(node)
         node.wait_for(lambda s: s["exporter_process"]["hangs"] == 1, what="the end of a call that hangs")
         blocks.unlink()
-        wait_until(lambda: len(set(hook.received)) == 2)
+        wait_for_pushes(hook, 2)
         second = node.exporter_pid()
         assert second != first
         os.kill(second, signal.SIGSTOP)
         push(node)
-        wait_until(lambda: len(set(hook.received)) == 3, what="the push of a process that was stopped")
+        wait_for_pushes(hook, 3)
         assert node.status()["exporter_process"]["hangs"] == 2
         assert "exporter hook has not returned from a call for" in node.output()
 
@@ -82,8 +86,8 @@ def test_an_exporter_that_waits_for_its_destination_is_left_alone(tmp_path: Path
         hook.status = 503
         push(node)
         node.wait_for(lambda s: s["exporter_process"]["exporters"]["hook"]["retried"], what="a retry")
-        time.sleep(2 * HANG_S)
-        process = node.status()["exporter_process"]
-        assert (process["hangs"], process["restarts"]) == (0, 0)
+        for _ in ticking(2 * HANG_S, every_s=0.5):
+            process = node.status()["exporter_process"]
+            assert (process["hangs"], process["restarts"]) == (0, 0)
         hook.status = 200
-        wait_until(lambda: len(hook.received) == 1)
+        wait_for_pushes(hook, 1)

@@ -8,13 +8,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pytest
 from pyarrow import dataset, fs
 from pyarrow import parquet as pq
-from support.delivery import Delivery, real_records
+from support.delivery import PATIENCE_MS, Delivery, real_records
 from support.push_log import push_record
+from support.waiting import PATIENCE_S
 
 from base.clock import MockTime
 from exporters.exporter import Delivered, Refused, Retry
@@ -170,15 +172,15 @@ def test_a_file_is_closed_when_it_is_full_and_what_fills_none_waits_for_its_time
     keys = {"type": "landing", "path": str(zone), "batch.max.bytes": 100_000, "linger.ms": 3_600_000}
     with Delivery(tmp_path, **keys) as delivery:
         delivery.push(*records)
-        delivery.wait(lambda stats: stats.delivered_records >= 20)
+        delivery.wait(lambda stats: stats.delivered_records >= 20, "two full files")
         assert sizes(zone) == [10, 10]
-        assert delivery.pipeline.stop(30_000)
+        assert delivery.pipeline.stop(PATIENCE_MS)
     assert sizes(zone) == [10, 10, 5]
     assert [row["push_id"] for row in rows(zone)] == [record.push_id for record in records]
 
 
 KILLED_BEFORE_COMMIT = """
-import os, sys, time
+import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from push_log.embedded.reader import SqlitePushLogReader
@@ -194,7 +196,7 @@ with Delivery(Path({root!r}), type="landing", path={zone!r}, linger__ms=1) as de
 def test_every_push_lands_once_though_the_exporter_is_killed_before_its_cursor_moves(tmp_path: Path) -> None:
     zone = tmp_path / "zone"
     script = KILLED_BEFORE_COMMIT.format(path=sys.path, root=str(tmp_path), zone=str(zone))
-    assert subprocess.run([sys.executable, "-c", script], timeout=240, check=False).returncode == -9
+    assert subprocess.run([sys.executable, "-c", script], timeout=PATIENCE_S, check=False).returncode == -9
     assert len(rows(zone)) == 50
     with Delivery(tmp_path, type="landing", path=str(zone), linger__ms=1) as delivery:
         delivery.push(*real_records(70, start=50))
@@ -210,9 +212,9 @@ def test_hours_that_ended_longer_ago_than_retention_are_removed_and_counted_and_
     foreign = tmp_path / "date=2023-11-14" / "hour=22" / "compacted.parquet"
     foreign.write_bytes(b"x")
     (tmp_path / "date=yesterday" / "hour=22").mkdir(parents=True)
-    time = MockTime(wall_ms=(T0 + 5 * HOUR_US) // 1_000)  # the hours 22 to 01 have ended two hours ago and more
+    clock = MockTime(wall_ms=(T0 + 5 * HOUR_US) // 1_000)  # the hours 22 to 01 have ended two hours ago and more
     settings = LandingSettings(path=str(tmp_path), writer="node-7", retention_ms=2 * 3_600_000)
-    exporter = LandingExporter("landing", settings, time=time)
+    exporter = LandingExporter("landing", settings, time=clock)
     new = pushes(1, start=T0 + 5 * HOUR_US)
     assert exporter.export(batch_of(new, first=7)) == Delivered()
     left = [str(path.parent) for path in visible(tmp_path)]
@@ -229,22 +231,22 @@ def test_hours_that_ended_longer_ago_than_retention_are_removed_and_counted_and_
     assert exporter.counters()["retired_files"] == 3
     assert exporter.counters()["retired_bytes"] > 0
     foreign.unlink()
-    time.sleep(3_600_000)
+    clock.sleep(3_600_000)
     exporter.export(batch_of(new, first=8))
     assert exporter.counters()["retired_files"] == 4
     assert not (tmp_path / "date=2023-11-14").exists()
 
 
 def test_a_wall_clock_that_jumps_ahead_removes_nothing_before_its_time(tmp_path: Path) -> None:
-    time = MockTime(wall_ms=T0 // 1_000 + 60_000)
+    clock = MockTime(wall_ms=T0 // 1_000 + 60_000)
     settings = LandingSettings(path=str(tmp_path), writer="node-7", retention_ms=2 * 3_600_000)
-    exporter = LandingExporter("landing", settings, time=time)
+    exporter = LandingExporter("landing", settings, time=clock)
     exporter.export(batch_of(pushes(1)))
-    time.jump_wall_clock(8 * 24 * 3_600_000)
-    time.sleep(60_000)
+    clock.jump_wall_clock(8 * 24 * 3_600_000)
+    clock.sleep(60_000)
     exporter.export(batch_of(pushes(1, start=T0 + 1), first=2))
     assert exporter.counters()["retired_files"] == 0
-    time.sleep(4 * 3_600_000)
+    clock.sleep(4 * 3_600_000)
     exporter.export(batch_of(pushes(1, start=T0 + 5 * HOUR_US), first=3))
     assert exporter.counters()["retired_files"] == 2
 
@@ -285,7 +287,7 @@ def test_files_of_another_node_from_the_same_place_in_its_log_are_not_even_opene
     opened: list[str] = []
     really_open = LocalStorage.open
 
-    def open_one(storage: LocalStorage, partition: str, name: str) -> pa.NativeFile:
+    def open_one(storage: LocalStorage, partition: str, name: str) -> BinaryIO:
         opened.append(name)
         return really_open(storage, partition, name)
 
@@ -303,7 +305,9 @@ def test_metrics_are_zstd_without_a_dictionary_and_times_have_statistics(tmp_pat
     assert {column.compression for column in columns.values()} == {"ZSTD"}
     assert "RLE_DICTIONARY" not in columns["metrics"].encodings
     assert "RLE_DICTIONARY" in columns["client_id"].encodings
-    assert columns["received_at"].statistics.has_min_max
+    statistics = columns["received_at"].statistics
+    assert statistics is not None
+    assert statistics.has_min_max
     assert not columns["metrics"].is_stats_set
 
 
@@ -332,7 +336,7 @@ exporter.export(Batch(exporter="landing", records=(record,), first_position="1",
 def test_a_kill_between_write_and_rename_leaves_nothing_visible_and_the_next_start_cleans_up(tmp_path: Path) -> None:
     record = tuple(RECORD._replace(push_id="0" * 32))
     script = KILLED.format(path=sys.path, record=record, root=str(tmp_path))
-    assert subprocess.run([sys.executable, "-c", script], timeout=240, check=False).returncode == -9
+    assert subprocess.run([sys.executable, "-c", script], timeout=PATIENCE_S, check=False).returncode == -9
     leftovers = [path for path in (tmp_path / WRITING).rglob("*") if path.is_file()]
     assert len(leftovers) == 1
     assert visible(tmp_path) == []
@@ -397,7 +401,10 @@ def test_a_full_file_system_is_tried_again_until_there_is_room(tmp_path: Path) -
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False, timeout=30
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     if mounted.returncode:
         pytest.skip("mounting a small file system needs root")
@@ -415,7 +422,7 @@ def test_a_full_file_system_is_tried_again_until_there_is_room(tmp_path: Path) -
         ballast.unlink()
         assert exporter.export(batch) == Delivered()
     finally:
-        subprocess.run(["umount", str(disk)], check=True, timeout=30)
+        subprocess.run(["umount", str(disk)], check=True, timeout=PATIENCE_S)
 
 
 def test_a_root_that_is_no_folder_is_tried_again_with_a_clear_reason(tmp_path: Path) -> None:

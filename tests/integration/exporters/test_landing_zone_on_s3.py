@@ -57,9 +57,9 @@ def ids(records: list[PushRecord]) -> list[str]:
     return [record.push_id for record in records]
 
 
-def test_every_push_of_a_log_lands_once_with_credentials_from_the_uri(store: int, tmp_path: object) -> None:
+def test_every_push_of_a_log_lands_once_with_credentials_from_the_uri(store: int, tmp_path: Path) -> None:
     records = real_records(100)
-    with Delivery(tmp_path, type="landing", path=uri(store, "whole"), linger__ms=50) as delivery:  # type: ignore[arg-type]
+    with Delivery(tmp_path, type="landing", path=uri(store, "whole"), linger__ms=50) as delivery:
         delivery.push(*records)
         delivery.wait_delivered()
     assert rows(store, "whole") == ids(records)

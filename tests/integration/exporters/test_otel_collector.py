@@ -3,9 +3,7 @@
 So it is through every fault; each test runs over gRPC and over HTTP, and prints how many were pushed and delivered.
 """
 
-import contextlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from support.otel_collector import OtelCollector, compare, missing_tools
 from support.payloads import metrics_data
 from support.push_log import push_record
 from support.resetting_proxy import ResettingProxy
+from support.waiting import ticking, wait_for
 
 from exporters.labels import LabelSettings
 from telemetry.push_record import PushRecord
@@ -80,25 +79,32 @@ def test_a_collector_that_is_away_and_comes_back_and_is_killed_at_work_gets_ever
     records = real_records(1_500)
     with delivery_to(collector, protocol) as delivery:
         delivery.push(*records[:300])
-        delivery.wait(lambda stats: stats.retried.get("unavailable", 0) >= 3)
+        delivery.wait(lambda stats: stats.retried.get("unavailable", 0) >= 3, "three tries without a collector")
         collector.start()
-        resumed_s = [delivery.wait_delivered()]
+        delivery.wait_delivered()
         for start in (300, 600, 900):
             collector.kill()
             delivery.push(*records[start : start + 150])
-            retried = delivery.stats().retried.get("unavailable", 0)
-            delivery.wait(lambda stats, before=retried: stats.retried.get("unavailable", 0) > before)
+            wait_for_a_try_in_vain(delivery)
             delivered = delivery.stats().delivered_batches
             collector.start()
             delivery.push(*records[start + 150 : start + 300])
-            resumed_s.append(delivery.wait(lambda stats, before=delivered: stats.delivered_batches > before))
+            wait_for_batches_after(delivery, delivered)
         collector.stop()
         delivery.push(*records[1_200:])
         collector.start()
         delivery.wait_delivered()
         assert delivery.stats().refused == {}
-    print("delivered again after", [f"{seconds:.1f} s" for seconds in resumed_s])
     assert_all_arrived(collector, records)
+
+
+def wait_for_a_try_in_vain(delivery: Delivery) -> None:
+    before = delivery.stats().retried.get("unavailable", 0)
+    delivery.wait(lambda stats: stats.retried.get("unavailable", 0) > before, "a try without a collector")
+
+
+def wait_for_batches_after(delivery: Delivery, number: int) -> None:
+    delivery.wait(lambda stats: stats.delivered_batches > number, "a delivery to the collector that is back")
 
 
 def test_a_collector_that_hangs_gets_everything_when_it_goes_on(collector: OtelCollector, protocol: str) -> None:
@@ -110,7 +116,7 @@ def test_a_collector_that_hangs_gets_everything_when_it_goes_on(collector: OtelC
         collector.hold()
         try:
             delivery.push(*records[100:])
-            delivery.wait(lambda stats: stats.retried.get("deadline_exceeded", 0) >= 2)
+            delivery.wait(lambda stats: stats.retried.get("deadline_exceeded", 0) >= 2, "two calls that hung")
         finally:
             collector.go_on()
         delivery.wait_delivered()
@@ -132,16 +138,22 @@ def test_calls_that_are_reset_in_the_middle_are_made_again(collector: OtelCollec
 
 
 def test_a_collector_short_of_memory_is_waited_for(collector: OtelCollector, protocol: str) -> None:
-    records = real_records(100)
+    records: list[PushRecord] = []
     collector.processors = MEMORY_LIMITER
     collector.start()
     with delivery_to(collector, protocol) as delivery:
-        waiting = list(records)
-        while not delivery.stats().retried:  # it looks at its memory for the first time a moment after its start
-            delivery.push(waiting.pop(0))
-            time.sleep(0.1)
-        delivery.push(*waiting)
-        delivery.wait(lambda stats: sum(stats.retried.values()) >= 3)
+
+        def push_one_more() -> dict[str, int]:
+            records.extend(real_records(1, start=len(records)))
+            delivery.push(records[-1])
+            return delivery.stats().retried
+
+        # It looks at its memory for the first time a moment after its start.
+        wait_for(push_one_more, "a collector short of memory")
+        more = real_records(100, start=len(records))
+        records += more
+        delivery.push(*more)
+        delivery.wait(lambda stats: sum(stats.retried.values()) >= 3, "three tries at a collector short of memory")
         assert set(delivery.stats().retried) == {"http_503" if protocol == "http/protobuf" else "unavailable"}
         assert delivery.stats().refused == {}
         collector.stop()
@@ -217,7 +229,7 @@ def test_wrong_certificates_are_told_once_in_words_and_the_right_ones_deliver(
     }  # fmt: skip
     with capture_logs() as logs, delivery_to(collector, protocol, **keys) as delivery:
         delivery.push(*records)
-        delivery.wait(lambda stats: sum(stats.retried.values()) >= 4)
+        delivery.wait(lambda stats: sum(stats.retried.values()) >= 4, "four tries with a wrong certificate")
         [said] = [log for log in logs if log["event"] == "delivery.retrying"]
         assert said["reason"] == "tls"
         assert said["detail"].startswith("the receiver's certificate is not trusted, or not for this host: check")
@@ -237,7 +249,7 @@ def test_a_client_certificate_that_is_not_accepted_is_told_in_words(
     keys = {"endpoint": f"https://127.0.0.1:{collector.port(protocol)}", "tls__ca__file": str(ours.certificate)}
     with delivery_to(collector, protocol, **keys) as delivery:
         delivery.push(*real_records(1))
-        delivery.wait(lambda stats: sum(stats.retried.values()) >= 2)
+        delivery.wait(lambda stats: sum(stats.retried.values()) >= 2, "two tries without a client certificate")
         assert "check tls.cert.file" in str(delivery.stats().last_error)
         assert delivery.stats().refused == {}
     assert not list(collector.received())
@@ -248,22 +260,17 @@ def test_a_minute_without_a_collector_loses_nothing(collector: OtelCollector, pr
     records = real_records(30_000)
     collector.start()
     with delivery_to(collector, protocol, batch__max__records=5_000) as delivery:
-        started = time.monotonic()
-        for at in range(0, 30_000, 100):
-            delivery.push(*records[at : at + 100])
-            elapsed = time.monotonic() - started
-            if elapsed > 10 and collector.process is not None:
+        pushed: list[PushRecord] = []
+        is_away = False
+        for passed_s in ticking(70.0, every_s=0.25):
+            batch = records[len(pushed) : len(pushed) + 100]
+            delivery.push(*batch)
+            pushed += batch
+            if passed_s > 10 and not is_away:
                 collector.stop()
-                collector.process = None
-            if elapsed > 70:
-                break
-            time.sleep(0.2)
-        pushed = records[: at + 100]
-        with contextlib.suppress(AssertionError):
-            delivery.wait(lambda stats: False, within_s=max(0.0, 70 - (time.monotonic() - started)))
+                is_away = True
         before = delivery.stats().delivered_batches
         collector.start()
-        resumed = delivery.wait(lambda stats: stats.delivered_batches > before)
-        drained = delivery.wait_delivered()
-    print(f"delivered again after {resumed:.1f} s, drained after {resumed + drained:.1f} s")
+        wait_for_batches_after(delivery, before)
+        delivery.wait_delivered()
     assert_all_arrived(collector, pushed)

@@ -15,6 +15,7 @@ from support.certificates import Authority, Certificate
 from support.otlp_receivers import GrpcReceiver, HttpHandler, HttpReceiver
 from support.payloads import metrics_data
 from support.push_log import push_record
+from support.waiting import PATIENCE_S
 
 from exporters.exporter import Delivered, Retry
 from exporters.otlp.endpoint import PROTOCOLS
@@ -37,7 +38,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+def other_ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("theirs"), "Another CA")
 
 
@@ -72,11 +73,13 @@ def receiving(protocol: str) -> Iterator[Receiving]:
     def receive(own: Certificate, clients: Authority | None = None) -> GrpcReceiver | HttpReceiver:
         if protocol == "grpc":
             pair = (own.key.read_bytes(), own.certificate.read_bytes())
-            trusted = clients and clients.certificate.read_bytes()
+            trusted = None if clients is None else clients.certificate.read_bytes()
             credentials = grpc.ssl_server_credentials([pair], trusted, require_client_auth=clients is not None)
             started.append(GrpcReceiver(credentials=credentials))
         else:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=clients and clients.certificate)
+            context = ssl.create_default_context(
+                ssl.Purpose.CLIENT_AUTH, cafile=None if clients is None else clients.certificate
+            )
             context.load_cert_chain(own.certificate, own.key)
             context.verify_mode = ssl.CERT_NONE if clients is None else ssl.CERT_REQUIRED
             started.append(HttpReceiver(context))
@@ -94,11 +97,11 @@ def retried(exporter: OtlpExporter) -> Retry:
 
 
 def test_an_authority_that_was_renewed_is_trusted_at_the_next_try(
-    authority: Authority, stranger: Authority, server: Certificate, exporting: Exporting, receiving: Receiving,
+    authority: Authority, other_ca: Authority, server: Certificate, exporting: Exporting, receiving: Receiving,
     tmp_path: Path,
 ) -> None:  # fmt: skip
     ca = tmp_path / "ca.pem"
-    shutil.copy(stranger.certificate, ca)
+    shutil.copy(other_ca.certificate, ca)
     with exporting(receiving(server).port, ca=ca) as exporter:
         assert retried(exporter).reason == "tls"
         shutil.copy(authority.certificate, ca)
@@ -106,7 +109,7 @@ def test_an_authority_that_was_renewed_is_trusted_at_the_next_try(
 
 
 def test_a_certificate_of_ours_that_was_renewed_is_shown_at_the_next_try(
-    authority: Authority, stranger: Authority, server: Certificate, exporting: Exporting, receiving: Receiving,
+    authority: Authority, other_ca: Authority, server: Certificate, exporting: Exporting, receiving: Receiving,
     tmp_path: Path,
 ) -> None:  # fmt: skip
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
@@ -116,7 +119,7 @@ def test_a_certificate_of_ours_that_was_renewed_is_shown_at_the_next_try(
         shutil.copy(pair.certificate, cert)
         shutil.copy(pair.key, key)
 
-    renew(stranger)
+    renew(other_ca)
     with exporting(receiving(server, authority).port, ca=authority.certificate, cert=cert, key=key) as exporter:
         assert "check tls.cert.file" in retried(exporter).detail
         renew(authority)
@@ -179,6 +182,6 @@ def test_a_peer_that_ends_the_handshake_is_told_in_words(resets: bool, exporting
         thread.start()
         with exporting(listening.getsockname()[1]) as exporter:
             outcome = retried(exporter)
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert outcome.reason == "unavailable"
     assert "check tls.cert.file, tls.key.file" in outcome.detail

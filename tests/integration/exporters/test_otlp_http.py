@@ -12,13 +12,13 @@ import pytest
 import zstandard
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from support.certificates import Authority
-from support.http import wait_until
 from support.otlp_receivers import HttpAnswer as Answer
 from support.otlp_receivers import HttpHandler as Handler
 from support.otlp_receivers import HttpReceiver as Receiver
 from support.payloads import metrics_data
 from support.ports import free_port
 from support.push_log import push_record
+from support.waiting import PATIENCE_S, ticking, wait_for
 
 from exporters.exporter import Delivered, Refused, Retry, TooLarge
 from exporters.labels import LabelSettings, labelled
@@ -40,8 +40,8 @@ def receiver() -> Iterator[Receiver]:
 
 
 def exporter_to(receiver: Receiver, scheme: str = "http", **values: object) -> OtlpExporter:
-    keys = {"protocol": "http/protobuf", "endpoint": f"{scheme}://127.0.0.1:{receiver.server_port}", **values}
-    return otlp_exporter("otlp", keys, {})
+    keys = {"protocol": "http/protobuf", "endpoint": f"{scheme}://127.0.0.1:{receiver.server_port}"}
+    return otlp_exporter("otlp", {**keys, **{key.replace("__", "."): value for key, value in values.items()}}, {})
 
 
 def test_what_arrives_is_the_labelled_pushes_on_one_connection(receiver: Receiver) -> None:
@@ -125,27 +125,30 @@ def test_a_connection_that_the_server_closed_meanwhile_costs_no_try(receiver: Re
     exporter = exporter_to(receiver)
     for number in range(1, 4):
         assert exporter.export(BATCH) == Delivered()
-        wait_until(lambda closed=number: receiver.closed == closed, what="the server's end of the connection")  # type: ignore[misc]
+        wait_for_ends(receiver, number)
     exporter.close()
     assert len(set(receiver.peers)) == 3
 
 
+def wait_for_ends(receiver: Receiver, number: int) -> None:
+    wait_for(lambda: receiver.closed, "the server's end of the connection", until=lambda closed: closed == number)
+
+
 def hangs(to: Handler) -> None:
-    threading.Event().wait(60)
+    threading.Event().wait(PATIENCE_S)
 
 
 def drips(to: Handler) -> None:
     """A byte of a header every 50 ms: no single read ever times out."""
     to.wfile.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
-    for _ in range(1_200):
+    for _ in ticking(PATIENCE_S):
         to.wfile.write(b"x")
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("answer", [hangs, drips])
 def test_a_server_that_does_not_come_to_an_end_costs_one_timeout(receiver: Receiver, answer: Answer) -> None:
     receiver.answer = answer
-    exporter = exporter_to(receiver, **{"timeout.ms": 5_000})
+    exporter = exporter_to(receiver, timeout__ms=5_000)
     outcome = exporter.export(BATCH)
     assert outcome == Retry(reason="deadline_exceeded", detail="no answer within 5000 ms")
     receiver.answer = lambda to: to.reply(200)
@@ -192,16 +195,16 @@ def test_closing_ends_a_request_that_hangs(receiver: Receiver) -> None:
 
     def hang(to: Handler) -> None:
         entered.set()
-        threading.Event().wait(60)
+        threading.Event().wait(PATIENCE_S)
 
     receiver.answer = hang
     exporter = exporter_to(receiver)
     outcomes: list[object] = []
     thread = threading.Thread(target=lambda: outcomes.append(exporter.export(BATCH)))
     thread.start()
-    assert entered.wait(60)
+    assert entered.wait(PATIENCE_S)
     exporter.close()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert outcomes == [Retry(reason="cancelled", detail="the exporter is closed")]
     assert exporter.export(BATCH) == outcomes[0]
 

@@ -1,9 +1,9 @@
 """From real clients through a node to a real Prometheus, while the node and its exporters are stopped and killed."""
 
 import contextlib
-import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -11,12 +11,12 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from support.client_fleet import ALL_EACH_SECOND
 from support.client_series import DELTA, LATENCY_ON_PAGE, REQUESTS_ON_PAGE, Samples, counter, gauge, payload
-from support.http import wait_until
 from support.node import Node
 from support.ports import free_port
 from support.prometheus_server import MISSING, PrometheusServer
 from support.raw_client import RawClient, Subscription
 from support.telemetry_clients import LibrdkafkaProcess
+from support.waiting import PATIENCE_S, pause, wait_for
 
 from exporters.prometheus.page import TEXT
 
@@ -32,10 +32,10 @@ class Pushing:
 
     def push(self, port: int, deltas: int, *, terminating: bool = False) -> None:
         """Pushes 1, 2, 3, ... and waits for the acknowledgement of each."""
-        with RawClient(port, client_id="pushing", timeout_s=60) as client:
+        with RawClient(port, client_id="pushing", timeout_s=PATIENCE_S) as client:
             subscription = client.get(self.instance_id)
             for delta in range(1, deltas + 1):
-                time.sleep(subscription.push_interval_ms / 1000)
+                pause(subscription.push_interval_ms / 1000, "a push before its interval would be throttled")
                 self._push(client, subscription, delta, terminating=terminating and delta == deltas)
 
     def _push(self, client: RawClient, subscription: Subscription, delta: int, *, terminating: bool) -> None:
@@ -62,9 +62,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, str]]
 
 def samples(target: str) -> Samples:
     """What a scrape says; nothing while the page is away."""
-    with contextlib.suppress(OSError), urlopen(f"http://{target}/metrics", timeout=30) as response:
+    with contextlib.suppress(OSError), urlopen(f"http://{target}/metrics", timeout=PATIENCE_S) as response:
         return Samples(response.read().decode(), TEXT)
     return Samples("", TEXT)
+
+
+def series(target: str, name: str, client_id: str) -> list[tuple[dict[str, str], float]]:
+    """A client's series of that name."""
+    return samples(target).all(name, client_id=client_id)
 
 
 def test_counters_are_exact_in_prometheus_through_stops_and_kills(page: tuple[Node, str], tmp_path: Path) -> None:
@@ -101,10 +106,10 @@ def test_real_clients_are_on_the_page_with_their_links_read_as_one(page: tuple[N
     try:
         for role in ("producer", "consumer"):
             name, client_id = created.format(role), f"{clients.prefix}-{role}"
-            wait_until(lambda: samples(target).all(name, client_id=client_id), what=f"the {role}'s series")  # noqa: B023
-        found = samples(target)
+            wait_for(partial(series, target, name, client_id), f"the {role}'s series")
         latency = "org_apache_kafka_producer_node_request_latency_avg"
-        nodes = [labels["node_id"] for labels, _ in found.all(latency, client_id=f"{clients.prefix}-producer")]
+        links = wait_for(partial(series, target, latency, f"{clients.prefix}-producer"), "the producer's links")
+        nodes = [labels["node_id"] for labels, _ in links]
         assert len(nodes) == len(set(nodes)), "links to no known broker are one"
         assert all(node_id.lstrip("-").isdigit() for node_id in nodes)
         clients.ask_to_close()

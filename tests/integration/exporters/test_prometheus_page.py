@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from structlog.testing import capture_logs
 from support.client_series import REQUESTS_ON_PAGE, Samples, counter, export, gauge, push, started
-from support.http import read_to_end, reset, responses_of, wait_until
+from support.http import read_to_end, reset, responses_of
 from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
+from support.waiting import PATIENCE_S, wait_for
 
 from base.clock import SystemTime
 from exporters.http.access import AccessSettings
@@ -59,7 +60,7 @@ def address_of(exporter: PrometheusExporter) -> tuple[str, int]:
 def scrape(
     exporter: PrometheusExporter, path: str = "/metrics", method: str = "GET", **headers: str
 ) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection(*address_of(exporter), timeout=60)
+    connection = HTTPConnection(*address_of(exporter), timeout=PATIENCE_S)
     try:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         response = connection.getresponse()
@@ -70,7 +71,7 @@ def scrape(
 
 def raw(exporter: PrometheusExporter, request: bytes) -> bytes:
     """What a bare connection gets."""
-    with socket.create_connection(address_of(exporter), timeout=60) as connection:
+    with socket.create_connection(address_of(exporter), timeout=PATIENCE_S) as connection:
         connection.sendall(request)
         return read_to_end(connection)
 
@@ -130,7 +131,7 @@ def test_anything_else_is_answered_with_one_sentence(
 
 def test_scrapes_come_one_after_the_other_on_a_connection_that_stays_open(exporter: PrometheusExporter) -> None:
     export(exporter, push(1, counter(5)))
-    connection = HTTPConnection(*address_of(exporter), timeout=60)
+    connection = HTTPConnection(*address_of(exporter), timeout=PATIENCE_S)
     for _ in range(3):
         connection.request("GET", "/metrics")
         assert b"request_total" in connection.getresponse().read()
@@ -144,7 +145,7 @@ def test_silent_connections_keep_no_scraper_from_the_page(exporter: PrometheusEx
     for first_bytes in (b"", b"GET /metrics HTTP/1.1\r\nHost: loc"):
         with contextlib.ExitStack() as stack:
             for _ in range(3 * page_server.SETTINGS.max_connections):
-                silent = stack.enter_context(socket.create_connection(address_of(exporter), timeout=60))
+                silent = stack.enter_context(socket.create_connection(address_of(exporter), timeout=PATIENCE_S))
                 with contextlib.suppress(ConnectionError):
                     silent.sendall(first_bytes)
             for _ in range(5):
@@ -156,7 +157,9 @@ def test_a_connection_that_sends_no_request_or_only_a_part_of_one_is_closed(
 ) -> None:
     exporter = started_with(monkeypatch, HttpSettings(idle_s=0.5, request_within_s=0.5))
     with contextlib.ExitStack() as stack:
-        silent = [stack.enter_context(socket.create_connection(address_of(exporter), timeout=60)) for _ in range(8)]
+        silent = [
+            stack.enter_context(socket.create_connection(address_of(exporter), timeout=PATIENCE_S)) for _ in range(8)
+        ]
         for connection in silent[4:]:
             connection.sendall(b"GET /metrics HTTP/1.1\r\nHost")
         assert [read_to_end(connection) for connection in silent] == [b""] * 8
@@ -166,11 +169,11 @@ def test_a_connection_that_sends_no_request_or_only_a_part_of_one_is_closed(
 def test_a_reader_that_does_not_read_is_cut_off_and_holds_up_no_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a page that is larger than what the system's buffers take."""
     exporter = started_with(monkeypatch, HttpSettings(read_within_s=5.0), large=True)
-    with socket.create_connection(address_of(exporter), timeout=60) as lazy:
+    with socket.create_connection(address_of(exporter), timeout=PATIENCE_S) as lazy:
         lazy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         page = scrape(exporter)[1]
         assert b"app_gauge" in page
-        wait_until(lambda: is_over(lazy), within_s=60, what="the reader to be cut off")
+        wait_for(lambda: is_over(lazy), "the reader to be cut off")
         assert 0 < len(read_to_end(lazy)) < len(page)
     exporter.close()
 
@@ -181,17 +184,17 @@ def test_readers_that_do_not_read_give_way_to_a_scraper(monkeypatch: pytest.Monk
     exporter = started_with(monkeypatch, settings, large=True)
     with contextlib.ExitStack() as stack:
         for _ in range(4):
-            lazy = stack.enter_context(socket.create_connection(address_of(exporter), timeout=60))
+            lazy = stack.enter_context(socket.create_connection(address_of(exporter), timeout=PATIENCE_S))
             lazy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        wait_until(lambda: is_served(exporter), within_s=60, what="a scrape among readers that do not read")
+        wait_for(lambda: status_of(exporter), "a scrape among readers that do not read", ignoring=(OSError,))
     exporter.close()
 
 
 def test_a_reader_that_takes_a_page_byte_by_byte_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     exporter = started_with(monkeypatch, HttpSettings(send_within_s=1.0), large=True)
-    with socket.create_connection(address_of(exporter), timeout=60) as slow:
+    with socket.create_connection(address_of(exporter), timeout=PATIENCE_S) as slow:
         slow.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        assert wait_until(lambda: is_over(slow) or slow.recv(1) is None, within_s=60, what="the reader to be cut off")
+        wait_for(lambda: is_over(slow) or not slow.recv(1), "the reader to be cut off", ignoring=(ConnectionError,))
     exporter.close()
 
 
@@ -221,11 +224,8 @@ def is_over(connection: socket.socket) -> bool:
     return info[0] != _TCP_ESTABLISHED
 
 
-def is_served(exporter: PrometheusExporter) -> bool:
-    try:
-        return scrape(exporter, method="HEAD")[0].status == 200
-    except OSError:
-        return False
+def status_of(exporter: PrometheusExporter) -> int:
+    return scrape(exporter, method="HEAD")[0].status
 
 
 def test_scrapes_see_whole_pages_while_pushes_come(exporter: PrometheusExporter) -> None:
@@ -243,7 +243,7 @@ def test_scrapes_see_whole_pages_while_pushes_come(exporter: PrometheusExporter)
     thread = threading.Thread(target=go_on)
     thread.start()
     try:
-        assert begun.wait(60)
+        assert begun.wait(PATIENCE_S)
         seen = [0.0]
         for _ in range(20):
             response, body = scrape(exporter, Accept="application/openmetrics-text")
@@ -289,7 +289,7 @@ def what_prometheus_refuses(exporter: PrometheusExporter, directory: Path) -> st
     file = directory / "page.txt"
     file.write_text("".join(f"{line}\n" for line in timed), newline="")
     command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(file), str(directory / "blocks")]
-    read = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    read = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert read.returncode in (0, 1), read.stderr
     return read.stderr if read.returncode else ""
 
@@ -307,7 +307,9 @@ def test_prometheus_reads_the_page_whatever_metrics_strangers_push(
     export(exporter, *fleet)
     assert what_prometheus_refuses(exporter, tmp_path) == ""
     _, page = scrape(exporter)
-    linter = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
+    linter = subprocess.run(
+        ["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=PATIENCE_S
+    )
     assert linter.returncode != 1, linter.stderr.decode()
     lines = page.decode().split("\n")
     assert {line.split(" ")[3] for line in lines if line.startswith("# TYPE ")} == set(get_args(Kind))
@@ -324,7 +326,9 @@ def test_the_page_of_real_pushes_passes_the_linter_but_for_kafkas_own_names(tmp_
     refused = what_prometheus_refuses(exporter, tmp_path)
     exporter.close()
     assert refused == ""
-    linter = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
+    linter = subprocess.run(
+        ["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=PATIENCE_S
+    )
     findings = linter.stderr.decode().splitlines()
     unknown = [line for line in findings if line and not line.endswith(KNOWN_FINDINGS)]
     assert (linter.returncode, unknown) == (3, []), linter.stdout.decode()

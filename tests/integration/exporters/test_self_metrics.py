@@ -1,7 +1,6 @@
 """A node's own metrics at a real OpenTelemetry Collector, beside what its clients pushed."""
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics
 from support.node import Node
 from support.otel_collector import OtelCollector, missing_tools
 from support.otlp_receivers import GrpcReceiver
+from support.waiting import PATIENCE_S, wait_for
 
 from base.clock import SystemTime
 from exporters.delivery.stats import PipelineState
@@ -28,13 +28,6 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterable[OtelCollecto
         yield started
 
 
-def until(done: Callable[[], object], within_s: float = 120.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not done():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
-
-
 def service_of(found: ResourceMetrics) -> str:
     return {each.key: each.value.string_value for each in found.resource.attributes}.get("service.name", "")
 
@@ -52,7 +45,8 @@ def metrics_of(collector: OtelCollector) -> dict[str, Metric]:
 
 def states_of(collector: OtelCollector) -> list[object]:
     """A point for each exporter and each state that one may have."""
-    return list(metrics_of(collector)["fleetgauge_exporter_state"].gauge.data_points)
+    state = metrics_of(collector).get("fleetgauge_exporter_state", Metric())
+    return list(state.gauge.data_points)
 
 
 def test_every_metric_of_a_running_node_arrives_as_it_is_on_metrics_and_a_last_time_when_it_stops(
@@ -75,7 +69,11 @@ endpoint = "http://127.0.0.1:{seldom.port}"
 type = "console"
 """
     with Node(tmp_path, config=config) as node:
-        until(lambda: "fleetgauge_exporter_delivered_batches" in metrics_of(collector))
+        wait_for(
+            lambda: metrics_of(collector),
+            "the metrics of exporters at the collector",
+            until=lambda metrics: "fleetgauge_exporter_delivered_batches" in metrics,
+        )
         status = node.status()
         told = {family.name: family for family in families(status, ()) if family.samples}
         expected = {
@@ -84,10 +82,17 @@ type = "console"
             for sample in family.samples
             if sample.value == sample.value
         }
-        until(lambda: not expected - set(metrics_of(collector)))
-        until(lambda: len(states_of(collector)) == 3 * len(PipelineState))
+        missing = wait_for(
+            lambda: expected - set(metrics_of(collector)), "no metric that is missing", until=lambda names: not names
+        )
+        assert not missing
+        wait_for(
+            lambda: len(states_of(collector)),
+            "a state of each exporter",
+            until=lambda count: count == 3 * len(PipelineState),
+        )
         found = metrics_of(collector)
-        until(lambda: seldom.requests)
+        wait_for(lambda: len(seldom.requests), "the first request of the exporter that seldom sends")
         assert len(seldom.requests) == 1
         node.stop()
     assert len(seldom.requests) == 2
@@ -117,10 +122,14 @@ def test_a_collector_that_comes_late_gets_the_counters_as_they_are_then(
     exporter = SelfMetricsExporter("own", self_metrics_settings("own", keys, {}), source, time=SystemTime())
     with late:
         exporter.start()
-        until(lambda: exporter.stats().retried.get("error") and exporter.stats().retried.get("unavailable"))
+        wait_for(
+            lambda: exporter.stats().retried,
+            "a reading that failed, and a collector that is away",
+            until=lambda retried: retried.keys() >= {"error", "unavailable"},
+        )
         late.start()
-        until(lambda: metrics_of(late))
-        exporter.request_stop(30_000)
+        wait_for(lambda: metrics_of(late), "metrics at the late collector")
+        exporter.request_stop(round(PATIENCE_S * 1_000))
         assert exporter.join()
         found = metrics_of(late)
     assert exporter.stats().state is PipelineState.STOPPED

@@ -1,13 +1,13 @@
 """A node's own metrics to a receiver that goes, comes back, or refuses them."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import grpc
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.otlp_receivers import GrpcReceiver
 from support.ports import free_port
+from support.waiting import PATIENCE_S, wait_for
 
 from base.clock import SystemTime
 from exporters.delivery.stats import PipelineState
@@ -16,6 +16,7 @@ from exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_se
 pytestmark = pytest.mark.integration
 
 HOUR_MS = 3_600_000
+PATIENCE_MS = round(PATIENCE_S * 1_000)
 
 
 class Things:
@@ -47,13 +48,6 @@ def told(receiver: GrpcReceiver) -> list[float]:
     ]
 
 
-def until(done: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
-
-
 def exporter_to(port: int, things: Things, interval_ms: int) -> SelfMetricsExporter:
     keys = {"endpoint": f"http://127.0.0.1:{port}", "interval.ms": interval_ms, "timeout.ms": 2_000}
     return SelfMetricsExporter("own", self_metrics_settings("own", keys, {}), things, time=SystemTime())
@@ -63,20 +57,25 @@ def test_what_was_counted_since_the_last_interval_is_sent_at_the_end(receiver: G
     things = Things()
     exporter = exporter_to(receiver.port, things, HOUR_MS)
     exporter.start()
-    until(lambda: told(receiver) == [0])
+    wait_for(lambda: told(receiver), "the counter at its start", until=lambda values: values == [0])
     things.total = 7.0
-    exporter.request_stop(30_000)
+    exporter.request_stop(PATIENCE_MS)
     assert exporter.join()
     assert told(receiver) == [0, 7]
     assert exporter.stats().state is PipelineState.STOPPED
 
 
-def test_an_end_does_not_wait_for_a_receiver_that_is_away_or_for_one_without_time(receiver: GrpcReceiver) -> None:
+def test_an_end_does_not_wait_for_a_receiver_that_is_away_or_for_one_without_time(
+    receiver: GrpcReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A thread that was told to end may take its time on a busy machine.
+    monkeypatch.setattr("exporters.self_metrics._CLOSE_GRACE_S", PATIENCE_S)
     port = free_port()
     away, late = exporter_to(port, Things(), HOUR_MS), exporter_to(receiver.port, Things(), HOUR_MS)
     for exporter in (away, late):
         exporter.start()
-    until(lambda: away.stats().retried and told(receiver))
+    wait_for(lambda: away.stats().retried, "a receiver that is away")
+    wait_for(lambda: told(receiver), "the counter at its start")
     away.request_stop(5_000)
     late.request_stop(0)
     assert away.join()
@@ -88,15 +87,18 @@ def test_a_receiver_that_goes_and_comes_back_gets_the_counters_as_they_are_then(
     things, first = Things(), GrpcReceiver(free_port())
     exporter = exporter_to(first.port, things, 100)
     exporter.start()
-    until(lambda: told(first))
+    wait_for(lambda: told(first), "the counter at the first receiver")
     first.stop()
     things.total = 3.0
-    until(lambda: exporter.stats().retried.get("unavailable"))
-    until(lambda: exporter.stats().state is PipelineState.RETRYING)
+    wait_for(
+        exporter.stats,
+        "a receiver that is away",
+        until=lambda stats: stats.retried.get("unavailable") and stats.state is PipelineState.RETRYING,
+    )
     second = GrpcReceiver(first.port)
-    until(lambda: told(second))
-    until(lambda: exporter.stats().state is PipelineState.RUNNING)
-    exporter.request_stop(30_000)
+    wait_for(lambda: told(second), "the counter at the second receiver")
+    wait_for(exporter.stats, "an exporter at work", until=lambda stats: stats.state is PipelineState.RUNNING)
+    exporter.request_stop(PATIENCE_MS)
     assert exporter.join()
     second.stop()
     assert set(told(second)) == {3}
@@ -113,9 +115,9 @@ def test_metrics_that_are_refused_are_counted_so_and_the_next_interval_is_tried_
     receiver.answer = refuse
     exporter = exporter_to(receiver.port, Things(), 100)
     exporter.start()
-    until(lambda: exporter.stats().retried.get("invalid_argument", 0) > 1)
+    wait_for(exporter.stats, "two intervals refused", until=lambda stats: stats.retried.get("invalid_argument", 0) > 1)
     assert "no such tenant" in (exporter.stats().last_error or "")
     receiver.answer = accepts
-    until(lambda: told(receiver))
-    exporter.request_stop(30_000)
+    wait_for(lambda: told(receiver), "the counter once it is accepted")
+    exporter.request_stop(PATIENCE_MS)
     assert exporter.join()

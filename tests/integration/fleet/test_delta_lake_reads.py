@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.full_points import LAST, arrow, points
 from support.killed_runs import QUICK_JVM
+from support.waiting import PATIENCE_S
 from support.written_files import written
 
 from fleet.errors import JavaError
@@ -43,7 +44,7 @@ def read(path: str, *conditions: str) -> tuple[list[dict[str, Any]], list[Any]]:
     """Every row, with times as Python writes them; then for each condition the files that are read and ids of rows."""
     command = [sys.executable, "-c", READ, path, *conditions]
     environment = {**os.environ, **QUICK_JVM, "TZ": "UTC"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False, env=environment)
     if "unresolved dependency" in done.stdout + done.stderr:
         pytest.skip("Delta Lake's jars cannot be fetched")
     assert done.returncode == 0, done.stderr

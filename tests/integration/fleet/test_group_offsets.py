@@ -1,12 +1,12 @@
 """Consumer groups of a real broker, none of which has telemetry: sampled, read by `fleet run`, and judged."""
 
 import json
+import math
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
+from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
-from support.http import wait_until
 from support.kafka_broker import CLUSTER_ID, MISSING, KafkaBroker
+from support.waiting import PATIENCE_S, ticking, wait_for
 from support.working_clients import JAVA_4, WorkingClients
 
 from exporters.group_offsets.run import OffsetsRun
@@ -48,12 +48,19 @@ for_s = 10
 """Durations of minutes as one or two windows of 10 s."""
 _PROTOCOLS = {"4.3.1": ("classic", "consumer"), "2.8.2": ("classic",)}
 """Of groups, by the version of the broker. A broker of 2.8 has no authorizer without ZooKeeper, so no ACLs here."""
-_SAMPLED_S = 42.0
+_ROUNDS = 38
+"""Samples before a group goes back, one a second: three windows."""
+_ROUNDS_BACK = 4
+"""And after that; a trend is of the last ten."""
 
 
 def fleetgauge(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "fleetgauge", *arguments], capture_output=True, text=True, check=False, timeout=600
+        [sys.executable, "-m", "fleetgauge", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=5 * PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -72,7 +79,7 @@ class Fleet:
     def topics(self, **partitions: int) -> None:
         made = self.admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()])
         for future in made.values():
-            future.result(120)
+            future.result(PATIENCE_S)
 
     def run(self, function: Callable[..., None], *arguments: Any) -> threading.Thread:
         def guarded() -> None:
@@ -89,7 +96,8 @@ class Fleet:
     def stop(self) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(120)
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
 
     def close(self) -> None:
         self._threads.clear()
@@ -101,15 +109,16 @@ class Fleet:
             {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "enable.metrics.push": False, "log_level": 0}
         )
         due = dict.fromkeys(rates, 0.0)
-        begin = time.monotonic()
-        while not self._stop.wait(0.05):
+        for passed_s in ticking(math.inf):
+            if self._stop.is_set():
+                break
             for name, rate in rates.items():
                 topic, _, partition = name.partition("/")
-                while due[name] < (time.monotonic() - begin) * rate:
+                while due[name] < passed_s * rate:
                     due[name] += 1
                     producer.produce(topic, b"x" * 20, partition=int(partition))
             producer.poll(0)
-        producer.flush(60)
+        producer.flush(PATIENCE_S)
 
     def consume(self, group: str, client_id: str = "", *, pause_s: float = 0.0, commits: int = 10**9) -> None:
         """Reads a record, sleeps, commits: so many times; then it polls and commits no more."""
@@ -122,7 +131,7 @@ class Fleet:
             self._stop.wait(pause_s)
             commits -= 1
             with suppress(KafkaException):  # its group rebalances
-                consumer.commit(message, asynchronous=False)
+                consumer.commit(message=message, asynchronous=False)
         consumer.close()
 
     def consumer(self, group: str, client_id: str) -> Consumer:
@@ -141,14 +150,18 @@ class Fleet:
     def commit(self, group: str, offset: int) -> None:
         """Of partition 0 of a group without members."""
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(group, 0, offset)])
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            with suppress(KafkaException, TimeoutError):  # the coordinator is not there yet, which a partition may say
-                done = self.admin.alter_consumer_group_offsets([asked], request_timeout=30)[group].result(60)
-                if all(each.error is None for each in done.topic_partitions):
-                    return
-            time.sleep(0.3)
-        pytest.fail(f"the offset of {group} could not be committed")
+
+        def errors() -> list[object]:
+            done = self.admin.alter_consumer_group_offsets([asked], request_timeout=30)[group].result(PATIENCE_S)
+            return [each.error for each in done.topic_partitions]
+
+        # The coordinator may not be there yet, which a partition may report, too.
+        wait_for(
+            errors,
+            f"the commit of an offset of {group}",
+            until=lambda found: found == [None],
+            ignoring=(KafkaException, TimeoutError),
+        )
 
     def deny(self, kind: ResourceType, name: str) -> None:
         acl = AclBinding(
@@ -161,7 +174,7 @@ class Fleet:
             AclPermissionType.DENY,
         )
         for future in self.admin.create_acls([acl]).values():
-            future.result(120)
+            future.result(PATIENCE_S)
 
 
 _PARTITIONS = {"moving": 2, "growing": 1}
@@ -193,15 +206,18 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def tables(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The tables of what was sampled for `_SAMPLED_S`; the landing zone is beside them."""
+    """The tables of what was sampled; the landing zone is beside them."""
     directory = tmp_path_factory.mktemp("offsets")
     has_acls, of_java = version != "2.8.2", java_groups(version)
-    with KafkaBroker(directory / "kafka", version, properties=_AUTHORIZER if has_acls else None, heap="384m") as broker:
+    properties = _AUTHORIZER if has_acls else None
+    with KafkaBroker(directory / "kafka", version, properties=properties, heap="384m") as broker, ExitStack() as stack:
         fleet = Fleet(broker.bootstrap)
+        stack.callback(fleet.stop)
         fleet.topics(moves=3, lags=1, stalls=1, stops=1, rewinds=1, crowded=2, secret=1, hidden=1)
         members = {group: _PARTITIONS[trend] for group, trend in of_java.items()}
         fleet.topics(**members)
         java = WorkingClients(JAVA_4, broker.bootstrap, directory / "java.log")
+        stack.callback(java.kill)
         start_java(java, of_java)
         for group in ("stops", "rewinds", *(("secret", "hidden") if has_acls else ())):
             fleet.commit(group, 0)
@@ -234,12 +250,11 @@ def tables(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         run = OffsetsRun(settings)
         sampler = fleet.run(run.run)
         fleet.commit("rewinds", 100)
-        time.sleep(_SAMPLED_S - 4)
-        wait_until(lambda status=run.status: status()["rounds"] > _SAMPLED_S / 3, what="rounds enough for a trend")
+        _wait_for_rounds(run, _ROUNDS)
         fleet.commit("rewinds", 40)
-        time.sleep(4)
+        _wait_for_rounds(run, run.status()["rounds"] + _ROUNDS_BACK)
         run.stop()
-        sampler.join(120)
+        sampler.join(PATIENCE_S)
         fleet.stop()
         assert fleet.faults == []
         java.close()
@@ -255,15 +270,17 @@ def tables(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 
 def _wait_for_members(admin: AdminClient, wanted: dict[str, int]) -> None:
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        found = {name: future.result(120) for name, future in admin.describe_consumer_groups(list(wanted)).items()}
-        if all(
-            len(found[name].members) == count and found[name].state.name == "STABLE" for name, count in wanted.items()
-        ):
-            return
-        time.sleep(0.3)
-    raise AssertionError(f"no such members in time: {wanted}")
+    def members() -> dict[str, tuple[int, str]]:
+        asked = admin.describe_consumer_groups(list(wanted))
+        groups = {name: future.result(PATIENCE_S) for name, future in asked.items()}
+        return {name: (len(group.members), group.state.name) for name, group in groups.items()}
+
+    all_of_them = {name: (count, "STABLE") for name, count in wanted.items()}
+    wait_for(members, f"the groups {all_of_them}", until=lambda found: found == all_of_them)
+
+
+def _wait_for_rounds(run: OffsetsRun, count: int) -> None:
+    wait_for(lambda: int(run.status()["rounds"]), f"{count} rounds", until=lambda rounds: rounds >= count)
 
 
 def shown(tables: Path, table: str) -> list[Row]:

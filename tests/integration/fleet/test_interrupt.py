@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.killed_runs import QUICK_JVM
+from support.waiting import PATIENCE_S, wait_for
 
 from fleet.errors import JavaError
 from fleet.session import check_java
@@ -17,7 +17,6 @@ from fleet.session import check_java
 pytestmark = [pytest.mark.integration]
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "sleeping"
-BEGINS_WITHIN_S = 300.0
 OF_JAVA = ("NOTE: Picked up JDK_JAVA_OPTIONS", "WARNING: Using incubator modules")
 """What every start of Java says."""
 
@@ -64,7 +63,7 @@ def test_ctrl_c_while_rows_leave_this_process_is_one_word_and_exit_code_130() ->
     with process:
         first = process.stdout.readline()  # the rest is more than a pipe holds
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=BEGINS_WITHIN_S)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert first.startswith("{")
     assert (process.returncode, err) == (130, "interrupted\n")
 
@@ -91,16 +90,12 @@ def test_ctrl_c_is_one_word_and_exit_code_130(
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + BEGINS_WITHIN_S
-        while not moment(process.pid) and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(lambda: process.poll() is not None or moment(process.pid), "the moment of the interrupt")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
-        out, err = process.communicate(timeout=BEGINS_WITHIN_S)  # until Java has closed them, too
+        out, err = process.communicate(timeout=PATIENCE_S)  # until Java has closed them, too
         said = [line for line in err.splitlines() if not line.startswith(OF_JAVA)]
         assert (process.returncode, out, said) == (130, "", ["interrupted"])
-        while in_session(process.pid) and time.monotonic() < deadline + BEGINS_WITHIN_S:
-            time.sleep(0.05)
-        assert in_session(process.pid) == []
+        wait_for(lambda: in_session(process.pid), "the end of its processes", until=lambda found: found == [])
     finally:
         process.kill()
         process.wait()

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pytest
 from support.killed_runs import QUICK_JVM
 from support.node import Node
-from support.telemetry_clients import wait_until
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 from fleet.errors import JavaError
 from fleet.session import check_java
@@ -39,13 +39,15 @@ def consumer(node: Node, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as out:
         command = [sys.executable, "-u", str(PROGRAM), f"127.0.0.1:{node.port}", REPORTED]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=out)
+    follow(log)
     assert process.stdin is not None
     try:
         yield process
     finally:
+        unfollow(log)
         process.stdin.close()
         try:
-            process.wait(60)
+            process.wait(PATIENCE_S)
         finally:
             process.kill()
             process.wait()
@@ -73,17 +75,22 @@ def test_a_lagging_consumer_is_asked_by_its_client_id_and_its_trend_is_seen(tmp_
     exporters = f'[exporters.landing]\ntype = "landing"\npath = "{landing}"\nlinger.ms = 500\n'
     with Node(tmp_path, config=STANDING + exporters) as node:
         with consumer(node, tmp_path / "consumer.log"):
-            wait_until(lambda: len(landed(landing)) < 2, "pushes under the standing subscription")
-            before = landed(landing)
+            before = wait_for(
+                lambda: landed(landing), "pushes under the standing subscription", until=lambda found: len(found) >= 2
+            )
             node.reread(STANDING + ADDED + exporters)
-            wait_until(lambda: sum(map(has_the_metric, landed(landing))) < 6, "pushes under the added subscription")
+            wait_for(
+                lambda: sum(map(has_the_metric, landed(landing))),
+                "pushes under the added subscription",
+                until=lambda count: count >= 6,
+            )
             node.reread(STANDING + exporters)
-            wait_until(
-                lambda: (
-                    landed(landing)[-1]["subscription_id"] != before[-1]["subscription_id"]
-                    or has_the_metric(landed(landing)[-1])
+            wait_for(
+                lambda: landed(landing)[-1],
+                "a push without the removed subscription",
+                until=lambda last: (
+                    last["subscription_id"] == before[-1]["subscription_id"] and not has_the_metric(last)
                 ),
-                "pushes without the removed subscription",
             )
         assert node.stop() == 0, node.output()
     pushes = landed(landing)
@@ -98,7 +105,7 @@ def test_a_lagging_consumer_is_asked_by_its_client_id_and_its_trend_is_seen(tmp_
         env={**os.environ, **QUICK_JVM},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=5 * PATIENCE_S,
         check=False,
     )
     assert shown.returncode == 0, shown.stderr

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support import chromium
 from support.report_tables import HOSTILE, empty_tables, hostile_tables
+from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
 from fleet.cli import app
@@ -217,7 +218,7 @@ def test_what_a_link_leads_to_is_replaced_and_a_device_is_written_to(tables: Pat
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
     written(tables, pipe)
-    assert reader.communicate(timeout=60)[0] == page.read_bytes()
+    assert reader.communicate(timeout=PATIENCE_S)[0] == page.read_bytes()
     full = tmp_path / "full"
     full.symlink_to("/dev/full")
     done = fleet("report", "--tables", tables, "--output", full)
@@ -260,7 +261,7 @@ def browser() -> Iterator[Any]:
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_a_browser_shows_it_without_an_error_or_a_request(
-    browser: Any, pages: dict[str, Path], tmp_path: Path, name: str, width: int, scheme: str
+    browser: Any, pages: dict[str, Path], tmp_path: Path, name: str, width: int, scheme: chromium.Scheme
 ) -> None:
     with chromium.opened(browser, pages[name], width=width, scheme=scheme) as found:
         assert found.width <= width, "it scrolls sideways"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from support.fleet_in_disorder import CONSUMED, sums
-from support.killed_runs import ENDED_WITHIN_S, ON_SPARK, kill_at_random, start_run
+from support.killed_runs import ON_SPARK, RUN_S, kill_at_random, start_run
 from support.standing_tables import assert_equal, contents, for_every_table
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
@@ -151,7 +151,7 @@ def kill_and_compare(zone: LandingZone, root: Path, *more: str, rounds: int) -> 
         number += 1
         assert number < 10 * rounds, f"only {kills} runs were killed before their end"
     last = start_run(str(zone.root), tables, "--max-files", "1", *more)
-    out, err = last.communicate(timeout=ENDED_WITHIN_S)
+    out, err = last.communicate(timeout=RUN_S)
     assert last.returncode == 0, err or out
     print(f"{kills} of {number} runs were killed before their end")
     assert_equal(contents(tables), contents(root / "clean"))

@@ -20,6 +20,7 @@ from support.kafka_broker import KafkaBroker
 from support.kafka_jars import bridge_jar
 from support.node import Node
 from support.ports import free_port
+from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
 from fleet.cli import app
@@ -48,6 +49,10 @@ def counts(result: Result) -> tuple[int, int]:
 
 def landed(directory: Path) -> list[dict[str, Any]]:
     return [row for path in directory.rglob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def wait_for_a_push(node: Node) -> None:
+    node.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, what="an accepted push")
 
 
 def test_a_node_accepts_what_clients_push_and_logs_it(tmp_path: Path) -> None:
@@ -87,7 +92,7 @@ def test_a_node_that_is_killed_is_counted_as_no_answer(tmp_path: Path) -> None:
     with Node(tmp_path, config=subscription(500)) as node:
 
         def kill() -> None:
-            node.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, within_s=180)
+            wait_for_a_push(node)
             node.kill()
 
         killer = threading.Thread(target=kill)
@@ -105,9 +110,9 @@ def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [*command, "--clients", "20", "--speed", "60"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        node.wait_for(lambda status: status["telemetry"]["push_answers"].get("NONE", 0) > 0, within_s=180)
+        wait_for_a_push(node)
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=180)
+        out, error = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
     (line,) = error.splitlines()
     assert re.fullmatch(r"interrupted after [\d,]+ pushes in .*: [\d,]+ accepted, none refused\.", line)

@@ -93,7 +93,7 @@ def test_another_engine_reads_the_same_of_the_same_files(store: Store) -> None:
         ("client_instance_id >= 'client-02-1'", ["02-1", "02-2"]),
     ):
         answer = engine.execute(f"SELECT push_id FROM t WHERE {condition}").read_all()
-        assert sorted(pa.table(answer)["push_id"].to_pylist()) == wanted, condition
+        assert sorted(map(str, pa.table(answer)["push_id"].to_pylist())) == wanted, condition
 
 
 @pytest.mark.parametrize(

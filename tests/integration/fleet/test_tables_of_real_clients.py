@@ -1,18 +1,29 @@
 """Real clients of three libraries push to `fleetgauge serve`, and silver tells them and what they sent."""
 
+from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.client_fleet import ALL_EACH_SECOND
-from support.fleet_tables import fleet_tables
 from support.node import Node
 from support.telemetry_clients import (
     FranzGoProcess,
     JavaProcess,
     LibrdkafkaProcess,
     missing_tools,
-    wait_until,
 )
+from support.waiting import wait_for
+
+from fleet.engine import InProcess
+from fleet.gold.metrics import metrics
+from fleet.pipeline.answers import Answers
+from fleet.pipeline.batch import BatchWriter
+from fleet.pipeline.pending import pending
+from fleet.pipeline.source import Batch
+from fleet.tables import catalog
+from fleet.tables.store import Store
 
 pytestmark = [
     pytest.mark.integration,
@@ -22,6 +33,7 @@ pytestmark = [
 ]
 
 PUSHES_EACH = 3
+MARKS = ("gap", "covers_gap", "before_subscription", "reset")
 LIBRARIES = ((JavaProcess, "4.4.0"), (LibrdkafkaProcess, LibrdkafkaProcess.NEWEST), (FranzGoProcess, "1.22.2"))
 
 
@@ -35,7 +47,11 @@ def test_every_client_is_told_by_its_own_id_and_its_sums_are_whole(tmp_path: Pat
             for kind, version in LIBRARIES:
                 processes.append(kind(version, f"127.0.0.1:{node.port}", tmp_path))
             pushing = [client for process in processes for client in process.clients]
-            wait_until(lambda: [c.name for c in pushing if c.acknowledged() < PUSHES_EACH], "pushes of each client")
+            wait_for(
+                lambda: {client.name: client.acknowledged() for client in pushing},
+                "pushes of each client",
+                until=lambda counts: min(counts.values()) >= PUSHES_EACH,
+            )
             for process in processes:
                 process.ask_to_close()
             for process in processes:
@@ -61,3 +77,37 @@ def test_every_client_is_told_by_its_own_id_and_its_sums_are_whole(tmp_path: Pat
         "first deltas reach back, others do not"
     )
     assert found["unknown_metrics"] == []
+
+
+def fleet_tables(landing: Path, root: Path) -> dict[str, list[dict[str, Any]]]:
+    """`clients` and `inventory`, one row each; `marks`, how many points of sums have which marks, by client;
+    `unknown_metrics`, names of Java's metrics that the standard-metrics table lacks.
+
+    Args:
+        landing: the zone.
+        root: of the tables, which are made.
+    """
+    store, now = Store(str(root)), datetime.now(UTC)
+    files = tuple(str(path) for path in sorted(landing.rglob("*.parquet")))
+    BatchWriter(store, InProcess(), "app", "zone", 300, lambda _: None).write(Batch(number=0, files=files))
+    found = pending(store, window_s=300, now=now)
+    Answers(store, InProcess(), 300, lambda _: None).refresh(found.spans, now)
+    points = store.rows(catalog.POINTS)
+    known = set(metrics()["metric_name"].to_pylist())
+    of_java = {row["metric_name"] for row in points if row["dialect"] == "java"}
+    return {
+        "clients": store.rows(catalog.CLIENTS),
+        "inventory": store.rows(catalog.INVENTORY),
+        "marks": _marks(points),
+        "unknown_metrics": [{"metric_name": name} for name in sorted(of_java - known)],
+    }
+
+
+def _marks(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for row in points:
+        count = counts.setdefault((row["client_instance_id"], row["dialect"]), Counter(dict.fromkeys(MARKS, 0)))
+        count["deltas"] += row["delta"] is not None
+        for mark in MARKS:
+            count[mark] += bool(row[mark])
+    return [{"client_instance_id": name, "dialect": dialect, **count} for (name, dialect), count in counts.items()]

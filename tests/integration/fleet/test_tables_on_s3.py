@@ -1,6 +1,7 @@
 """The tables' logs and small tables on an S3-compatible store, with the settings that Spark has for it."""
 
 import pickle
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,7 @@ def lake(port: int) -> fs.FileSystem:
 
 @pytest.fixture
 def store(port: int, lake: fs.FileSystem) -> Store:
+    """Tables of a test's own."""
     conf = {
         "spark.hadoop.fs.s3a.endpoint": f"http://127.0.0.1:{port}",
         "spark.hadoop.fs.s3a.access.key": "key",
@@ -47,7 +49,7 @@ def store(port: int, lake: fs.FileSystem) -> Store:
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
     }
-    return Store("s3a://lake/fleet", storage_options(conf))
+    return Store(f"s3a://lake/{uuid.uuid4().hex}", storage_options(conf))
 
 
 def test_a_ledger_on_an_object_store_plans_each_batch_once(store: Store) -> None:
@@ -84,14 +86,14 @@ def test_a_task_that_fails_leaves_nothing_on_an_object_store(store: Store, lake:
         raise KeyError("of the source")
 
     files = replace(store.files_of(catalog.POINTS), limits=FileLimits(row_group_rows=1))
-    before = objects(lake)
+    before = objects(lake, store)
     with pytest.raises(KeyError):
         list(written(files, broken()))
     with files.open() as writer:
         writer.write(arrow(points()))
         writer.finish()
-        assert len(objects(lake)) == len(before) + 2
-    assert objects(lake) == before
+        assert len(objects(lake, store)) == len(before) + 2
+    assert objects(lake, store) == before
 
 
 def test_of_two_writers_of_the_same_batch_the_second_loses(store: Store) -> None:
@@ -113,6 +115,7 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     return sorted((row for batch in batches for row in batch.to_pylist()), key=repr)
 
 
-def objects(lake: fs.FileSystem) -> set[str]:
-    found = lake.get_file_info(fs.FileSelector("lake/fleet/silver/points", recursive=True))
+def objects(lake: fs.FileSystem, store: Store) -> set[str]:
+    points = catalog.POINTS.path(store.root).partition("://")[2]
+    found = lake.get_file_info(fs.FileSelector(points, recursive=True, allow_not_found=True))
     return {info.path for info in found if info.path.endswith(".parquet")}

@@ -8,19 +8,20 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
 import pytest
+from deltalake.exceptions import TableNotFoundError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from spark.landing_zone import NOON_US, LandingZone, push
 from support.alertmanager import Alertmanager, missing_tools
 from support.json_receiver import JsonReceiver, listening
 from support.standing_tables import rows
 from support.trickling import HEAD, trickling
+from support.waiting import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 from unit.fleet import dialect_payloads as dialect
 
@@ -31,7 +32,6 @@ pytestmark = pytest.mark.integration
 
 S = 1_000_000
 PATHOLOGIES = "slow-node:30m..60m,slow-processing:30m..60m,crash-loop:30m..60m,throttled:30m..60m"
-WITHIN_S = 180.0
 RULES = """
 [rules.slow]
 metric = "org.apache.kafka.producer.node.request.latency.max"
@@ -76,6 +76,9 @@ def arguments(zone: LandingZone, tables: Path, rules: Path, *more: str) -> list[
     ]
 
 
+T = TypeVar("T")
+
+
 class Watch:
     """A watch in a process of its own."""
 
@@ -92,16 +95,29 @@ class Watch:
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         self._readers = [
-            threading.Thread(target=lambda out: [self._lines.put(line) for line in out], args=(self.process.stdout,)),
+            threading.Thread(target=self._read, args=(self.process.stdout,)),
             threading.Thread(target=self.notes.extend, args=(self.process.stderr,)),
         ]
         for reader in self._readers:
             reader.start()
 
+    def _read(self, out: IO[str]) -> None:
+        for line in out:
+            self._lines.put(line)
+
+    def wait_for(self, read: Callable[[], T], what: str, until: Callable[[T], object] = bool) -> T:
+        """`wait_for`, while this watch runs; what is read may be a table that is not there yet."""
+
+        def read_while_it_runs() -> T:
+            assert self.process.poll() is None, "".join(self.notes)
+            return read()
+
+        return wait_for(read_while_it_runs, what, until=until, ignoring=(TableNotFoundError,))
+
     def next(self) -> dict[str, Any]:
         """The next change."""
         try:
-            found: dict[str, Any] = json.loads(self._lines.get(timeout=WITHIN_S))
+            found: dict[str, Any] = json.loads(self._lines.get(timeout=PATIENCE_S))
         except queue.Empty:
             raise AssertionError("".join(self.notes)) from None
         return found
@@ -109,7 +125,7 @@ class Watch:
     def stop(self) -> str:
         """By SIGTERM; its last line."""
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(WITHIN_S) == 0, "".join(self.notes)
+        assert self.process.wait(PATIENCE_S) == 0, "".join(self.notes)
         self.close()
         assert self._lines.empty()
         return self.notes[-1]
@@ -134,14 +150,6 @@ def watching(*command: str) -> Iterator[Watch]:
         watch.close()
 
 
-def wait_for(condition: Callable[[], Any], watch: Watch) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert watch.process.poll() is None, "".join(watch.notes)
-        assert time.monotonic() < deadline, "".join(watch.notes)
-        time.sleep(0.05)
-
-
 def test_a_running_watch_delivers_what_opens_and_clears_over_restarts(
     zone: LandingZone, rules: Path, tmp_path: Path
 ) -> None:
@@ -149,7 +157,7 @@ def test_a_running_watch_delivers_what_opens_and_clears_over_restarts(
     command = arguments(zone, tables, rules)
     zone.root.rmdir()
     with watching(*command) as watch:
-        wait_for(lambda: watch.notes, watch)
+        watch.wait_for(lambda: watch.notes, "a note")
         assert watch.notes[0].startswith(f"there is no landing zone at {zone.root}")
         assert watch.notes[0].endswith(": trying again\n")
         zone.root.mkdir()
@@ -194,23 +202,26 @@ def test_a_kill_between_delivery_and_its_note_delivers_again_under_the_same_id(
     killer, command = Killer(), arguments(zone, tmp_path / "tables", rules)
     with watching(*command) as watch:
         watch.next()
-        wait_for(lambda: delivered(tmp_path / "tables"), watch)
+        watch.wait_for(lambda: delivered(tmp_path / "tables"), "the note of what was delivered")
         watch.stop()
     with listening(receiver=killer):
         command += ["--webhook", killer.url]
         with watching(*command) as watch:
             killer.victim = watch.process
-            assert watch.process.wait(WITHIN_S) == -signal.SIGKILL
+            assert watch.process.wait(PATIENCE_S) == -signal.SIGKILL
         killer.victim = None
         with watching(*command) as watch:
-            wait_for(lambda: len(killer.bodies) > 1, watch)
-            wait_for(lambda: len(delivered(tmp_path / "tables")) > 1, watch)
+            watch.wait_for(lambda: killer.bodies, "a second post", lambda bodies: len(bodies) > 1)
+            watch.wait_for(
+                lambda: delivered(tmp_path / "tables"),
+                "the note of what was delivered to both",
+                lambda destinations: len(destinations) > 1,
+            )
             assert watch.stop().startswith("stopped: 1 verdicts are open")
         with watching(*command) as watch:
-            wait_for(lambda: watch.process.poll() is None, watch)
             slow(zone, 2, 10)
             slow(zone, 3, 10)
-            wait_for(lambda: len(killer.bodies) > 2, watch)
+            watch.wait_for(lambda: killer.bodies, "a third post", lambda bodies: len(bodies) > 2)
             watch.next()
             watch.stop()
     changes = [change for body in killer.bodies for change in body["verdicts"]]
@@ -244,12 +255,12 @@ def test_a_webhook_whose_answer_has_no_end_holds_up_neither_the_others_nor_the_e
         more = ("--webhook", f"http://{hook.address}/hook", "--alertmanager", alertmanager.address)
         with watching(*arguments(zone, tmp_path / "tables", rules, *more)) as watch:
             opened = watch.next()
-            wait_for(lambda: hook.asked and alertmanager.bodies, watch)
+            watch.wait_for(lambda: hook.asked and alertmanager.bodies, "a post to both")
             slow(zone, 2, 10)
             slow(zone, 3, 10)
             cleared = watch.next()
             assert (opened["change"], cleared["change"], cleared["id"]) == ("opened", "cleared", opened["id"])
-            wait_for(lambda: alertmanager.bodies[-1][0]["endsAt"] == cleared["cleared_at"], watch)
+            watch.wait_for(lambda: alertmanager.bodies[-1][0]["endsAt"] == cleared["cleared_at"], "the alert's end")
             assert watch.stop().startswith("stopped: 0 verdicts are open")
 
 
@@ -264,7 +275,7 @@ def test_a_real_alertmanager_takes_verdicts_for_open_until_they_clear(
         done = CliRunner().invoke(app, [*command, "--once"])
         assert done.exit_code == 0, done.output
         opened = json.loads(done.stdout)
-        (alert,) = alertmanager.active()
+        (alert,) = wait_for(alertmanager.active, "an alert")
         assert alert["labels"] == {
             "alertname": "slow",
             "severity": "critical",
@@ -279,14 +290,17 @@ def test_a_real_alertmanager_takes_verdicts_for_open_until_they_clear(
         assert alert["startsAt"] == opened["opened_at"]
         first_end = alert["endsAt"]
         assert CliRunner().invoke(app, [*command, "--once"]).exit_code == 0
-        (again,) = alertmanager.active()
+        (again,) = wait_for(
+            alertmanager.active,
+            "the same alert, which is repeated, and so lasts",
+            until=lambda found: [each["endsAt"] > first_end for each in found] == [True],
+        )
         assert again["fingerprint"] == alert["fingerprint"]
-        assert again["endsAt"] > first_end, "it is repeated, and so it lasts"
         slow(zone, 2, 10)
         slow(zone, 3, 10)
         done = CliRunner().invoke(app, [*command, "--once"])
         assert json.loads(done.stdout)["change"] == "cleared"
-        assert alertmanager.active() == []
+        wait_for(alertmanager.active, "no alert", until=lambda found: found == [])
 
 
 def test_metrics_of_an_application_alone_are_judged_by_watch_and_run_alike(

@@ -52,7 +52,7 @@ def test_clients_of_kafka_2_8_push_through_the_gateway(tmp_path: Path) -> None:
         values = produced(gateway.bootstrap, "old-broker", 1_000)
         assert (
             consumed(
-                "old-broker", 3_000, **{"bootstrap.servers": gateway.bootstrap, "isolation.level": "read_committed"}
+                "old-broker", 2_500, **{"bootstrap.servers": gateway.bootstrap, "isolation.level": "read_committed"}
             )[-1_000:]
             == values
         )

@@ -266,6 +266,9 @@ def test_the_nodes_error_codes_reach_the_client(proxy: Kroxylicious) -> None:
         client.send(push(1) + push(2))
         codes = [parse_push(client.receive_frame()[5:]).error_code for _ in range(2)]
         assert codes == [0, THROTTLING_QUOTA_EXCEEDED]
+    with RawClient(proxy.port) as client:
+        client.api_versions()
+        subscription = subscribed(client)
         largest = subscription.telemetry_max_bytes
         assert (
             client.push(client.get(uuid.uuid4()), bytes(largest + 1)).error_code == TELEMETRY_TOO_LARGE

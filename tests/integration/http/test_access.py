@@ -7,8 +7,7 @@ import os
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPSConnection
@@ -22,7 +21,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from structlog.testing import capture_logs
 from support.certificates import Authority
-from support.http import wait_until
+from support.waiting import PATIENCE_S, wait_for
 
 from exporters.http.access import MAX_FAILURES, Access, AccessSettings
 from exporters.http.connection import USER, HttpSettings
@@ -81,7 +80,7 @@ def serving(
         yield address
     finally:
         loop.call_soon_threadsafe(ended.set)
-        thread.join(60)
+        thread.join(PATIENCE_S)
         loop.close()
         assert not thread.is_alive()
 
@@ -91,7 +90,9 @@ def ask(
 ) -> tuple[int, str, Any]:
     """Status, text and headers of an answer."""
     connection = (
-        HTTPConnection(*address, timeout=60) if tls is None else HTTPSConnection(*address, timeout=60, context=tls)
+        HTTPConnection(*address, timeout=PATIENCE_S)
+        if tls is None
+        else HTTPSConnection(*address, timeout=PATIENCE_S, context=tls)
     )
     try:
         connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
@@ -169,16 +170,29 @@ def test_guesses_are_slowed_counted_and_logged_and_hold_up_no_known_user(tmp_pat
     assert "guess" not in str(logs)
 
 
+REREAD, NOT_REREAD = "http.files_reread", "http.files_not_reread"
+
+
+def events_of(address: tuple[str, int], logs: Sequence[MutableMapping[str, Any]]) -> Callable[[], list[str]]:
+    """Reads what was logged, after a request: files are looked at when one comes."""
+
+    def read() -> list[str]:
+        ask(address)
+        return [each["event"] for each in logs]
+
+    return read
+
+
 def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
     path = users_file(tmp_path / "users.toml")
     with capture_logs() as logs, serving(AccessSettings(users_file=path)) as address:
         assert ask(address, basic("prometheus", PASSWORD))[0] == 200
         (tmp_path / "broken").write_text("[broken")
         (tmp_path / "broken").replace(path)
-        wait_until(lambda: ask(address) and any(each["event"] == "http.files_not_reread" for each in logs))
+        wait_for(events_of(address, logs), "the file to be refused", until=lambda found: NOT_REREAD in found)
         assert ask(address, basic("prometheus", PASSWORD))[0] == 200
         users_file(path, "a new password")
-        wait_until(lambda: ask(address) and any(each["event"] == "http.files_reread" for each in logs))
+        wait_for(events_of(address, logs), "the new file", until=lambda found: REREAD in found)
         assert ask(address, basic("prometheus", PASSWORD))[0] == 401
         assert ask(address, basic("prometheus", "a new password"))[0] == 200
 
@@ -189,11 +203,11 @@ def test_a_file_that_never_ends_to_open_is_refused_and_the_next_one_is_read(tmp_
         assert ask(address, basic("prometheus", PASSWORD))[0] == 200
         path.unlink()
         os.mkfifo(path)
-        wait_until(lambda: ask(address) and any(each["event"] == "http.files_not_reread" for each in logs))
+        wait_for(events_of(address, logs), "the file to be refused", until=lambda found: NOT_REREAD in found)
         assert f"{path} is not a regular file" in str(logs)
         path.unlink()
         users_file(path, "a new password")
-        wait_until(lambda: ask(address) and any(each["event"] == "http.files_reread" for each in logs))
+        wait_for(events_of(address, logs), "the new file", until=lambda found: REREAD in found)
         assert ask(address, basic("prometheus", "a new password"))[0] == 200
 
 
@@ -218,7 +232,7 @@ def test_tls_with_client_certificates_and_their_renewal(tmp_path: Path) -> None:
 
     def served() -> Any:
         with (
-            socket.create_connection(address, timeout=60) as plain,
+            socket.create_connection(address, timeout=PATIENCE_S) as plain,
             client().wrap_socket(plain, server_hostname="localhost") as secure,
         ):
             return secure.getpeercert()["subject"]  # type: ignore[index]
@@ -230,7 +244,7 @@ def test_tls_with_client_certificates_and_their_renewal(tmp_path: Path) -> None:
         assert ask(address, basic("prometheus", PASSWORD), tls=client())[:2] == (200, "prometheus read")
         before = served()
         store.write_text(other.keystore.read_text())
-        wait_until(lambda: served() != before)
+        wait_for(served, "the new certificate", until=lambda subject: subject != before)
         assert ask(address, tls=client(scraper))[:2] == (200, "ops operate")
 
 
@@ -239,21 +253,21 @@ def test_peers_that_begin_tls_and_say_no_more_keep_no_one_out(tmp_path: Path) ->
     tls = TlsSettings(keystore_location=str(authority.issue("server", "/CN=localhost").keystore))
     client = ssl.create_default_context(cafile=str(authority.certificate))
     settings = AccessSettings(users_file=users_file(tmp_path / "users.toml"), tls=tls)
-    with serving(settings, max_connections=4, request_within_s=60.0) as address:
-        slow = socket.create_connection(address, timeout=60)
-        silent = [socket.create_connection(address, timeout=60, source_address=("127.0.0.2", 0)) for _ in range(20)]
+    with serving(settings, max_connections=4, request_within_s=10 * PATIENCE_S) as address:
+        slow = socket.create_connection(address, timeout=PATIENCE_S)
+        silent = [
+            socket.create_connection(address, timeout=PATIENCE_S, source_address=("127.0.0.2", 0)) for _ in range(20)
+        ]
         assert ask(address, f"Bearer {TOKEN}", tls=client)[0] == 200
         with client.wrap_socket(slow, server_hostname="localhost") as of_another_address:
             of_another_address.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert of_another_address.recv(12) == b"HTTP/1.1 401"
-        deadline = time.monotonic() + 60
-        ended = 0
-        while ended < 16 and time.monotonic() < deadline:
-            ended = sum(_has_ended(each) for each in silent)
-        assert ended >= 16
+        wait_for(
+            lambda: sum(_has_ended(each) for each in silent), "the end of most peers", until=lambda ended: ended >= 16
+        )
         for each in silent:
             each.close()
-        with socket.create_connection(address, timeout=60) as plain:
+        with socket.create_connection(address, timeout=PATIENCE_S) as plain:
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert plain.recv(100) == b""
 

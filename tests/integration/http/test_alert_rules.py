@@ -9,25 +9,26 @@ import json
 import re
 import shutil
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from support.export import Export
-from support.http import get_url, wait_until
+from support.http import get_url
 from support.kafka_broker import KafkaBroker
 from support.node import Node
 from support.payloads import metrics_data
 from support.plugin_records import Brokers
 from support.ports import free_port
 from support.raw_client import RawClient
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 from support.webhook import Webhook
 
 from push_log.kafka_topic.clients import make_admin
@@ -46,12 +47,14 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 CHART = Path(__file__).parents[3] / "deploy/helm/fleetgauge"
 RULES = CHART / "rules/fleetgauge.rules.yml"
 DASHBOARD = CHART / "dashboards/fleetgauge-delivery.json"
-WITHIN_S = 180.0
 _NAME = re.compile(r"\bfleetgauge_[a-z_]+")
 _FAMILY = re.compile(r"_(total|bucket)$")
 """What a sample's name has more than that of its family, in OpenMetrics."""
 _GRAFANA = {"$instance": ".+", "$exporter": ".+", "$__rate_interval": "1m"}
 """What Grafana puts in the place of its variables."""
+
+
+T = TypeVar("T")
 
 
 class Prometheus:
@@ -65,7 +68,8 @@ class Prometheus:
             f"rule_files: ['{RULES}']\n"
             f"scrape_configs: [{{job_name: fleetgauge, static_configs: [{{targets: ['{target}']}}]}}]\n"
         )
-        with (directory / "prometheus.log").open("wb") as log:
+        self._log = directory / "prometheus.log"
+        with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
                     "prometheus",
@@ -76,11 +80,12 @@ class Prometheus:
                 stdout=log,
                 stderr=log,
             )
+        follow(self._log)
 
     def ask(self, path: str, **query: str) -> Any:
         """The data that the API answers with; raises OSError where it refuses."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=60) as response:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
             answer = json.load(response)
         assert answer["status"] == "success", answer
         return answer["data"]
@@ -89,14 +94,19 @@ class Prometheus:
         """Every rule by its name."""
         return {rule["name"]: rule for group in self.ask("rules")["groups"] for rule in group["rules"]}
 
-    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + WITHIN_S
-        while time.monotonic() < deadline:
-            with suppress(OSError):
-                if condition():
-                    return
-            time.sleep(0.2)
-        raise AssertionError(f"waited in vain for {what}")
+    def result(self, expression: str) -> list[Any]:
+        """What an expression gives now."""
+        found: list[Any] = self.ask("query", query=expression)["result"]
+        return found
+
+    def wait_for(self, read: Callable[[], T], what: str, until: Callable[[T], object] = bool) -> T:
+        """`wait_for`, while the server may not answer yet."""
+        return wait_for(read, what, until=until, ignoring=(OSError,))
+
+    def kill(self) -> None:
+        unfollow(self._log)
+        self.process.kill()
+        self.process.wait()
 
 
 @dataclass
@@ -127,16 +137,15 @@ def scraped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             tables.append(f'[exporters.{name}]\ntype = "{kind}"\nurl = "{served.url}"\n"linger.ms" = 50\n')
         running = serving if request.param == "serve" else exporting
         with running(request, directory, "".join(tables)) as status:
-            wait_until(lambda: all_did_their_part(status), what="each to do its part")
+            wait_for(status, "each to do its part", until=all_did_their_part, ignoring=(ValueError,))
             url = str(status()["http"]["listeners"][0])
             prometheus = Prometheus(directory, url.removeprefix("http://"))
             try:
                 scraped_twice = "count_over_time(fleetgauge_ready[1m]) > 1"
-                prometheus.wait_for(lambda: bool(prometheus.ask("query", query=scraped_twice)["result"]), "two scrapes")
+                prometheus.wait_for(lambda: prometheus.result(scraped_twice), "two scrapes")
                 yield Scraped(request.param, url, prometheus)
             finally:
-                prometheus.process.kill()
-                prometheus.process.wait()
+                prometheus.kill()
 
 
 Status = Callable[[], dict[str, Any]]
@@ -169,16 +178,17 @@ def exporting(request: pytest.FixtureRequest, directory: Path, tables: str) -> I
         yield export.status
 
 
-def all_did_their_part(status: Status) -> bool:
-    with suppress(ValueError, KeyError):  # the status, or what it tells of an exporter, may come yet
-        exporters = status()["exporter_process"]["exporters"]
+def all_did_their_part(status: dict[str, Any]) -> bool:
+    exporters = status["exporter_process"]["exporters"]
+    try:
         return bool(
             exporters["hook"]["letters"] == 1
             and exporters["away"]["retried"]
             and exporters["away"]["lag_records"]
             and exporters["landing"]["delivered_records"] == 2
         )
-    return False
+    except KeyError:  # what it says of an exporter may come yet
+        return False
 
 
 def dashboard_expressions(form: str) -> list[str]:
@@ -198,7 +208,11 @@ def dashboard_expressions(form: str) -> list[str]:
 
 def test_every_rule_is_evaluated_and_reads_metrics_that_there_are(scraped: Scraped) -> None:
     prometheus = scraped.prometheus
-    prometheus.wait_for(lambda: {rule["health"] for rule in prometheus.rules().values()} == {"ok"}, "healthy rules")
+    prometheus.wait_for(
+        lambda: {name: rule["health"] for name, rule in prometheus.rules().items()},
+        "healthy rules",
+        lambda found: set(found.values()) == {"ok"},
+    )
     other = {"serve": "fleetgauge-export", "export": "fleetgauge-serve"}[scraped.form]
     groups = {group["name"]: group["rules"] for group in prometheus.ask("rules")["groups"]}
     assert groups.keys() == {"fleetgauge-delivery", "fleetgauge-serve", "fleetgauge-export"}
@@ -208,8 +222,7 @@ def test_every_rule_is_evaluated_and_reads_metrics_that_there_are(scraped: Scrap
             assert names, rule["name"]
             if group != other:
                 prometheus.wait_for(
-                    lambda names=names: not unknown(names, prometheus),  # type: ignore[misc]
-                    f"all that {rule['name']} reads: {unknown(names, prometheus)}",
+                    partial(unknown, names, prometheus), f"all that {rule['name']} reads", lambda lacking: not lacking
                 )
             elif scraped.form == "export":
                 assert unknown(names, prometheus), f"{rule['name']} is a rule for exports, too"
@@ -230,15 +243,17 @@ def test_the_rules_see_what_is_wrong_and_nothing_else(scraped: Scraped) -> None:
 
     wanted = {"FleetgaugeDeadLetters", "FleetgaugeExporterRetrying"}
     # Where the tests before took five minutes, what waits for the destination that is away is that old.
-    prometheus.wait_for(lambda: alerting() - {"FleetgaugeExporterBehind"} == wanted, f"{wanted}")
-    prometheus.wait_for(
-        lambda: [each["state"] for each in prometheus.rules()["FleetgaugeDeadLetters"]["alerts"]] == ["firing"],
+    prometheus.wait_for(alerting, f"{wanted}", lambda found: found - {"FleetgaugeExporterBehind"} == wanted)
+    [letter] = prometheus.wait_for(
+        lambda: prometheus.rules()["FleetgaugeDeadLetters"]["alerts"],
         "the alert to fire",
+        lambda alerts: [each["state"] for each in alerts] == ["firing"],
     )
-    [letter] = prometheus.rules()["FleetgaugeDeadLetters"]["alerts"]
-    assert (letter["labels"]["exporter"], letter["state"]) == ("hook", "firing")
+    assert letter["labels"]["exporter"] == "hook"
     assert letter["annotations"]["summary"] == "1 pushes are refused by hook"
-    [retrying] = prometheus.rules()["FleetgaugeExporterRetrying"]["alerts"]
+    [retrying] = prometheus.wait_for(
+        lambda: prometheus.rules()["FleetgaugeExporterRetrying"]["alerts"], "the other alert"
+    )
     assert retrying["labels"]["exporter"] == "away"
 
 
@@ -342,7 +357,7 @@ def test_every_panel_of_the_dashboard_shows_something(scraped: Scraped) -> None:
     prometheus = scraped.prometheus
     for expression in dashboard_expressions(scraped.form):
         # Of a state that comes and goes, such as a lag, one of the next scrapes tells.
-        prometheus.wait_for(lambda expr=expression: bool(prometheus.ask("query", query=expr)["result"]), expression)  # type: ignore[misc]
+        prometheus.wait_for(partial(prometheus.result, expression), expression)
     assert prometheus.ask("label/exporter/values", **{"match[]": "fleetgauge_exporter_state"}) == [
         "away",
         "hook",

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.http import address_of, get, get_at, raw, read_to_end, responses_of, wait_until
+from support.http import HttpAnswer, address_of, get, get_at, raw, read_to_end, responses_of
 from support.node import Node, run_cli
 from support.payloads import metrics_data
 from support.raw_client import RawClient
 from support.report_tables import HOSTILE
+from support.waiting import PATIENCE_S, wait_for
 
 from console.events import MAX_STREAMS
 
@@ -47,12 +48,16 @@ def push(node: Node, *client_ids: str) -> None:
 
 def wait_for_fleet(node: Node) -> None:
     """Until the fleet is loaded, and has read what was pushed at the start."""
-    wait_until(lambda: get(node, "/api/overview").status == 200, within_s=120, what="the fleet")
-    wait_until(lambda: get(node, "/api/overview").json()["clients"]["total"] >= len(NAMES), what="all clients")
+    wait_for(lambda: get(node, "/api/overview"), "all clients", until=lambda answer: clients_of(answer) >= len(NAMES))
+
+
+def clients_of(overview: HttpAnswer) -> int:
+    """How many clients a fleet has; 0 while it is loaded."""
+    return int(overview.json()["clients"]["total"]) if overview.status == 200 else 0
 
 
 def change(node: Node, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, Any], str]:
-    connection = HTTPConnection(*address_of(node), timeout=60)
+    connection = HTTPConnection(*address_of(node), timeout=PATIENCE_S)
     given = {"Content-Type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
     connection.request(method, path, None if body is None else json.dumps(body), given)
     answer = connection.getresponse()
@@ -112,8 +117,12 @@ def test_a_subscription_is_planned_made_and_deleted_from_the_page(node: Node) ->
             {"name": "mine", "deleted": False},
         )
         assert interval_ms(node) == 10_000
-        mine = next(each for each in get(node, "/api/subscriptions").json()["subscriptions"] if each["name"] == "mine")
-        assert mine == {"name": "mine", **wanted, "clients": 1}
+        # The node may not know yet that a client of `interval_ms` has gone.
+        wait_for(
+            lambda: get(node, "/api/subscriptions").json()["subscriptions"],
+            "the subscription of one client",
+            until=lambda found: {"name": "mine", **wanted, "clients": 1} in found,
+        )
         plan = change(node, "POST", "/api/subscriptions/plan", {"name": "mine", "delete": True}, **session)[1]
         assert plan["changes"] == [{"name": "mine", "action": "delete", "clients": 1}]
         assert change(node, "DELETE", "/api/subscriptions/mine", **session)[0] == 200
@@ -168,7 +177,11 @@ def test_an_open_page_hears_of_a_client_that_pushes(node: Node) -> None:
         push(node, "another")
         # Clients of the tests before, of which the node itself told later, may come with it.
         assert any(event["clients"]["total"] > before for event in events)
-        wait_until(lambda: get(node, "/api/clients", q="another").json()["total"] == 1, what="the client in the list")
+        wait_for(
+            lambda: get(node, "/api/clients", q="another").json(),
+            "the client in the list",
+            until=lambda found: found["total"] == 1,
+        )
 
 
 def events_of(stream: socket.socket) -> Iterator[dict[str, Any]]:
@@ -182,8 +195,8 @@ def events_of(stream: socket.socket) -> Iterator[dict[str, Any]]:
 def test_open_pages_leave_room_for_scrapes(node: Node) -> None:
     wait_for_fleet(node)
 
-    def half_are_served() -> bool:
-        """Once the streams of pages that were closed before have ended."""
+    def served() -> int:
+        """How many streams there are, when more are asked for."""
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(raw(node)) for _ in range(2 * MAX_STREAMS)]
             for each in streams:
@@ -192,10 +205,11 @@ def test_open_pages_leave_room_for_scrapes(node: Node) -> None:
             assert set(heads) <= {b"HTTP/1.1 200", b"HTTP/1.1 503"}
             assert heads.count(b"HTTP/1.1 200") <= MAX_STREAMS
             assert get(node, "/metrics").status == 200
-        return heads.count(b"HTTP/1.1 200") == MAX_STREAMS
+        return heads.count(b"HTTP/1.1 200")
 
-    wait_until(half_are_served, what="as many streams as there may be")
-    wait_until(lambda: is_streamed(node), what="the places of streams that ended")
+    # Once the streams of pages that were closed before have ended.
+    wait_for(served, "as many streams as there may be", until=lambda count: count == MAX_STREAMS)
+    wait_for(lambda: is_streamed(node), "the places of streams that ended")
 
 
 def is_streamed(node: Node) -> bool:
@@ -237,15 +251,17 @@ def test_bodies_that_do_not_come_hold_up_nobody_and_are_cut_off(node: Node) -> N
         for each in parked:
             with contextlib.suppress(ConnectionError):
                 each.sendall(head)
-        wait_until(lambda: answers(node), what="an answer to a scrape")
-        wait_until(lambda: all(is_over(each) for each in parked), what="the end of those that send nothing")
-
-
-def answers(node: Node) -> bool:
-    try:
-        return get(node, "/metrics").status == 200
-    except OSError:
-        return False
+        wait_for(
+            lambda: get(node, "/metrics"),
+            "an answer to a scrape",
+            until=lambda answer: answer.status == 200,
+            ignoring=(OSError,),
+        )
+        wait_for(
+            lambda: sum(not is_over(each) for each in parked),
+            "the end of those that send nothing",
+            until=lambda left: left == 0,
+        )
 
 
 def is_over(connection: socket.socket) -> bool:
@@ -279,7 +295,7 @@ def test_a_token_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
 def serve(directory: Path, *overrides: str) -> "subprocess.CompletedProcess[str]":
     keys = (f"log.dirs={directory / 'data'}", "listeners=PLAINTEXT://127.0.0.1:0", HTTP, *overrides)
     command = [sys.executable, "-m", "fleetgauge", "serve", *(f"--override={key}" for key in keys)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_alone_it_shows_the_log_of_a_node_that_has_stopped(tmp_path: Path) -> None:
@@ -293,15 +309,19 @@ def test_alone_it_shows_the_log_of_a_node_that_has_stopped(tmp_path: Path) -> No
             line = alone.stdout.readline()
             assert line.startswith("The console is at http://127.0.0.1:"), line
             port = int(line.split(" (")[0].rsplit(":", 1)[1])
-            wait_until(lambda: get_at("127.0.0.1", port, "/api/overview").status == 200, within_s=120, what="the fleet")
-            wait_until(lambda: get_at("127.0.0.1", port, "/api/clients").json()["total"] == 1, what="the client")
+            wait_for(
+                lambda: get_at("127.0.0.1", port, "/api/overview"),
+                "the client",
+                until=lambda answer: clients_of(answer) == 1,
+            )
+            assert get_at("127.0.0.1", port, "/api/clients").json()["total"] == 1
             assert "runs alone" in get_at("127.0.0.1", port, "/api/exporters").json()["why_not"]
             assert get_at("127.0.0.1", port, "/healthz").json() == {"status": "ok"}
-            with socket.create_connection(("127.0.0.1", port)) as stream:
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as stream:
                 stream.sendall(STREAM)
                 assert stream.recv(12) == b"HTTP/1.1 200"
                 alone.send_signal(signal.SIGTERM)
-                assert alone.wait(180) == 0, "an open page holds up no stop"
+                assert alone.wait(PATIENCE_S) == 0, "an open page holds up no stop"
             assert alone.stderr is not None
             assert "Traceback" not in alone.stderr.read()
         finally:

@@ -8,15 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.http import address_of, get, get_at, raw, read_to_end, reset, responses_of, url_of, wait_until
+from support.http import HttpAnswer, address_of, get, get_at, raw, read_to_end, reset, responses_of, url_of
 from support.node import Node, run_cli
 from support.payloads import metrics_data
 from support.raw_client import RawClient, get_request
+from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -35,17 +35,21 @@ def it_still_serves(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "node" in request.fixturenames:
         node = request.getfixturevalue("node")
-        wait_until(lambda: get(node, "/healthz").json() == {"status": "ok"}, what="an answer")
+        wait_for(lambda: get(node, "/healthz").json(), "an answer", until=lambda found: found == {"status": "ok"})
         with RawClient(node.port) as client:
             assert client.push(client.get(), metrics_data()).error_code == 0
 
 
 def test_a_node_that_serves_is_healthy_and_ready_and_says_where(node: Node) -> None:
     assert get(node, "/healthz").status == 200
-    wait_until(lambda: get(node, "/readyz").json() == {"ready": True, "reasons": []}, what="it to be ready")
+    wait_for(
+        lambda: get(node, "/readyz").json(),
+        "it to be ready",
+        until=lambda found: found == {"ready": True, "reasons": []},
+    )
     assert set(get(node, "/").json()["endpoints"]) == {"/healthz", "/readyz", "/metrics", "/clients"}
     assert url_of(node) in run_cli("status", "--log-dirs", str(node.data)).stdout
-    wait_until(lambda: f"http          {url_of(node)}" in node.output(), what="the address at the start")
+    wait_for(node.output, "the address at the start", until=lambda said: f"http          {url_of(node)}" in said)
 
 
 def test_no_answer_is_kept_by_caches_or_taken_for_another_type(node: Node) -> None:
@@ -176,8 +180,7 @@ def test_a_head_request_gets_the_same_head_and_no_body(node: Node) -> None:
 def test_connections_that_are_reset_leave_nothing_in_the_log(node: Node) -> None:
     """200 TCP checks made 200 tracebacks once, 16 MB of log in 10 s."""
     address = address_of(node)
-    wait_until(lambda: "look at it" in node.log.read_text(), what="the last line of the start")
-    before = node.log.read_text()
+    before = wait_for(node.log.read_text, "the last line of the start", until=lambda said: "look at it" in said)
     for request in (b"", b"GET /metrics HTTP/1.1\r\nHo", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"):
         for _ in range(200):
             reset(address, request)
@@ -190,7 +193,11 @@ def test_idle_connections_make_room_for_those_who_ask(node: Node) -> None:
     try:
         for path in ("/healthz", "/metrics", "/clients"):
             assert get(node, path).status == 200
-        wait_until(lambda: sum(read_is_over(each) for each in idle) >= 300 - 64, what="the end of idle connections")
+        wait_for(
+            lambda: sum(read_is_over(each) for each in idle),
+            "the end of idle connections",
+            until=lambda ended: ended >= 300 - 64,
+        )
     finally:
         for each in idle:
             each.close()
@@ -212,18 +219,19 @@ def test_who_sends_its_request_by_drops_is_cut_off_and_keeps_nobody(node: Node) 
         for each in slow:
             with contextlib.suppress(ConnectionError):
                 each.sendall(b"GET /hea")
-        wait_until(lambda: answers(node), what="an answer to somebody else")
-        wait_until(lambda: all(read_is_over(each) for each in slow), what="the slow ones to be cut off")
+        wait_for(lambda: get(node, "/healthz"), "an answer to somebody else", until=is_ok, ignoring=(OSError,))
+        wait_for(
+            lambda: sum(not read_is_over(each) for each in slow),
+            "the slow ones to be cut off",
+            until=lambda left: left == 0,
+        )
     finally:
         for each in slow:
             each.close()
 
 
-def answers(node: Node) -> bool:
-    try:
-        return get(node, "/healthz").status == 200
-    except OSError:
-        return False
+def is_ok(answer: HttpAnswer) -> bool:
+    return answer.status == 200
 
 
 def test_who_does_not_read_keeps_neither_the_others_nor_the_pushes(tmp_path: Path) -> None:
@@ -231,7 +239,7 @@ def test_who_does_not_read_keeps_neither_the_others_nor_the_pushes(tmp_path: Pat
         tmp_path, HTTP, "telemetry.client.instances.max=30000", "telemetry.max.new.instance.rate.per.ip=0"
     ) as node:
         slow = []
-        with RawClient(node.port, client_id="x" * 500, timeout_s=60) as many, RawClient(node.port) as client:
+        with RawClient(node.port, client_id="x" * 500) as many, RawClient(node.port) as client:
             for _ in range(40):
                 many.send(b"".join(get_request(index, None, f"{index}" + "x" * 600) for index in range(500)))
                 for _ in range(500):
@@ -245,7 +253,7 @@ def test_who_does_not_read_keeps_neither_the_others_nor_the_pushes(tmp_path: Pat
             assert client.push(subscription, metrics_data()).error_code == 0
             assert get(node, "/healthz").status == 200
             assert get(node, "/metrics").status == 200
-            wait_until(lambda: get(node, "/clients").status == 200, what="listings to be free again", within_s=180)
+            wait_for(lambda: get(node, "/clients"), "listings to be free again", until=is_ok)
         for connection in slow:
             connection.close()
 
@@ -265,7 +273,7 @@ def test_a_node_whose_loop_does_not_turn_is_not_healthy_until_it_does(tmp_path: 
     with Node(tmp_path, HTTP) as node:
         assert node.process is not None
         host, port = address_of(node)
-        wait_until(lambda: get_at(host, port, "/healthz").status == 200, what="a node that is healthy")
+        wait_for(lambda: get_at(host, port, "/healthz"), "a node that is healthy", until=is_ok)
         node.process.send_signal(signal.SIGSTOP)
         try:
             for path in ("/healthz", "/readyz"):
@@ -276,16 +284,16 @@ def test_a_node_whose_loop_does_not_turn_is_not_healthy_until_it_does(tmp_path: 
             assert get_at(host, port, "/metrics").status == 503
         finally:
             node.process.send_signal(signal.SIGCONT)
-        wait_until(lambda: get_at(host, port, "/readyz").status == 200, what="the node to be ready again")
+        wait_for(lambda: get_at(host, port, "/readyz"), "the node to be ready again", until=is_ok)
 
 
 def test_the_http_process_is_started_again_when_it_dies(tmp_path: Path) -> None:
     with Node(tmp_path, HTTP) as node:
         address = address_of(node)
-        node.wait_for(lambda s: s["http"]["pid"] is not None)
-        os.kill(node.status()["http"]["pid"], signal.SIGKILL)
+        status = node.wait_for(lambda s: s["http"]["pid"] is not None, what="the HTTP process")
+        os.kill(status["http"]["pid"], signal.SIGKILL)
         assert get_at(*address, "/healthz").status == 200, "who asks meanwhile waits for it"
-        node.wait_for(lambda s: s["http"]["restarts"] == 1 and s["http"]["pid"] is not None)
+        node.wait_for(lambda s: s["http"]["restarts"] == 1 and s["http"]["pid"] is not None, what="its restart")
         assert address_of(node) == address
         assert node.stop() == 0, node.output()
 
@@ -295,12 +303,12 @@ def test_the_http_process_ends_with_a_node_that_is_killed(tmp_path: Path) -> Non
         address = address_of(node)
         assert get_at(*address, "/healthz").status == 200
         node.kill()
-        wait_until(lambda: is_refused(address), what="the port to be free")
+        wait_for(lambda: is_refused(address), "the port to be free")
 
 
 def is_refused(address: tuple[str, int]) -> bool:
     try:
-        with socket.create_connection(address, timeout=5):
+        with socket.create_connection(address, timeout=PATIENCE_S):
             return False
     except ConnectionError:
         return True
@@ -310,27 +318,21 @@ def test_a_stopping_node_is_not_ready_and_open_connections_do_not_keep_it(tmp_pa
     config = '[exporters.away]\ntype = "otlp"\nendpoint = "http://127.0.0.1:1"\n'
     with Node(tmp_path, HTTP, "shutdown.timeout.ms=15000", config=config) as node:
         address = address_of(node)
-        wait_until(lambda: get_at(*address, "/readyz").status == 200, what="the HTTP process")
+        wait_for(lambda: get_at(*address, "/readyz"), "the HTTP process", until=is_ok)
         with RawClient(node.port) as client:
             assert client.push(client.get(), metrics_data()).error_code == 0
         idle, half, reading = raw(node), raw(node), raw(node)
         half.sendall(b"GET /clients HTTP/1.1\r\nHo")
         reading.sendall(b"GET /clients HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert node.process is not None
-        found: list[dict[str, object]] = []
-
-        def watch() -> None:
-            with contextlib.suppress(OSError):
-                while not found:
-                    answer = get_at(*address, "/readyz")
-                    if answer.status == 503 and "stopping" in str(answer.json()):
-                        found.append(answer.json())
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        assert node.stop() == 0, node.output()
-        watcher.join(60)
-        assert found == [{"ready": False, "reasons": ["the node is stopping"]}]
+        node.process.send_signal(signal.SIGTERM)
+        said = {"ready": False, "reasons": ["the node is stopping"]}
+        wait_for(
+            lambda: get_at(*address, "/readyz"),
+            "an answer of a node that is stopping",
+            until=lambda answer: (answer.status, answer.json()) == (503, said),
+        )
+        assert node.process.wait(PATIENCE_S) == 0, node.output()
         for connection in (idle, half):
             assert read_to_end(connection) == b""
         assert b"200 OK" in read_to_end(reading)
@@ -349,7 +351,7 @@ def test_a_port_that_is_taken_stops_the_start_only_where_it_is_configured(tmp_pa
             [sys.executable, "-m", "fleetgauge", "serve", *overrides],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=PATIENCE_S,
             check=False,
         )
     assert ended.returncode == 1

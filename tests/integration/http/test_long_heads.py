@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.http import read_to_end, responses_of
+from support.waiting import pause_async
 
 from exporters.http.access import Access, AccessSettings
 from exporters.http.connection import HttpSettings
@@ -21,7 +22,7 @@ Address = tuple[str, int]
 
 
 async def _app(_scope: Any, _receive: Any, send: Any) -> None:
-    await asyncio.sleep(0.2)  # what is sent behind the request has come by then
+    await pause_async(0.2, "what is sent behind the request has come by then")
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +13,7 @@ from support.certificates import Authority
 from support.node import Node
 from support.ports import free_port
 from support.prometheus_server import MISSING, PrometheusServer
+from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
@@ -26,7 +28,7 @@ def run(*arguments: str, text: str = "", **environment: object) -> subprocess.Co
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=PATIENCE_S,
     )
 
 
@@ -72,7 +74,10 @@ def test_prometheus_logs_in_at_both_ports_by_password_and_by_token(tmp_path: Pat
         clients = ("clients", "--url", f"https://localhost:{port}", "--format", "json")
         assert "FLEETGAUGE_TOKEN_FILE" in run(*clients, SSL_CERT_FILE=authority.certificate).stderr
         (tmp_path / "agent.token").write_text(TOKEN)
-        known = {"SSL_CERT_FILE": authority.certificate, "FLEETGAUGE_TOKEN_FILE": tmp_path / "agent.token"}
+        known: dict[str, Any] = {
+            "SSL_CERT_FILE": authority.certificate,
+            "FLEETGAUGE_TOKEN_FILE": tmp_path / "agent.token",
+        }
         assert run(*clients, **known).returncode == 0
         with PrometheusServer(tmp_path, "", jobs=jobs) as prometheus:
             prometheus.wait_for("count(up)", len(jobs))
@@ -83,16 +88,25 @@ def test_prometheus_logs_in_at_both_ports_by_password_and_by_token(tmp_path: Pat
             [(labels, failures)] = prometheus.wait_for("fleetgauge_http_failed_authentications_total")
             assert (labels["reason"], failures >= 1) == ("unknown_token", True)
             [(labels, expires)] = prometheus.wait_for("fleetgauge_certificate_expiry_timestamp_seconds - time()")
-            lines = [json.loads(line) for line in (node.data / "audit.log").read_text().splitlines()]
-            found = {
-                (each["event"], each["principal"], each.get("reason")) for each in lines if each.get("api") == "HTTP"
-            }
-            assert found == {
-                ("login.succeeded", "User:prometheus", None),
-                ("login.succeeded", "User:agent", None),
-                ("login.failed", "User:ANONYMOUS", "unknown_token"),
-            }
+            wait_for(
+                lambda: logins(node.data / "audit.log"),
+                "the log-ins in the audit log",
+                until=lambda found: (
+                    found
+                    == {
+                        ("login.succeeded", "User:prometheus", None),
+                        ("login.succeeded", "User:agent", None),
+                        ("login.failed", "User:ANONYMOUS", "unknown_token"),
+                    }
+                ),
+            )
             assert (labels["use"], 29 * 86_400 < expires < 31 * 86_400) == ("http", True)
+
+
+def logins(audit: Path) -> set[tuple[str, str, str | None]]:
+    """Event, principal and reason of each at the HTTP port."""
+    lines = [json.loads(line) for line in audit.read_bytes().splitlines()]
+    return {(each["event"], each["principal"], each.get("reason")) for each in lines if each.get("api") == "HTTP"}
 
 
 def _made(directory: Path) -> Path:

@@ -6,15 +6,16 @@ import json
 import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
-from support.http import get_at, read_to_end, reset, responses_of, wait_until
+from support.http import get_at, read_to_end, reset, responses_of
+from support.waiting import PATIENCE_S, pause_async, wait_for
 
 from exporters.http.access import Access, AccessSettings
 from exporters.http.connection import HttpSettings
@@ -47,7 +48,7 @@ def serving(app: Any, access: Access | None = None, **settings: Any) -> Iterator
         yield bound.getsockname()
     finally:
         loop.call_soon_threadsafe(ended.set)
-        thread.join(60)
+        thread.join(PATIENCE_S)
         bound.close()
         loop.close()
         assert not thread.is_alive()
@@ -104,7 +105,7 @@ class App:
         await send(_STREAM)
         while True:
             await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
-            await asyncio.sleep(0.05)
+            await pause_async(0.05, "the pace of the events")
 
     async def flood(self, _: Any, send: Any) -> None:
         self.making += 1
@@ -126,7 +127,7 @@ def asked(address: Address, *requests: bytes, sender: str = "127.0.0.1") -> Iter
     """A connection from `sender` for each request."""
     with contextlib.ExitStack() as stack:
         found = [
-            stack.enter_context(socket.create_connection(address, timeout=60, source_address=(sender, 0)))
+            stack.enter_context(socket.create_connection(address, timeout=PATIENCE_S, source_address=(sender, 0)))
             for _ in requests
         ]
         for connection, each in zip(found, requests, strict=True):
@@ -138,7 +139,7 @@ def asked(address: Address, *requests: bytes, sender: str = "127.0.0.1") -> Iter
 def test_only_so_many_answers_are_made_at_once_and_the_others_wait_for_their_turn() -> None:
     app = App()
     with serving(app, max_answers=3) as address, asked(address, *[request("slow")] * 10) as connections:
-        wait_until(lambda: app.making == 3, what="three answers")
+        wait_for_making(app, 3, "three answers")
         app.go_on.set()
         for connection in connections:
             assert connection.recv(12) == b"HTTP/1.1 200"
@@ -151,14 +152,24 @@ def test_an_address_whose_requests_hold_every_place_keeps_out_no_other_address()
         serving(app, max_connections=4, max_answers=100) as address,
         asked(address, *[request("endless")] * 4, sender="127.0.0.2"),
     ):
-        wait_until(lambda: app.making == 4, what="four answers")
+        wait_for_making(app, 4, "four answers")
         with asked(address, b"") as [newcomer]:
-            wait_until(lambda: app.making == 3, what="a place for another address")
+            wait_for_making(app, 3, "a place for another address")
             for _ in range(10):
                 with contextlib.suppress(ConnectionError), asked(address, request("endless"), sender="127.0.0.2"):
                     pass  # it is refused
             newcomer.sendall(request("small"))
             assert newcomer.recv(12) == b"HTTP/1.1 200"
+
+
+def wait_for_making(app: App, count: int, what: str) -> None:
+    """Until so many answers are being made."""
+    wait_for(lambda: app.making, what, until=lambda making: making == count)
+
+
+def wait_for_closed(connections: list[socket.socket], numbers: list[int]) -> None:
+    """Until these connections have ended, and no others."""
+    wait_for(lambda: closed_among(connections), f"the end of {numbers}", until=lambda found: found == numbers)
 
 
 def closed_among(connections: list[socket.socket]) -> list[int]:
@@ -172,7 +183,7 @@ def held(app: App, address: Address, stack: contextlib.ExitStack, *sent: bytes) 
         before = app.making
         found += stack.enter_context(asked(address, each))
         if each.startswith((b"GET /endless", b"GET /slow")):
-            wait_until(lambda before=before: app.making == before + 1, what="the request")  # type: ignore[misc]
+            wait_for_making(app, before + 1, "the request")
     return found
 
 
@@ -208,16 +219,16 @@ def test_a_newcomer_takes_the_place_of_one_of_its_own_address(sent: list[str], c
             if each == "small":
                 read_small(connection)
         assert get_at(*address, "/small").body == b"small"
-        wait_until(lambda: closed_among(connections) == [closed], what="the end of one connection")
+        wait_for_closed(connections, [closed])
 
 
 def test_a_peer_that_waits_for_long_gives_way_before_one_that_is_answered() -> None:
     app = App()
-    with serving(app, max_connections=4, max_answers=100) as address, contextlib.ExitStack() as stack:
+    settings = {**NEVER, "stalled_after_s": 0.0}  # whoever waits at all has waited for long
+    with serving(app, max_connections=4, max_answers=100, **settings) as address, contextlib.ExitStack() as stack:
         connections = held(app, address, stack, request("endless"), b"GET", request("endless"), request("endless"))
-        time.sleep(1.5)
         assert get_at(*address, "/small").body == b"small"
-        wait_until(lambda: closed_among(connections) == [1], what="the end of one connection")
+        wait_for_closed(connections, [1])
 
 
 def test_a_peer_that_sends_requests_without_a_pause_gives_way_before_one_with_a_single_older_request() -> None:
@@ -226,22 +237,24 @@ def test_a_peer_that_sends_requests_without_a_pause_gives_way_before_one_with_a_
         connections = held(app, address, stack, request("slow") + request("endless"), request("endless"))
         app.go_on.set()
         assert connections[0].recv(12) == b"HTTP/1.1 200"
-        wait_until(lambda: app.making == 2, what="the second request")
+        wait_for_making(app, 2, "the second request")
         assert get_at(*address, "/small").body == b"small"
         assert not is_over(connections[1])
 
 
-def test_a_peer_that_pauses_between_its_requests_counts_as_one_with_a_single_request() -> None:
+def test_a_peer_that_pauses_between_its_requests_counts_as_one_with_a_single_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("exporters.http.connection._PAUSE_S", 0.0)  # any time is a pause
     app = App()
     with serving(app, max_connections=2, max_answers=100, **NEVER) as address, contextlib.ExitStack() as stack:
         [scraper] = held(app, address, stack, request("small"))
         read_small(scraper)
         [other] = held(app, address, stack, request("endless"))
-        time.sleep(1.0)
         scraper.sendall(request("endless"))
-        wait_until(lambda: app.making == 2, what="its next request")
+        wait_for_making(app, 2, "its next request")
         assert get_at(*address, "/small").body == b"small"
-        wait_until(lambda: closed_among([scraper, other]) == [1], what="the end of one connection")
+        wait_for_closed([scraper, other], [1])
 
 
 def test_an_answer_that_is_being_made_is_completed_and_a_request_that_waits_for_its_turn_gives_way() -> None:
@@ -251,7 +264,7 @@ def test_an_answer_that_is_being_made_is_completed_and_a_request_that_waits_for_
         [waiting] = stack.enter_context(asked(address, request("slow")))
         ready_for(address, waiting)
         [newcomer] = stack.enter_context(asked(address, request("small")))
-        wait_until(lambda: is_over(waiting), what="the end of the one that waits")
+        wait_for(lambda: is_over(waiting), "the end of the one that waits")
         app.go_on.set()
         assert made.recv(12) == newcomer.recv(12) == b"HTTP/1.1 200"
 
@@ -269,7 +282,7 @@ def ready_for(address: Address, connection: socket.socket) -> None:
             if int(local[-4:], 16) == address[1] and int(remote[-4:], 16) == port
         )
 
-    wait_until(lambda: unread() == 0, what="that its request was read")
+    wait_for(unread, "its request to be read", until=lambda count: count == 0)
 
 
 def test_requests_without_a_login_give_way_before_those_with_one(tmp_path: Path) -> None:
@@ -285,7 +298,7 @@ def test_requests_without_a_login_give_way_before_those_with_one(tmp_path: Path)
     ):
         connections = held(app, address, stack, request("endless")[:-2] + bearer, request("endless"))
         assert get_at(*address, "/small").body == b"small"
-        wait_until(lambda: closed_among(connections) == [1], what="the end of one connection")
+        wait_for_closed(connections, [1])
 
 
 class Flood:
@@ -309,7 +322,7 @@ class Flood:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -323,7 +336,7 @@ class Flood:
                 cast(socket.socket, key.fileobj).close()
 
     def _connect(self, selector: selectors.BaseSelector) -> None:
-        peer = socket.create_connection(self._address, timeout=60)
+        peer = socket.create_connection(self._address, timeout=PATIENCE_S)
         selector.register(peer, selectors.EVENT_READ)
         with contextlib.suppress(ConnectionError):
             peer.sendall(self._sent)
@@ -348,17 +361,17 @@ class Flood:
 def test_a_scraper_is_answered_at_once_while_peers_of_its_address_hold_every_place(sent: bytes) -> None:
     with serving(App()) as address, Flood(address, 80, sent) as flood:
         if request("small") in sent:
-            wait_until(lambda: flood.received, what="answers")
+            wait_for(lambda: flood.received, "answers")
         for _ in range(10):
             assert get_at(*address, "/small").body == b"small"
 
 
 def test_log_ins_that_fail_hold_no_place_while_they_wait_for_their_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exporters.http.access._FAILURE_DELAY_S", 60.0)
+    monkeypatch.setattr("exporters.http.access._FAILURE_DELAY_S", 10 * PATIENCE_S)
     forged = request("small")[:-2] + b"Authorization: Bearer forged\r\n\r\n"
     access = Access(AccessSettings(operator_token="x" * 32))
     with serving(App(), access, max_connections=2) as address, asked(address, *[forged] * 2):
-        wait_until(lambda: access.failures.total() == 2, what="two failures")
+        wait_for(access.failures.total, "two failures", until=lambda count: count == 2)
         assert get_at(*address, "/small").body == b"small"
 
 
@@ -368,7 +381,7 @@ def test_a_peer_that_leaves_frees_its_turn() -> None:
         for _ in range(5):
             reset(address, request("endless"))
         assert get_at(*address, "/small").body == b"small"
-        wait_until(lambda: app.making == 0, what="the end of answers to nobody")
+        wait_for_making(app, 0, "the end of answers to nobody")
 
 
 def test_peers_that_are_reset_as_their_requests_come_leave_nothing_running() -> None:
@@ -377,16 +390,16 @@ def test_peers_that_are_reset_as_their_requests_come_leave_nothing_running() -> 
         for _ in range(200):
             with contextlib.suppress(ConnectionError):
                 reset(address, request("endless"))
-        wait_until(lambda: is_answered(address), what="an answer")
-        wait_until(lambda: app.making == 0, what="the end of answers to nobody")
+        wait_for(lambda: is_answered(address), "an answer")
+        wait_for_making(app, 0, "the end of answers to nobody")
 
 
 def test_a_stream_ends_with_the_page_that_was_closed() -> None:
     app = App()
     with serving(app, read_within_s=600) as address, asked(address, request("flood")) as [page]:
-        wait_until(lambda: app.making == 1, what="the stream")
+        wait_for_making(app, 1, "the stream")
         page.shutdown(socket.SHUT_WR)
-        wait_until(lambda: app.making == 0, what="the end of the stream")
+        wait_for_making(app, 0, "the end of the stream")
 
 
 def test_an_answer_that_takes_too_long_is_a_503_and_the_connection_goes_on() -> None:
@@ -421,8 +434,8 @@ def test_a_stream_that_is_not_read_is_cut_off_and_one_that_is_read_has_no_end() 
         serving(app, read_within_s=0.5, send_within_s=0.5) as address,
         asked(address, request("flood"), request("stream")) as [unread, read],
     ):
-        wait_until(lambda: app.begun == 1, what="the stream")
-        wait_until(lambda: app.making == 0, what="the end of the stream that is not read")
+        wait_for(lambda: app.begun, "the stream", until=lambda count: count == 1)
+        wait_for_making(app, 0, "the end of the stream that is not read")
         before = len(read.recv(65_536))
         assert before
         for _ in range(20):  # a second, twice what a response may take
@@ -439,7 +452,7 @@ def test_streams_hold_up_no_stop() -> None:
 def test_a_large_response_has_a_deadline_for_each_piece_and_for_the_whole() -> None:
     for settings in ({"read_within_s": 600, "send_within_s": 0.5}, {"read_within_s": 0.5, "send_within_s": 600}):
         with serving(App(), None, **settings) as address, asked(address, request("large")) as [connection]:
-            wait_until(lambda each=connection: is_over(each), what="the end")  # type: ignore[misc]
+            wait_for(partial(is_over, connection), "the end")
             assert len(read_to_end(connection)) < 32 << 20
 
 
@@ -477,11 +490,11 @@ SENT: list[tuple[str, Callable[[], bytes]]] = [
 def test_two_hundred_peers_that_send_without_reading_leave_the_server_to_others(sent: Callable[[], bytes]) -> None:
     with serving(App(), read_within_s=2.0) as address, contextlib.ExitStack() as stack:
         for _ in range(200):
-            peer = stack.enter_context(socket.create_connection(address, timeout=60))
+            peer = stack.enter_context(socket.create_connection(address, timeout=PATIENCE_S))
             peer.setblocking(False)
             with contextlib.suppress(OSError):
                 peer.send(sent())
-        wait_until(lambda: is_answered(address), what="an answer among them")
+        wait_for(lambda: is_answered(address), "an answer among them")
 
 
 def is_answered(address: Address) -> bool:

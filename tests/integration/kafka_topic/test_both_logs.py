@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -10,8 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from support.delivery import PATIENCE_MS
 from support.payloads import metrics_data
 from support.push_log import RecordWriter, numbers, push_of, push_record, small_log
+from support.waiting import PATIENCE_S, pause, wait_for
 
 from base.clock import SystemTime
 from exporters.delivery.pipeline import Pipeline
@@ -63,8 +64,8 @@ class TopicLog:
 
     async def _append(self, which: tuple[int, ...]) -> None:
         loop = asyncio.get_running_loop()
-        appender = KafkaTopicAppender(self._settings, loop, SystemTime(), ack_timeout_ms=120_000)
-        await appender.start(120)
+        appender = KafkaTopicAppender(self._settings, loop, SystemTime(), ack_timeout_ms=PATIENCE_MS)
+        await appender.start(PATIENCE_S)
         failures: list[Exception | None] = []
         appender.answer = lambda pushes, error: failures.extend(error for _ in pushes)
         failures += [appender.append(push_of(push_record(number, PAYLOAD))) for number in which]
@@ -83,12 +84,9 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
 
 def poll(reader: PushLogReader, *, max_records: int = 1_000) -> Batch:
     """The next batch; what was just appended may be on its way to a reader."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        batch = reader.poll(1 << 30, max_records, 100)
-        if batch is not None:
-            return batch
-    raise AssertionError("nothing came")
+    batch = wait_for(lambda: reader.poll(1 << 30, max_records, 100), "a batch")
+    assert batch is not None
+    return batch
 
 
 def poll_numbers(reader: PushLogReader, count: int, *, commit: bool = True) -> list[int]:
@@ -115,7 +113,7 @@ def test_what_was_appended_is_read_whole_and_in_order(log: Log) -> None:
 def test_a_batch_has_no_more_records_than_were_asked_for(log: Log) -> None:
     log.append(*range(10))
     reader = log.reader()
-    found = []
+    found: list[int] = []
     while len(found) < 10:
         batch = poll(reader, max_records=3)
         assert len(batch.records) <= 3
@@ -173,11 +171,16 @@ def test_the_lag_is_what_is_not_committed(log: Log) -> None:
 
 
 def test_a_wakeup_ends_a_poll_that_waits(log: Log) -> None:
+    """It would wait for an hour; a wakeup that comes before it ends it, too."""
     reader = log.reader()
-    threading.Timer(0.2, reader.wakeup).start()
-    started = time.monotonic()
-    assert reader.poll(1 << 30, 1_000, 60_000) is None
-    assert time.monotonic() - started < 30
+    polled: list[Batch | None] = []
+    waiting = threading.Thread(target=lambda: polled.append(reader.poll(1 << 30, 1_000, 3_600_000)), daemon=True)
+    waiting.start()
+    pause(0.2, "nothing shows that a poll waits")
+    assert polled == []
+    reader.wakeup()
+    waiting.join(PATIENCE_S)
+    assert polled == [None]
 
 
 class Destination:
@@ -212,10 +215,8 @@ def test_a_pipeline_delivers_everything_once_but_what_the_destination_refuses(lo
     reader = log.reader()
     pipeline = Pipeline(reader, destination, time=SystemTime())
     pipeline.start()
-    deadline = time.monotonic() + 120
-    while sum(destination.got.values()) < 99 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert pipeline.stop(30_000)
+    wait_for(destination.got.total, "all pushes but the refused one", until=lambda count: count >= 99)
+    assert pipeline.stop(PATIENCE_MS)
     assert destination.got == Counter(number for number in range(100) if number != 42)
     stats = pipeline.stats()
     assert (stats.delivered_records, stats.refused, stats.retried) == (99, {"invalid_argument": 1}, {"unavailable": 3})

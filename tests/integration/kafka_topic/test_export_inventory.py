@@ -3,7 +3,7 @@
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.export import Export
-from support.http import get_url, wait_until
+from support.http import HttpAnswer, get_url
 from support.node import run_cli
 from support.payloads import metrics_data
 from support.plugin_records import Brokers
+from support.waiting import PATIENCE_S, ticking, wait_for
 from support.webhook import Webhook
 
 from push_log.kafka_topic.settings import KafkaTopicSettings
@@ -37,26 +38,45 @@ def config_of(tmp_path: Path, topic: KafkaTopicSettings, exporters: str = "") ->
 @contextmanager
 def exporting(tmp_path: Path, config: Path, *overrides: str, number: int = 0) -> Iterator[Export]:
     with Export(tmp_path, config, "http.listeners=http://127.0.0.1:0", *overrides, number=number) as export:
-        wait_until(lambda: told(export) is not None, what="the export to answer")
+        wait_for(lambda: told(export), "an export that answers", ignoring=(ValueError,))
         yield export
         assert export.stop() == 0, export.output()
 
 
-def told(export: Export) -> dict[str, Any] | None:
-    try:
-        return export.status()
-    except ValueError:
-        assert export.process.poll() is None, export.output()
-        return None
+def told(export: Export) -> dict[str, Any]:
+    assert export.process.poll() is None, export.output()
+    return export.status()
+
+
+def url_of(export: Export) -> str:
+    return str(export.status()["http"]["listeners"][0])
 
 
 def listed(export: Export, **query: str) -> Any:
     """What it tells of its clients; a problem alone while its exporter process does not answer."""
-    return get_url(str(export.status()["http"]["listeners"][0]), "/clients", **query).json()
+    return get_url(url_of(export), "/clients", **query).json()
 
 
 def coverage_of(export: Export) -> dict[str, Any]:
     return dict(listed(export).get("coverage", {}))
+
+
+def wait_until_all_is_read(export: Export) -> None:
+    wait_for(
+        lambda: coverage_of(export), "all partitions to be read", until=lambda coverage: coverage.get("read_up_to")
+    )
+
+
+def wait_for_clients(export: Export, number: int) -> None:
+    wait_for(lambda: listed(export), f"{number} clients", until=lambda answer: answer.get("total") == number)
+
+
+def is_ready(answer: HttpAnswer) -> bool:
+    return answer.status == 200
+
+
+def is_unavailable(answer: HttpAnswer) -> bool:
+    return answer.status == 503
 
 
 def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
@@ -64,9 +84,9 @@ def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
 ) -> None:
     config = config_of(tmp_path, topic)
     with exporting(tmp_path, config) as export:
-        url = str(export.status()["http"]["listeners"][0])
-        wait_until(lambda: get_url(url, "/readyz").status == 200, what="the export to be ready")
-        wait_until(lambda: coverage_of(export).get("read_up_to"), what="all partitions to be read")
+        url = url_of(export)
+        wait_for(lambda: get_url(url, "/readyz"), "an export that is ready", until=is_ready)
+        wait_until_all_is_read(export)
         empty = run_cli("clients", "--log-dirs", str(export.data)).stdout
         assert "within five minutes" in empty
         assert "kafka-client-metrics.sh" in empty
@@ -79,8 +99,10 @@ def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
         brokers.push("closed", ago_s=30, terminating=True)
         brokers.push("quiet", ago_s=120, push_interval_ms=None)
         states = {"orders": "live", "killed": "vanished", "slow": "late", "closed": "ended", "quiet": "live"}
-        wait_until(
-            lambda: {c["client_id"]: c["state"] for c in listed(export).get("clients", ())} == states, what=str(states)
+        wait_for(
+            lambda: {c["client_id"]: c["state"] for c in listed(export).get("clients", ())},
+            str(states),
+            until=lambda found: found == states,
         )
         (row,) = listed(export, client_id="orders")["clients"]
         assert (row["client_instance_id"], row["broker"], row["partition"], row["pushes"]) == (live, 7, 0, 1)
@@ -96,14 +118,27 @@ def test_an_export_tells_of_its_clients_over_http_and_by_the_commands(
             assert "matches the filter" in run_cli("clients", *source, "--client-id", "nobody").stdout
 
         brokers.push("orders", instance=live, push_interval_ms=300_000)
-        wait_until(lambda: listed(export, client_id="orders")["clients"][0]["pushes"] == 2, what="the second push")
-        wait_until(lambda: export.status()["clients"]["instances_vanished"] == 1, what="the vanished to be counted")
-        values = metrics(url)
-        assert values["fleetgauge_ready", ()] == 1
-        assert values["fleetgauge_client_instances_vanished", ()] == 1
-        assert values["fleetgauge_exporter_assigned_partitions", ("landing",)] == 3
-        delivered = ("fleetgauge_exporter_delivered_pushes_total", ("landing",))
-        wait_until(lambda: metrics(url)[delivered] == 6, what="all pushes to be delivered")
+        wait_for(
+            lambda: [each["pushes"] for each in listed(export, client_id="orders").get("clients", ())],
+            "the second push",
+            until=lambda pushes: pushes == [2],
+        )
+        wait_for(
+            lambda: export.status()["clients"]["instances_vanished"],
+            "the vanished client in the counts",
+            until=lambda count: count == 1,
+        )
+        expected: dict[tuple[str, tuple[str, ...]], float] = {
+            ("fleetgauge_ready", ()): 1,
+            ("fleetgauge_client_instances_vanished", ()): 1,
+            ("fleetgauge_exporter_assigned_partitions", ("landing",)): 3,
+            ("fleetgauge_exporter_delivered_pushes_total", ("landing",)): 6,
+        }
+        wait_for(
+            lambda: {name: value for name, value in metrics(url).items() if name in expected},
+            str(expected),
+            until=lambda values: values == expected,
+        )
         status = run_cli("status", "--log-dirs", str(export.data)).stdout
         assert url in status
         assert "1 vanished, 1 ended" in status
@@ -130,23 +165,36 @@ def test_two_exports_show_their_parts_and_clients_of_revoked_partitions_are_drop
     brokers = Brokers(topic)
     with exporting(tmp_path, config) as first:
         ids = {brokers.push(f"client-{each}", partition=each, push_interval_ms=300_000): each for each in range(3)}
-        wait_until(lambda: listed(first).get("total") == 3, what="all clients")
+        wait_for_clients(first, 3)
         with exporting(tmp_path, config, number=1) as second:
-            wait_until(lambda: coverage_of(second).get("partitions"), what="the second to get partitions")
-            wait_until(lambda: len(coverage_of(first).get("partitions", ids)) < 3, what="the first to give some away")
+            wait_for(lambda: coverage_of(second).get("partitions"), "partitions of the second export")
+            wait_for(
+                lambda: coverage_of(first).get("partitions", [0, 1, 2]),
+                "partitions passed on by the first export",
+                until=lambda partitions: len(partitions) < 3,
+            )
             for instance, partition in ids.items():
                 brokers.push(f"client-{partition}", instance=instance, partition=partition, push_interval_ms=300_000)
-            wait_until(
-                lambda: sum(listed(each).get("total", 4) for each in (first, second)) == 3, what="each to be known once"
+            wait_for(
+                lambda: [listed(each) for each in (first, second)],
+                "each client once, at the export that has its partition",
+                until=lambda answers: sum(map(total_of, answers)) == 3 and all(map(is_whole, answers)),
             )
-            for each in (first, second):
-                wait_until(lambda each=each: is_whole(listed(each)), what="a client of each of its partitions alone")
             rows = run_cli("clients", "--log-dirs", str(first.data), "--format", "json").stdout.splitlines()
             assert {json.loads(row)["client_instance_id"] for row in rows} == set(ids)
-        wait_until(lambda: len(coverage_of(first).get("partitions", ())) == 3, what="the first to have all again")
+        wait_for(
+            lambda: coverage_of(first).get("partitions", ()),
+            "all partitions back at the first export",
+            until=lambda partitions: len(partitions) == 3,
+        )
 
 
-def is_whole(found: Any) -> bool:
+def total_of(found: dict[str, Any]) -> int:
+    """How many clients an export lists; 4 for an answer without a list."""
+    return int(found.get("total", 4))
+
+
+def is_whole(found: dict[str, Any]) -> bool:
     """True if a client of each partition is listed, and none of another partition."""
     return "clients" in found and {row["partition"] for row in found["clients"]} == set(found["coverage"]["partitions"])
 
@@ -162,16 +210,16 @@ def test_while_the_destination_is_away_nobody_is_said_to_be_late(tmp_path: Path,
         brokers = Brokers(topic)
         with exporting(tmp_path, config, "shutdown.timeout.ms=1000") as export:
             # Joining its group may take longer than a client of this interval needs to be late.
-            wait_until(lambda: coverage_of(export).get("read_up_to"), what="all partitions to be read")
+            wait_until_all_is_read(export)
             instance = brokers.push("orders")
-            export.wait_for("hook", lambda state: bool(state["retried"]))
-            for _ in range(12):
+            export.wait_for("hook", lambda state: state["retried"], "a try in vain")
+            for _ in ticking(6.0, every_s=0.5):
                 brokers.push("orders", instance=instance)
-                time.sleep(0.5)
-            (row,) = listed(export)["clients"]
+            answer = wait_for(lambda: listed(export), "the clients", until=lambda found: "clients" in found)
+            (row,) = answer["clients"]
             assert (row["state"], row["pushes"]) == ("live", 1)
-            assert coverage_of(export)["read_up_to"] < time.time() * 1e6 - 3e6
-            assert get_url(str(export.status()["http"]["listeners"][0]), "/readyz").status == 200
+            assert answer["coverage"]["read_up_to"] < time.time() * 1e6 - 3e6
+            assert get_url(url_of(export), "/readyz").status == 200
 
 
 def test_clients_are_known_again_after_the_exporter_process_was_killed(
@@ -180,39 +228,29 @@ def test_clients_are_known_again_after_the_exporter_process_was_killed(
     brokers = Brokers(topic)
     with exporting(tmp_path, config_of(tmp_path, topic)) as export:
         instance = brokers.push("orders", push_interval_ms=300_000)
-        wait_until(lambda: listed(export).get("total") == 1, what="the client")
-        url = str(export.status()["http"]["listeners"][0])
+        wait_for_clients(export, 1)
+        url = url_of(export)
         export.kill_exporter()
-        answer = wait_until(failing(lambda: get_url(url, "/clients")), what="the clients to be unknown")
+        answer = wait_for(lambda: get_url(url, "/clients"), "clients that are unknown", until=is_unavailable)
         assert "exporter process" in answer.json()["error"]
-        wait_until(failing(lambda: get_url(url, "/readyz")), what="the export to be said not ready")
+        wait_for(lambda: get_url(url, "/readyz"), "an export that is not ready", until=is_unavailable)
         assert get_url(url, "/healthz").status == 200
         brokers.push("orders", instance=instance, push_interval_ms=300_000)
-        wait_until(lambda: get_url(url, "/readyz").status == 200, what="the export to be ready again")
-        wait_until(lambda: listed(export).get("total") == 1, what="the client again")
-
-
-def failing(ask: Callable[[], Any]) -> Callable[[], Any]:
-    """The answer if it is 503, else None."""
-
-    def answer() -> Any:
-        found = ask()
-        return found if found.status == 503 else None
-
-    return answer
+        wait_for(lambda: get_url(url, "/readyz"), "an export that is ready again", until=is_ready)
+        wait_for_clients(export, 1)
 
 
 def test_an_export_whose_brokers_are_away_answers_from_its_start_and_is_not_ready(tmp_path: Path) -> None:
     away = KafkaTopicSettings(bootstrap_servers="127.0.0.1:1", topic="pushes", group_prefix="g")
     with exporting(tmp_path, config_of(tmp_path, away), "shutdown.timeout.ms=1000") as export:
-        url = str(export.status()["http"]["listeners"][0])
+        url = url_of(export)
 
         def reason() -> str:
             answer = get_url(url, "/readyz")
             assert answer.status == 503
             return str(answer.json()["reasons"][0])
 
-        wait_until(lambda: "cannot read" in reason(), what="the brokers to be missed")
+        wait_for(reason, "brokers that are missed", until=lambda found: "cannot read" in found)
         assert get_url(url, "/healthz").status == 200
         assert "reads no partition of topic pushes now" in run_cli("clients", "--log-dirs", str(export.data)).stdout
         assert export.stop() == 0
@@ -227,7 +265,7 @@ def test_a_port_that_is_taken_is_one_sentence_and_leaves_nothing_behind(
         port = taken.getsockname()[1]
         config = config_of(tmp_path, topic)
         with Export(tmp_path, config, f"http.listeners=http://127.0.0.1:{port}") as export:
-            assert export.process.wait(240) == 1
+            assert export.process.wait(PATIENCE_S) == 1
     (line,) = [line for line in export.output().splitlines() if line.startswith("fleetgauge: ")]
     assert f"http://127.0.0.1:{port} cannot be bound: Address already in use" in line
     assert not list(export.data.glob("*.sock"))

@@ -1,6 +1,5 @@
 """Records that no client library would send, put on the topic byte by byte; and what retention takes."""
 
-import time
 from contextlib import closing
 
 import pytest
@@ -9,6 +8,7 @@ from structlog.testing import capture_logs
 from support.payloads import metrics_data
 from support.push_log import numbers, push_record
 from support.raw_produce import raw_produce
+from support.waiting import PATIENCE_S, wait_for
 
 from push_log.kafka_topic.clients import make_admin
 from push_log.kafka_topic.reader import KafkaTopicReader
@@ -28,12 +28,15 @@ def read(reader: KafkaTopicReader, count: int) -> list[int]:
     """The numbers of the next good records, until `count` records came, good or bad."""
     found: list[int] = []
     before = sum(reader.bad_records.values())
-    deadline = time.monotonic() + 120
-    while len(found) + sum(reader.bad_records.values()) - before < count and time.monotonic() < deadline:
+
+    def read_on() -> int:
         batch = reader.poll(1 << 30, 1_000, 100)
         if batch is not None:
-            found += numbers(batch.records)
+            found.extend(numbers(batch.records))
             reader.commit(batch)
+        return len(found) + sum(reader.bad_records.values()) - before
+
+    wait_for(read_on, f"{count} records", until=lambda came: came >= count)
     return found
 
 
@@ -64,15 +67,14 @@ def test_what_retention_took_before_it_was_delivered_is_counted_and_the_rest_is_
 ) -> None:
     raw_produce(topic.bootstrap_servers, topic.topic, [raw(number) for number in range(10)])
     with closing(KafkaTopicReader(topic, "otlp")) as reader:
-        first = None
-        while first is None:
-            first = reader.poll(1 << 30, 2, 100)
+        first = wait_for(lambda: reader.poll(1 << 30, 2, 100), "the first records")
+        assert first is not None
         reader.commit(first)
         assert numbers(first.records) == [0, 1]
     admin = make_admin(topic)  # kept: its end would be the end of the request
     deleted = admin.delete_records([TopicPartition(topic.topic, 0, 6)])
     for done in deleted.values():
-        done.result(30)
+        done.result(PATIENCE_S)
     with capture_logs() as logs, closing(KafkaTopicReader(topic, "otlp")) as reader:
         assert read(reader, 4) == [6, 7, 8, 9]
         assert reader.lost_records == 4

@@ -27,7 +27,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(
-    writer: RecordWriter, first: int, metrics_bytes: int = 2_000, time: MockTime | None = None
+    writer: RecordWriter, first: int, metrics_bytes: int = 2_000, clock: MockTime | None = None
 ) -> tuple[list[int], PushLogFullError]:
     """Commits one record after the other until there is no room; returns those that are in."""
     written: list[int] = []
@@ -38,8 +38,8 @@ def fill(
         except PushLogFullError as error:
             return written, error
         written.append(number)
-        if time is not None:
-            time.sleep(1_000)
+        if clock is not None:
+            clock.sleep(1_000)
     pytest.fail("2 MiB took more than 10,000 records")
 
 
@@ -82,11 +82,11 @@ def test_both_processes_start_on_a_full_disk_and_make_room(disk: Path) -> None:
     with closing(RecordWriter(settings)) as writer, closing(SqlitePushLogReader(settings, "otlp")):
         written, _ = fill(writer, 1)
     ballast = fill_up(disk)
-    time = MockTime()
+    clock = MockTime()
     files_before = len(list(settings.dir.glob("*")))
-    with closing(RecordWriter(settings, time, spawn=at_once)) as writer:
+    with closing(RecordWriter(settings, clock, spawn=at_once)) as writer:
         for _ in range(5):
-            time.sleep(1_000)
+            clock.sleep(1_000)
             writer.append(push_record(9_000))
             with pytest.raises(PushLogFullError, match="make room"):
                 writer.commit()
@@ -94,16 +94,16 @@ def test_both_processes_start_on_a_full_disk_and_make_room(disk: Path) -> None:
         with closing(SqlitePushLogReader(settings, "otlp")) as reader:
             assert poll_all(reader) == written
             ballast.unlink()
-            time.sleep(1_000)
+            clock.sleep(1_000)
             later, _ = fill(writer, 10_000)
             assert poll_all(reader) == later
 
 
 def test_free_space_is_left_to_others(disk: Path) -> None:
-    time = MockTime()
+    clock = MockTime()
     settings = small_log(disk / "log", min_free_bytes=1024 * 1024)
-    with closing(RecordWriter(settings, time)) as writer:
-        written, error = fill(writer, 1, time=time)
+    with closing(RecordWriter(settings, clock)) as writer:
+        written, error = fill(writer, 1, clock=clock)
         assert "less than push.log.min.free.bytes (1.0 MiB)" in str(error)
         assert len(written) > 50
         assert shutil.disk_usage(disk).free > 900_000

@@ -3,6 +3,7 @@
 Their own logs say so, and which pushes they saw acknowledged; each of those has to be in the landing zone.
 """
 
+import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +13,8 @@ from support.client_fleet import ALL_EACH_SECOND, ClientFleet
 from support.delta_sums import DeltaSums
 from support.landing import landed
 from support.node import Node
-from support.telemetry_clients import missing_tools, wait_until
+from support.telemetry_clients import missing_tools
+from support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.integration,
@@ -44,7 +46,7 @@ def fleet(shared_fleet: ClientFleet) -> ClientFleet:
     shared_fleet.subscribe(ALL_EACH_SECOND)
     shared_fleet.start_clients()
     shared_fleet.node.wait_for(
-        lambda s: s["telemetry"]["counters"]["instances_slowed"] == 0, within_s=120, what="nobody to be slowed"
+        lambda s: s["telemetry"]["counters"]["instances_slowed"] == 0, what="nobody to be slowed"
     )
     return shared_fleet
 
@@ -88,7 +90,7 @@ def test_clients_over_a_telemetry_quota_push_less_often_and_no_delta_is_lost(fle
         }
         return {name: each for name, each in missing.items() if each}
 
-    wait_until(not_agreed, "the deltas of each to add up to what it counts itself")
+    wait_for(not_agreed, "the deltas of each to add up to what it counts itself", until=operator.not_)
     assert (fleet.refusals() - refused).keys() == {"UNKNOWN_SUBSCRIPTION_ID"}, "nobody is refused for the quota"
     fleet.expect_landed()
     fleet.expect_none_off()
@@ -99,11 +101,9 @@ def test_clients_over_a_telemetry_byte_quota_push_less_often_and_come_back(fleet
     refused = fleet.refusals()
     fleet.subscribe(ALL_EACH_SECOND + USER + "telemetry_byte_rate = 10000\n")
     expect_interval(fleet, lambda interval_ms: interval_ms >= 2 * INTERVAL_MS)
-    fleet.expect_pushes(fleet.acknowledged(), within_s=200)
+    fleet.expect_pushes(fleet.acknowledged())
     fleet.subscribe(ALL_EACH_SECOND + USER + "telemetry_byte_rate = 10000000\n")
-    fleet.node.wait_for(
-        lambda s: s["telemetry"]["counters"]["instances_slowed"] == 0, within_s=400, what="the return of all"
-    )
+    fleet.node.wait_for(lambda s: s["telemetry"]["counters"]["instances_slowed"] == 0, what="the return of all")
     fleet.expect_pushes(fleet.acknowledged())
     assert (fleet.refusals() - refused).keys() == {"UNKNOWN_SUBSCRIPTION_ID"}, "nobody is refused for the quota"
     fleet.expect_landed()
@@ -118,4 +118,4 @@ def expect_interval(fleet: ClientFleet, is_right: Callable[[int], bool]) -> None
         there = {push.client_instance_id for push in fleet.landed() if is_right(push.push_interval_ms)}
         return {name for instance_id, name in names.items() if instance_id not in there}
 
-    wait_until(not_yet, "a push of each at the longer interval", 120)
+    wait_for(not_yet, "a push of each at the longer interval", until=operator.not_)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import operator
 import signal
 import ssl
 from collections import Counter
@@ -16,7 +17,8 @@ from support.delta_sums import DeltaSums
 from support.landing import landed
 from support.node import Node
 from support.raw_client import RawClient
-from support.telemetry_clients import Client, LibrdkafkaProcess, wait_until
+from support.telemetry_clients import Client, LibrdkafkaProcess
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +53,7 @@ class Quoted:
             there = Counter(record["client_instance_id"] for record in landed(self.landing))
             return {i: (there[i], count) for i, count in acknowledged.items() if there[i] < count}
 
-        wait_until(missing, "acknowledged pushes in the landing zone (there, acknowledged)")
+        wait_for(missing, "acknowledged pushes in the landing zone (there, acknowledged)", until=operator.not_)
         assert not any(client.says_off() for client in clients)
 
 
@@ -82,8 +84,10 @@ def clients(quoted: Quoted, tmp_path: Path) -> Iterator[tuple[Client, ...]]:
 
 def expect_pushes(clients: tuple[Client, ...], before: dict[str, int], number: int = 2) -> None:
     """Waits until each saw so many more pushes acknowledged."""
-    wait_until(
-        lambda: [c.name for c in clients if c.acknowledged() < before.get(c.name, 0) + number], "pushes of each client"
+    wait_for(
+        lambda: [c.name for c in clients if c.acknowledged() < before.get(c.name, 0) + number],
+        "pushes of each client",
+        until=operator.not_,
     )
 
 
@@ -130,7 +134,7 @@ def test_real_clients_over_a_telemetry_quota_push_less_often_and_lose_nothing(
             r["client_instance_id"] for r in landed(quoted.landing) if r["push_interval_ms"] == 4 * INTERVAL_MS
         }
 
-    wait_until(not_slowed, "a push of each at the longer interval")
+    wait_for(not_slowed, "a push of each at the longer interval", until=operator.not_)
     used = quoted.usage("TelemetryPush", "user=ANONYMOUS")
     assert used["throttled_clients"] == len(ids)
     quoted.limit('[quotas."users/ANONYMOUS"]\ntelemetry_push_rate = 1000\n')
@@ -174,7 +178,11 @@ def test_under_a_longer_interval_the_deltas_add_up_to_what_the_client_counted(
         missing = sums.missing(mine, connects[-1], acknowledged=acknowledged, failed=failed)
         return missing or ({} if connects[-1] > 3 else {0: connects[-1]})
 
-    wait_until(not_agreed, "the deltas of the pushes to add up to the connections that the client counted")
+    wait_for(
+        not_agreed,
+        "the deltas of the pushes to add up to the connections that the client counted",
+        until=operator.not_,
+    )
     producer.close()
 
 
@@ -217,6 +225,8 @@ def test_a_listener_that_started_without_connections_takes_a_limit_and_does_not_
         node.config_file.write_text(f"{key} = 0\n")
         assert node.process is not None
         node.process.send_signal(signal.SIGHUP)
-        node.wait_for(lambda _: "listener.name.plaintext: Invalid max.connections 0" in node.output())
+        node.wait_for(
+            lambda _: "listener.name.plaintext: Invalid max.connections 0" in node.output(), what="the refusal"
+        )
         with RawClient(node.port) as next_one:
             assert next_one.get().error_code == 0

@@ -53,7 +53,8 @@ def slow_broker(stage: Stage, library: str, subject: str) -> Steps:
 
 
 def far_client(stage: Stage, library: str, client_id: str) -> Steps:
-    stage.clients[library].producer(client_id, TOPIC, **{"bootstrap.servers": stage.cluster.through(FAR)})
+    through_proxy = {"bootstrap.servers": stage.cluster.through(FAR)}
+    stage.clients[library].producer(client_id, TOPIC, per_s=4, size=200, **through_proxy)
     yield
     stage.cluster.delay(0.15, listener=FAR)
     yield
@@ -89,7 +90,8 @@ def quota(stage: Stage, library: str, client_id: str) -> Steps:
 
 
 def tiny_records(stage: Stage, library: str, client_id: str) -> Steps:
-    clients = stage.clients[library].producer(client_id, stage.topic(client_id), **{"linger.ms": "0"})
+    clients = stage.clients[library]
+    clients.producer(client_id, stage.topic(client_id), per_s=4, size=200, **{"linger.ms": "0"})
     yield
     clients.send(client_id, 120, 20)
     yield

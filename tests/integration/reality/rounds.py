@@ -1,15 +1,16 @@
 """Faults made one round after the other, what the judge then said, and the table of it."""
 
-import time
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from integration.reality.faults import Fault, Steps
 from integration.reality.stage import Stage
-from support.verdict_pipeline import Row
+from integration.reality.verdict_pipeline import Row
+from support.waiting import pause, ticking
 
-PATIENCE = 3
+TIMES = 3
 """How many times as long as it has to be so a verdict is waited for, beside how long it takes to be delivered."""
 DELIVERY_S = 90.0
 """A window, `--late`, a trigger, and rounds that a busy machine makes long [s]."""
@@ -22,12 +23,14 @@ class Outcome:
     """What became of a fault.
 
     Attributes:
-        began_s: when it was made, by the monotonic clock [s].
-        found_s: from its beginning until its verdict was delivered; None if that did not come [s].
+        before: ids of the verdicts that were there before it was made.
+        began_s: when it was made, from the beginning of its round [s].
+        found_s: from its own beginning until its verdict was delivered; None if that did not come [s].
         others: further rows that its own explains, or that are true of its clients as well.
     """
 
     fault: Fault
+    before: set[str] = field(default_factory=set)
     began_s: float = 0.0
     found_s: float | None = None
     others: list[Row] = field(default_factory=list)
@@ -47,28 +50,26 @@ def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Ro
     outcomes = [Outcome(fault=fault) for fault in faults]
     for number, some in enumerate(rounds):
         if number:
-            time.sleep(CLEARS_S)
+            pause(CLEARS_S, "what the last round did to clients that are in the next one passes")
         of_round = [(outcome, each) for outcome, each in zip(outcomes, steps, strict=True) if outcome.fault in some]
         _make_round(stage, of_round)
-    strange = _assign(outcomes, [row for _, row in stage.pipeline.rows()])
+    strange = _assign(outcomes, stage.pipeline.rows())
     return outcomes, strange
 
 
 def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, Steps]]) -> None:
+    passed = ticking(math.inf, every_s=0.2)
     for outcome, steps in of_round:
-        outcome.began_s = time.monotonic()
+        outcome.before = {row["id"] for row in stage.pipeline.rows()}
+        outcome.began_s = next(passed)
         next(steps)
     outcomes = [outcome for outcome, _ in of_round]
-    within_s = PATIENCE * max(outcome.fault.lasts_s for outcome in outcomes) + DELIVERY_S
-
-    def all_found(rows: list[tuple[float, Row]]) -> bool:
-        for outcome in outcomes:
-            times = [at for at, row in rows if is_right(row, outcome.fault) and at >= outcome.began_s]
-            if outcome.found_s is None and times:
-                outcome.found_s = min(times) - outcome.began_s
-        return all(outcome.found_s is not None for outcome in outcomes)
-
-    stage.pipeline.wait_for(all_found, within_s)
+    end_s = next(passed) + TIMES * max(outcome.fault.lasts_s for outcome in outcomes) + DELIVERY_S
+    while (now_s := next(passed)) < end_s and any(outcome.found_s is None for outcome in outcomes):
+        rows = stage.pipeline.rows()
+        for outcome in (each for each in outcomes if each.found_s is None):
+            if any(is_right(row, outcome.fault) and row["id"] not in outcome.before for row in rows):
+                outcome.found_s = now_s - outcome.began_s
     for _, steps in of_round:
         next(steps, None)
 

@@ -1,12 +1,12 @@
 """Three real brokers, healthy real clients at work, and the judge: what faults are made on, and what is then found."""
 
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from integration.reality.verdict_pipeline import PUSH_INTERVAL_MS, VerdictPipeline
 from support.kafka_cluster import NEAR, KafkaCluster
-from support.verdict_pipeline import PUSH_INTERVAL_MS, VerdictPipeline
+from support.waiting import pause
 from support.working_clients import LIBRARIES, WorkingClients
 
 TOPIC = "orders"
@@ -61,7 +61,7 @@ class Stage:
     def wait_for_history(self) -> None:
         """Waits until all clients were seen for long enough to be compared with: JVMs may take a while to start."""
         self.pipeline.wait_for_pushes({client_id for each in self._processes for client_id in each.client_ids})
-        time.sleep(HISTORY_S)
+        pause(HISTORY_S, "the windows that later ones are compared with")
 
     def topic(self, name: str, partitions: int = 3) -> str:
         """A topic of its own for a fault."""

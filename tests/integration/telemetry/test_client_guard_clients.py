@@ -6,13 +6,14 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from confluent_kafka import Producer
 from support.java_clients import clients_jars, java_program
 from support.node import Node, run_cli
 from support.old_client import old_python, polling_client
+from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -47,15 +48,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield running_node
 
 
-def configure(node: Node, text: str) -> None:
-    """Has the node reread this configuration."""
-    before = node.log.read_text().count("config.reread")
-    node.config_file.write_text(text)
-    assert node.process is not None
-    node.process.send_signal(signal.SIGHUP)
-    node.wait_for(lambda _: node.log.read_text().count("config.reread") > before, what="the reread")
-
-
 def answered(status: dict[str, Any], what: str) -> int:
     return int(status["telemetry"][f"{what}_answers"].get("NONE", 0))
 
@@ -69,7 +61,7 @@ def wait_for_pushes(node: Node, number: int, *, polled: Producer | None = None) 
             polled.poll(0.05)
         return answered(status, "push") >= wanted
 
-    return node.wait_for(came, within_s=180, what=f"{number} pushes")
+    return node.wait_for(came, what=f"{number} pushes")
 
 
 def applied(status: dict[str, Any], rule: str) -> int:
@@ -83,7 +75,7 @@ def test_librdkafka_2_5_0_lives_under_a_subscription_that_ends_it_without_the_gu
     # Meant for the other kind of client: harmless to all but this version.
     foreign = "org.apache.kafka.consumer." if kind == "producer" else "org.apache.kafka.producer."
     subscription = SUBSCRIPTION.format(metrics=foreign)
-    configure(node, subscription)
+    node.reread(subscription)
     before = applied(node.status(), "librdkafka-crash")
     with running(polling_client("2.5.0", kind, node.port)) as client:
         status = wait_for_pushes(node, 3)
@@ -92,14 +84,14 @@ def test_librdkafka_2_5_0_lives_under_a_subscription_that_ends_it_without_the_gu
     shown = '"rule": "librdkafka-crash", "action": "rewrite", "software_name": "confluent-kafka-python"'
     assert shown in node.log.read_text()
 
-    configure(node, subscription + UNGUARDED.format(rule="librdkafka-crash"))
+    node.reread(subscription + UNGUARDED.format(rule="librdkafka-crash"))
     with running(polling_client("2.5.0", kind, node.port)) as client:
-        assert client.wait(180) == -signal.SIGABRT
+        assert client.wait(PATIENCE_S) == -signal.SIGABRT
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
 def test_librdkafka_2_5_0_lives_when_several_prefixes_are_asked(node: Node, kind: str, librdkafka_250: None) -> None:
-    configure(node, SUBSCRIPTION.format(metrics="org.apache.kafka.consumer.,org.apache.kafka.producer."))
+    node.reread(SUBSCRIPTION.format(metrics="org.apache.kafka.consumer.,org.apache.kafka.producer."))
     with running(polling_client("2.5.0", kind, node.port)) as client:
         wait_for_pushes(node, 3)
         assert client.poll() is None
@@ -108,7 +100,7 @@ def test_librdkafka_2_5_0_lives_when_several_prefixes_are_asked(node: Node, kind
 def test_a_rule_of_ones_own_withholds_until_it_is_taken_back(node: Node) -> None:
     subscription = SUBSCRIPTION.format(metrics="*")
     rule = '[client-guard.mute]\nsoftware = "confluent-kafka-python"\naction = "withhold"\nreason = "it floods us"\n'
-    configure(node, subscription + rule)
+    node.reread(subscription + rule)
     start = node.status()
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 3})
 
@@ -116,14 +108,14 @@ def test_a_rule_of_ones_own_withholds_until_it_is_taken_back(node: Node) -> None
         producer.poll(0.05)
         return answered(status, "get") >= answered(start, "get") + 3
 
-    status = node.wait_for(asked_thrice, within_s=180, what="three Gets")
+    status = node.wait_for(asked_thrice, what="three Gets")
     assert answered(status, "push") == answered(start, "push")
     assert status["telemetry"]["client_guard"]["mute"]["action"] == "withhold"
     shown = run_cli("status", "--log-dirs", str(node.data)).stdout
     assert "client guard mute" in shown
     assert "withhold, 1 subscriptions: it floods us" in shown
 
-    configure(node, subscription)
+    node.reread(subscription)
     wait_for_pushes(node, 2, polled=producer)
 
 
@@ -133,13 +125,13 @@ def test_prefixes_that_no_client_knows_are_said_at_the_start_and_once_for_each_c
         assert '"nearest": "org.apache.kafka.producer.node."' in node.log.read_text()
         shown = run_cli("status", "--log-dirs", str(node.data)).stdout
         assert "producer.node. of all; did you mean org.apache.kafka.producer.node.?" in shown
-        configure(node, wrong + '[client-metrics.app]\nmetrics = "com.example."\n')
+        node.reread(wrong + '[client-metrics.app]\nmetrics = "com.example."\n')
         assert node.status()["telemetry"]["unmatched_prefixes"] == {
             "all": {"producer.node.": "org.apache.kafka.producer.node."},
             "app": {"com.example.": ""},
         }
         assert node.log.read_text().count("telemetry.unknown_metric_prefix") == 2
-        configure(node, SUBSCRIPTION.format(metrics="*"))
+        node.reread(SUBSCRIPTION.format(metrics="*"))
         assert node.status()["telemetry"]["unmatched_prefixes"] == {}
 
 
@@ -149,22 +141,22 @@ def test_a_java_producer_without_zstd_keeps_its_network_thread(node: Node, tmp_p
     shutil.copytree(clients_jars("4.0.0"), jars, ignore=shutil.ignore_patterns("zstd-*"))
     program = java_program("4.0.0", "IdleProducer", jars)
     subscription = SUBSCRIPTION.format(metrics="*")
-    configure(node, subscription + UNGUARDED.format(rule="java-4.0.0-missing-codec"))
+    node.reread(subscription + UNGUARDED.format(rule="java-4.0.0-missing-codec"))
     unguarded = tmp_path / "unguarded.log"
     with unguarded.open("wb") as log, running(idle(program, node.port, log)):
-        node.wait_for(
-            lambda _: "Uncaught exception in thread 'kafka-producer-network-thread" in unguarded.read_text(),
-            within_s=180,
-            what="the end of the producer's network thread",
+        wait_for(
+            unguarded.read_text,
+            "the end of the producer's network thread",
+            until=lambda text: "Uncaught exception in thread 'kafka-producer-network-thread" in text,
         )
-    configure(node, subscription)
+    node.reread(subscription)
     guarded = tmp_path / "guarded.log"
     with guarded.open("wb") as log, running(idle(program, node.port, log)):
         wait_for_pushes(node, 3)
     assert "Uncaught" not in guarded.read_text()
 
 
-def idle(program: list[str], port: int, log: Any) -> subprocess.Popen[bytes]:
+def idle(program: list[str], port: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*program, f"127.0.0.1:{port}"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
     )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from support.node import Node
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -13,5 +14,5 @@ def test_a_sighup_that_comes_while_a_node_starts_is_obeyed_as_soon_as_it_serves(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # for the reporter
     with Node(tmp_path, "metric.reporters=support.impatient_reporter.Impatient") as node:
-        node.wait_for(lambda _: "config.reread" in node.log.read_text(), what="the reread")
+        wait_for(node.log.read_text, "the reread", until=lambda text: "config.reread" in text)
         assert node.stop() == 0

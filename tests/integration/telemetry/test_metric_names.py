@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer
 from support.java_clients import java_program
 from support.node import Node
 from support.payloads import metric_names, metrics_of
+from support.waiting import wait_for
 
 from fleetgauge.data_dir import DataDirectory
 from push_log.embedded.inspect import tail
@@ -38,8 +39,12 @@ def payloads(node: Node) -> dict[str, list[bytes]]:
 
 def wait_for_pushes(node: Node, wanted: dict[str, int]) -> None:
     """Returns once each of these clients has pushed so often."""
-    enough = lambda _: all(len(payloads(node).get(role, ())) >= count for role, count in wanted.items())  # noqa: E731
-    node.wait_for(enough, within_s=180, what=f"pushes: {wanted}")
+
+    def pushed() -> dict[str, int]:
+        found = payloads(node)
+        return {role: len(found.get(role, ())) for role in wanted}
+
+    wait_for(pushed, f"pushes: {wanted}", until=lambda counts: all(counts[role] >= wanted[role] for role in wanted))
 
 
 def own_metrics(process: subprocess.Popen[str]) -> dict[str, dict[tuple[str, str], set[str]]]:

@@ -29,6 +29,7 @@ from support.raw_client import (
     read_uvarint,
     uvarint,
 )
+from support.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.integration,
@@ -188,7 +189,7 @@ def test_an_odd_frame_is_answered_as_kafka_answers_it(pair: Pair, name: str) -> 
 
 def answer_to(port: int, frame: bytes) -> object:
     """What comes back on a new connection: what a Get says, the bytes of another answer, or that it is closed."""
-    with RawClient(port, timeout_s=60.0) as client:
+    with RawClient(port, timeout_s=PATIENCE_S) as client:
         client.send(frame)
         try:
             answer = client.receive_frame()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from support.node import Node
 from support.raw_client import RawClient
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -15,9 +16,10 @@ def test_a_subscription_without_metrics_is_warned_of_at_the_start_and_at_a_rerea
     with Node(tmp_path, config="[client-metrics.all]\ninterval.ms = 1000\n") as node:
         with RawClient(node.port) as client:
             assert client.get().requested_metrics == []
-        node.wait_for(lambda _: _warnings(node) == ["[client-metrics.all]"])
+        wait_for(lambda: _warnings(node), "the warning", until=lambda tables: tables == ["[client-metrics.all]"])
         node.reread('[client-metrics.all]\nmetrics = "*"\n[client-metrics.more]\nmetrics = ""\n')
-        node.wait_for(lambda _: _warnings(node) == ["[client-metrics.all]", "[client-metrics.more]"])
+        both = ["[client-metrics.all]", "[client-metrics.more]"]
+        wait_for(lambda: _warnings(node), "the other warning", until=lambda tables: tables == both)
         node.reread('[client-metrics.all]\nmetrics = "*"\n')
         assert len(_warnings(node)) == 2
 

@@ -2,10 +2,9 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,14 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from support.broker_pipeline import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic
+from support.built import ROOT
 from support.certificates import Authority
 from support.export import Export
 from support.kafka_broker import MISSING, KafkaBroker
-from support.kafka_jars import ROOT, bridge_jar, kafka_jars
+from support.kafka_jars import bridge_jar, kafka_jars
 from support.node import run_cli
 from support.ports import free_ports
+from support.waiting import PATIENCE_S, pause, wait_for
 
 from fleetgauge.cli.subscription_file import read_file
 from fleetgauge.subscriptions.canary import sample
@@ -59,10 +60,10 @@ class Pipeline:
     directory: Path
     authority: Authority
     sasl_port: int
-    export: Export
-    producers: dict[str, Producer]
     config: Path
     cluster: Cluster
+    producers: dict[str, Producer] = field(default_factory=dict)
+    export: Export = field(init=False)
 
     def run(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
         command, *rest = arguments
@@ -85,7 +86,14 @@ class Pipeline:
 
     def wait_listed(self, *names: str) -> None:
         """Waits until these are listed: brokers answer a change before their own lists show it."""
-        wait_for(lambda: list(self.listed()) == [*names])
+        wait_for(lambda: list(self.listed()), f"the list of {names}", until=lambda found: found == [*names])
+
+    def deadlines(self) -> list[str]:
+        """Subscriptions that have one."""
+        return [each.name for each in deadlines(self.cluster.list())]
+
+    def wait_deadlines(self, *names: str) -> None:
+        wait_for(self.deadlines, f"deadlines of {names}", until=lambda found: found == [*names])
 
     def known(self) -> list[str]:
         """Clients that the export knows."""
@@ -98,24 +106,31 @@ class Pipeline:
         consumer = Consumer(
             {"bootstrap.servers": self.broker.bootstrap, "group.id": "w", "enable.metrics.push": False, "log_level": 3}
         )
-        partitions = consumer.list_topics(PUSH_TOPIC, timeout=120).topics[PUSH_TOPIC].partitions
+        partitions = consumer.list_topics(PUSH_TOPIC, timeout=PATIENCE_S).topics[PUSH_TOPIC].partitions
         ends = {
-            each: consumer.get_watermark_offsets(TopicPartition(PUSH_TOPIC, each), timeout=120)[1]
+            each: consumer.get_watermark_offsets(TopicPartition(PUSH_TOPIC, each), timeout=PATIENCE_S)[1]
             for each in partitions
         }
         consumer.assign([TopicPartition(PUSH_TOPIC, each, end) for each, end in ends.items()])
-        deadline = time.monotonic() + 300
+
+        def latest() -> dict[str, bool]:
+            for producer in self.producers.values():
+                producer.poll(0)
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                key, value = message.key(), message.value()
+                if key and value:
+                    found[key.decode()] = name in value
+            return found
+
         try:
-            while len(found) < _CLIENTS or not wanted(found):
-                assert time.monotonic() < deadline, found
-                for producer in self.producers.values():
-                    producer.poll(0)
-                message = consumer.poll(0.2)
-                if message is not None and message.error() is None and message.value():
-                    found[message.key().decode()] = name in message.value()
+            return wait_for(
+                latest,
+                f"pushes of {_CLIENTS} clients, with {name.decode()} where it is wanted",
+                until=lambda found: len(found) == _CLIENTS and wanted(found),
+            )
         finally:
             consumer.close()
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +153,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
         "ssl.keystore.location": str(authority.issue("broker", "/CN=broker").keystore),
         "listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
-        'required user_admin="admin-secret" user_reader="reader-secret";',
+        'required user_admin="admin-secret" user_reader="reader-secret" user_exporter="exporter-secret";',
         "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram."
         "ScramLoginModule required;",
     }
@@ -148,7 +163,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
         create_topic(broker.bootstrap)
         cluster = stack.enter_context(Cluster(ClusterSettings(bootstrap_servers=broker.bootstrap)))
         export_config = _export_config(broker, directory)
-        made = Pipeline(broker, directory, authority, sasl_port, None, {}, export_config, cluster)  # type: ignore[arg-type]
+        made = Pipeline(broker, directory, authority, sasl_port, export_config, cluster)
         made.run("apply", "-f", made.file(_STANDING), "--yes")
         made.producers |= {
             f"orders-{number}": Producer(
@@ -159,7 +174,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
         made.export = Export(directory, made.config)
         stack.callback(made.end_export)
         made.who_pushes(_ASKED_FOR, lambda found: not any(found.values()))
-        wait_for(lambda: len(made.known()) == _CLIENTS)
+        wait_for(made.known, "every client at the export", until=lambda known: len(known) == _CLIENTS)
         yield made
         made.producers.clear()
 
@@ -184,13 +199,6 @@ def _only_standing(request: pytest.FixtureRequest) -> Iterator[None]:
     subscriptions = Subscriptions(pipeline.cluster)
     subscriptions.apply(subscriptions.plan(read_file(Path(pipeline.file(_STANDING))), prune=True))
     pipeline.wait_listed("standing")
-
-
-def wait_for(condition: Callable[[], bool], *, within_s: float = 180.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_a_plan_changes_nothing_and_apply_makes_the_named_clients_push_it(pipeline: Pipeline) -> None:
@@ -255,7 +263,7 @@ def test_a_sample_has_its_share_of_100_000_of_kafkas_ids_and_re2_agrees_with_jav
     chosen = sample(share, "orders")
     program = str(ROOT / "tests/kafka/SampledIds.java")
     command = ["java", "-cp", f"{kafka_jars(_VERSION)}/*", program, chosen.pattern, "100000"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     lines = [line.split(" ") for line in done.stdout.splitlines()]
     (selector,) = parse_match(f"client_instance_id={chosen.pattern}")
     assert all((selector.pattern.fullmatch(each) is not None) == (mark == "1") for mark, each in lines)
@@ -269,31 +277,32 @@ def test_a_sample_has_its_share_of_100_000_of_kafkas_ids_and_re2_agrees_with_jav
 def test_a_deadline_outlives_the_export_and_is_kept_by_the_next_one(pipeline: Pipeline) -> None:
     pipeline.export.kill()
     pipeline.run("expire", "1s", "more", "-f", pipeline.file(_MORE))
-    time.sleep(1)
-    assert [each.name for each in deadlines(pipeline.cluster.list())] == ["more"]
+    pipeline.wait_deadlines("more")
+    pause(1, "the deadline passes while no export runs")
+    assert pipeline.deadlines() == ["more"]
     pipeline.export = Export(pipeline.directory, pipeline.config)
-    wait_for(lambda: list(pipeline.listed()) == ["standing"])
+    pipeline.wait_listed("standing")
     pipeline.who_pushes(_ASKED_FOR, lambda found: not any(found.values()))
     pipeline.run("expire", "1s", "more", "-f", pipeline.file(_MORE))  # while it runs
-    wait_for(lambda: list(pipeline.listed()) == ["standing"])
+    pipeline.wait_listed("standing")
 
-    def looked() -> dict[str, object]:
-        status: dict[str, object] = pipeline.export.status()["exporter_process"]["subscription_deadlines"]
-        return status
-
-    wait_for(lambda: looked()["taken_back"] == 2)
-    assert looked()["problem"] is None
+    status = wait_for(
+        lambda: pipeline.export.status()["exporter_process"]["subscription_deadlines"],
+        "the count of what was taken back",
+        until=lambda status: status["taken_back"] == 2,
+    )
+    assert status["problem"] is None
     assert "taken back" in run_cli("status", "--log-dirs", str(pipeline.export.data)).stdout
 
 
 def test_a_deadline_is_kept_by_a_scheduler_or_cancelled(pipeline: Pipeline) -> None:
     pipeline.run("expire", "1h", "more", "-f", pipeline.file(_MORE))
-    wait_for(lambda: [each.name for each in deadlines(pipeline.cluster.list())] == ["more"])
+    pipeline.wait_deadlines("more")
     assert pipeline.run("expire", "--due").stdout == ""
     (row,) = [each for each in json.loads(pipeline.run("list", "--format", "json").stdout) if each["name"] == "more"]
     assert row["until"] is not None
     pipeline.run("expire", "--cancel", "more")
-    wait_for(lambda: not deadlines(pipeline.cluster.list()))
+    pipeline.wait_deadlines()
     assert list(pipeline.listed()) == ["more", "standing"]
     assert "has no deadline" in pipeline.run("expire", "--cancel", "more", check=False).stderr
 
@@ -323,6 +332,15 @@ def jaas(user: str, password: str, module: str = "plain.Plain") -> str:
     return f'org.apache.kafka.common.security.{module}LoginModule required username="{user}" password="{password}";'
 
 
+def wait_until_listed(options: list[str]) -> None:
+    """Waits until a user with these options may list: brokers answer a change before it is in force."""
+    wait_for(
+        lambda: run_cli("subscriptions", "list", *options, check=False),
+        "the list for this user",
+        until=lambda done: done.returncode == 0,
+    )
+
+
 def test_tls_with_plain_and_scram_is_as_kafkas_tools_are_told(pipeline: Pipeline) -> None:
     listed = run_cli("subscriptions", "list", *secured(pipeline, sasl_jaas_config=jaas("admin", "admin-secret")))
     assert "standing" in listed.stdout
@@ -331,11 +349,11 @@ def test_tls_with_plain_and_scram_is_as_kafkas_tools_are_told(pipeline: Pipeline
     for future in admin.alter_user_scram_credentials(
         [UserScramCredentialUpsertion("scram", scram, b"scram-secret", b"salt")]
     ).values():
-        future.result(120)
+        future.result(PATIENCE_S)
     options = secured(
         pipeline, sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=jaas("scram", "scram-secret", "scram.Scram")
     )
-    wait_for(lambda: run_cli("subscriptions", "list", *options, check=False).returncode == 0)
+    wait_until_listed(options)
 
 
 def test_what_the_principal_may_not_do_names_the_acl(pipeline: Pipeline) -> None:
@@ -348,8 +366,8 @@ def test_what_the_principal_may_not_do_names_the_acl(pipeline: Pipeline) -> None
     cluster = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)
     allowed = AclBinding(*cluster, "User:reader", "*", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.ALLOW)
     for future in admin.create_acls([allowed]).values():
-        future.result(120)
-    wait_for(lambda: run_cli("subscriptions", "list", *options, check=False).returncode == 0)
+        future.result(PATIENCE_S)
+    wait_until_listed(options)
     refused = run_cli("subscriptions", "apply", "-f", file, "--yes", *options, check=False)
     assert refused.returncode == 1
     assert "needs ALTER_CONFIGS on the cluster" in refused.stderr
@@ -376,7 +394,7 @@ def test_doctor_finds_no_error_beside_a_running_export(pipeline: Pipeline) -> No
 
 
 def test_doctor_names_what_a_principal_may_not_do_on_topic_and_groups(pipeline: Pipeline, tmp_path: Path) -> None:
-    options = secured(pipeline, sasl_jaas_config=jaas("reader", "reader-secret"))[:-2]
+    options = secured(pipeline, sasl_jaas_config=jaas("exporter", "exporter-secret"))[:-2]
     code, found = findings(*options)
     assert code == 1
     refused = found[f"topic {PUSH_TOPIC}"]
@@ -385,22 +403,25 @@ def test_doctor_names_what_a_principal_may_not_do_on_topic_and_groups(pipeline: 
     admin = AdminClient({"bootstrap.servers": pipeline.broker.bootstrap, "enable.metrics.push": False})
     topic = (ResourceType.TOPIC, PUSH_TOPIC, ResourcePatternType.LITERAL)
     for future in admin.create_acls(
-        [AclBinding(*topic, "User:reader", "*", AclOperation.READ, AclPermissionType.ALLOW)]
+        [AclBinding(*topic, "User:exporter", "*", AclOperation.READ, AclPermissionType.ALLOW)]
     ).values():
-        future.result(120)
+        future.result(PATIENCE_S)
     config = tmp_path / "export.toml"
     config.write_text(
         f'log.dirs = "{tmp_path}"\nhttp.listeners = ""\n"push.log" = "kafka"\n'
         f'push.log.kafka.bootstrap.servers = "127.0.0.1:{pipeline.sasl_port}"\n[push.log.kafka.client]\n'
         f'"security.protocol" = "SASL_SSL"\n"ssl.ca.location" = "{pipeline.authority.certificate}"\n"linger.ms" = 5\n'
-        '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "reader"\n"sasl.password" = "reader-secret"\n'
+        '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "exporter"\n"sasl.password" = "exporter-secret"\n'
         f'[exporters.landing]\ntype = "landing"\npath = "{tmp_path / "landing"}"\n'
     )
-    wait_for(lambda: findings("--config", str(config))[1][f"topic {PUSH_TOPIC}"]["level"] == "ok")
-    code, found = findings("--config", str(config))
+    code, found = wait_for(
+        lambda: findings("--config", str(config)),
+        "the topic to be readable",
+        until=lambda seen: seen[1][f"topic {PUSH_TOPIC}"]["level"] == "ok",
+    )
     assert code == 1
     assert "--group fleetgauge-landing --operation Read" in found["group fleetgauge-landing"]["remedy"]
-    assert "reader-secret" not in json.dumps(found)
+    assert "exporter-secret" not in json.dumps(found)
 
 
 def test_doctor_says_that_no_broker_answers(tmp_path: Path) -> None:

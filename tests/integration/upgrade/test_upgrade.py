@@ -16,6 +16,7 @@ from support.node import Node, run_cli
 from support.otlp_receivers import GrpcReceiver, HttpReceiver
 from support.ports import free_port
 from support.pusher import Pusher
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -77,7 +78,6 @@ def test_log_cursors_dead_letters_and_identity_are_kept(earlier: Path, tmp_path:
                 and exporters(s)["away"]["lag_records"] == PUSHES
                 and exporters(s)["refusing"]["letters"] == PUSHES
             ),
-            within_s=180,
             what="a landing zone and dead letters, and all of it to wait for the receiver that is away",
         )
         node.kill()  # and not stopped: what is kept does not depend on a clean stop
@@ -89,7 +89,6 @@ def test_log_cursors_dead_letters_and_identity_are_kept(earlier: Path, tmp_path:
                 all(exporters(s)[name]["lag_records"] == 0 for name in ("away", "landing", "refusing"))
                 and exporters(s)["refusing"]["letters"] == PUSHES
             ),
-            within_s=180,
             what="the delivery",
         )
         assert after["node"]["cluster_id"] == before["node"]["cluster_id"]
@@ -100,11 +99,10 @@ def test_log_cursors_dead_letters_and_identity_are_kept(earlier: Path, tmp_path:
                 exporters(s)["refusing"]["letters"] == 2 * PUSHES
                 and exporters(s)["landing"]["delivered_records"] == PUSHES
             ),
-            within_s=180,
             what="as many again",
         )
         refusing.answer = lambda handler: handler.reply(200, b"\x0a\x00")
-        replayed = run_cli("log", "dead", "replay", "--exporter", "refusing", "-d", str(node.data), timeout_s=180)
+        replayed = run_cli("log", "dead", "replay", "--exporter", "refusing", "-d", str(node.data))
         assert f"delivered {2 * PUSHES}, refused again 0, waiting 0" in replayed.stdout
         assert node.stop() == 0
     rows = Counter(row["client_instance_id"] for row in landed(node.data / "landing"))
@@ -122,7 +120,7 @@ def fleet(*arguments: str, modules: Path | None = None) -> "subprocess.Completed
     environment = os.environ if modules is None else {**os.environ, "PYTHONPATH": str(modules)}
     command = [sys.executable, "-m", "fleetgauge", "fleet", *arguments]
     return subprocess.run(
-        command, cwd=modules, env=environment, capture_output=True, text=True, timeout=900, check=False
+        command, cwd=modules, env=environment, capture_output=True, text=True, timeout=8 * PATIENCE_S, check=False
     )
 
 
@@ -137,7 +135,9 @@ def test_standing_tables_are_refused_untouched_and_made_again_of_the_landing_zon
     with Node(tmp_path, config=text + '"linger.ms" = 200\n', modules=earlier) as node:
         pusher = Pusher(node.port, PUSHES)
         pusher.run()
-        node.wait_for(lambda s: exporters(s)["landing"]["delivered_records"] == PUSHES, within_s=180)
+        node.wait_for(
+            lambda s: exporters(s)["landing"]["delivered_records"] == PUSHES, what="all pushes in the landing zone"
+        )
         node.stop()
     source = ("--source", str(tmp_path / "landing"))
     made = fleet("run", *source, "--tables", str(tmp_path / "old"), modules=earlier)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 import socket
 import ssl
 import struct
@@ -16,8 +15,9 @@ import uvloop
 from structlog.testing import capture_logs
 from support.certificates import Authority
 from support.node import Node
+from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import SystemTime
+from base.clock import MockTime, SystemTime, Time
 from fleetgauge.config import load_config
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
 from quotas.metrics import Metrics
@@ -31,7 +31,6 @@ from wire.tls import TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 
-WITHIN_S = 120.0
 API_VERSIONS = struct.pack(">i", 10) + struct.pack(">hhih", 18, 0, 1, -1)
 ME = "127.0.0.1"
 
@@ -87,32 +86,44 @@ class Place:
         """What the client receives until its connection is closed."""
         received = b""
         with contextlib.suppress(ConnectionError):
-            while chunk := await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), WITHIN_S):
+            while chunk := await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), PATIENCE_S):
                 received += chunk
         return received
 
-    async def sees(self, condition: Callable[[], bool], what: str = "it") -> None:
-        deadline = asyncio.get_running_loop().time() + WITHIN_S
-        while not condition():
-            assert asyncio.get_running_loop().time() < deadline, f"{what} did not happen: {self.listener.counters()}"
-            await asyncio.sleep(0.005)
-
     async def counts(self, connections: int, addresses: int) -> None:
         expected = {"connections": connections, "addresses": addresses}
-        await self.sees(lambda: self.limits.status() == expected, f"{expected}, not {self.limits.status()},")
+        await wait_for_async(self.limits.status, f"{expected}", until=lambda status: status == expected)
+
+    async def lets_in(self, count: int) -> None:
+        """Waits until so many were let in since the start."""
+        await wait_for_async(
+            lambda: len(self.handler.made_ms), f"{count} connections let in", until=lambda made: made == count
+        )
+
+    async def waits(self, count: int) -> None:
+        """Waits until so many had to wait for a place since the start."""
+        await wait_for_async(
+            lambda: self.listener.counters()["accept_waits"], f"{count} waits", until=lambda waits: waits == count
+        )
+
+    async def closes(self, reason: str, count: int = 1) -> None:
+        """Waits until so many were closed for that reason since the start."""
+        await wait_for_async(self.closed, f"{count} x {reason}", until=lambda closed: closed[reason] == count)
 
     def closed(self) -> Counter[str]:
         return Counter(self.listener.counters()["closed"])
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    uvloop.run(asyncio.wait_for(main, 300))
+    uvloop.run(asyncio.wait_for(main, 3 * PATIENCE_S))
 
 
 @contextlib.asynccontextmanager
-async def listening(*overrides: str, security: ListenerSecurity | None = None, **settings: int) -> AsyncIterator[Place]:
+async def listening(
+    *overrides: str, security: ListenerSecurity | None = None, clock: Time | None = None, **settings: int
+) -> AsyncIterator[Place]:
     config = load_config(overrides=["listeners=PLAINTEXT://127.0.0.1:0", *overrides])
-    time, handler = SystemTime(), Handler()
+    time, handler = clock or SystemTime(), Handler()
     limits = NodeConnectionLimits(config, Metrics(time=time), time, asyncio.get_running_loop())
     listener = Listener(
         name="PLAINTEXT",
@@ -144,7 +155,7 @@ def test_a_storm_from_many_addresses_is_held_to_its_rate() -> None:
         async with listening(f"max.connection.creation.rate={rate}") as place:
             start_ms = SystemTime().hi_res_clock_ms()
             await asyncio.gather(*(place.connect(f"127.0.1.{number % addresses + 1}") for number in range(clients)))
-            await place.sees(lambda: len(place.handler.made_ms) == clients, "that all are let in")
+            await place.lets_in(clients)
             await place.counts(clients, addresses)
             for number, made_ms in enumerate(place.handler.made_ms, 1):
                 assert number <= rate * ((made_ms - start_ms) / 1_000 + 10) + 1
@@ -179,14 +190,15 @@ def test_an_address_that_connects_too_fast_is_held_and_then_closed() -> None:
         async with listening() as place:
             place.limits.quotas.update_ip_connection_rate_quota(ME, 0)
             held = await place.connect()
-            await place.sees(lambda: place.closed() == {"connection_throttled": 1}, "its refusal")
-            await place.connect("127.0.0.2")
-            await place.counts(1, 1)
+            await place.closes("connection_throttled")
             with pytest.raises(BlockingIOError):
                 held.recv(1)
+            await place.connect("127.0.0.2")
+            await place.counts(1, 1)
             await place.ends(held)
             await place.connect()  # and this one is still held when the listener stops
-            await place.sees(lambda: place.closed() == {"connection_throttled": 2}, "the other refusal")
+            await place.closes("connection_throttled", 2)
+            assert place.closed() == {"connection_throttled": 2}
 
     run(main())
 
@@ -195,12 +207,12 @@ def test_who_comes_beyond_the_limit_waits_until_another_leaves() -> None:
     async def main() -> None:
         async with listening("max.connections=2") as place:
             first, *_ = [await place.connect() for _ in range(3)]
-            await place.sees(lambda: place.listener.counters()["accept_waits"] == 1, "the wait of the third")
+            await place.waits(1)
             assert len(place.handler.channels) == 2
             first.close()
-            await place.sees(lambda: len(place.handler.made_ms) == 3, "that the third is let in")
+            await place.lets_in(3)
             await place.connect()  # waits when the listener stops
-            await place.sees(lambda: place.listener.counters()["accept_waits"] == 2, "the wait of the fourth")
+            await place.waits(2)
 
     run(main())
 
@@ -230,10 +242,10 @@ def test_every_end_of_a_connection_gives_its_place_back(end: Callable[[socket.so
         idle_ms = 300 if reason == "idle" else 60_000
         async with listening("max.connections=1", connections_max_idle_ms=idle_ms) as place:
             end(await place.connect())
-            await place.sees(lambda: place.closed()[reason] == 1, reason)
+            await place.closes(reason)
             await place.counts(0, 0)
             await place.connect()
-            await place.sees(lambda: len(place.handler.made_ms) == 2, "that there is room again")
+            await place.lets_in(2)
 
     run(main())
 
@@ -266,7 +278,7 @@ def test_every_end_of_a_tls_handshake_gives_its_place_back(
             client = await place.connect()
             await place.counts(1, 1)
             end(client)
-            await place.sees(lambda: place.closed()[reason] == 1, reason)
+            await place.closes(reason)
             await place.counts(0, 0)
 
     run(main())
@@ -309,16 +321,19 @@ def test_behind_a_load_balancer_the_clients_own_address_counts() -> None:
 
 def test_the_connections_used_longest_ago_go_where_there_are_too_many() -> None:
     async def main() -> None:
-        async with listening() as place:
+        clock = MockTime()
+        async with listening(clock=clock) as place:
             clients = []
             for number in range(4):
                 clients.append(await place.connect())
-                await place.sees(lambda expected=number + 1: len(place.handler.made_ms) == expected)
-                await asyncio.sleep(0.002)  # the clock that says who was used last counts milliseconds
+                await place.lets_in(number + 1)
+                clock.sleep(1)
             clients[0].send(API_VERSIONS[:4])
             place.listener.close_excess(0)
-            await place.sees(
-                lambda: place.listener.counters()["bytes_received"] == 4, "that the first is used once more"
+            await wait_for_async(
+                lambda: place.listener.counters()["bytes_received"],
+                "the first to be used once more",
+                until=lambda received: received == 4,
             )
             config = load_config(overrides=["listeners=PLAINTEXT://127.0.0.1:0", "max.connections=2"])
             place.limits.reconfigure(config, place.limits.look_up(config))
@@ -328,6 +343,16 @@ def test_the_connections_used_longest_ago_go_where_there_are_too_many() -> None:
             assert place.closed() == {"excess_connection": 2}
 
     run(main())
+
+
+def expect(node: Node, *, connections: int, addresses: int, closed: int) -> None:
+    limits = {"connections": connections, "addresses": addresses}
+    node.wait_for(
+        lambda s: (
+            (s["connection_limits"], s["connections"][0]["closed"].get("too_many_connections")) == (limits, closed)
+        ),
+        what=f"{limits} and {closed} closed",
+    )
 
 
 def test_a_node_keeps_to_its_limits_and_shows_them(tmp_path: Path) -> None:
@@ -340,14 +365,9 @@ def test_a_node_keeps_to_its_limits_and_shows_them(tmp_path: Path) -> None:
 
         connect("127.0.0.8", 5)
         connect("127.0.0.9", 5)
-        node.wait_for(lambda s: s["connection_limits"] == {"connections": 5, "addresses": 2})
-        node.wait_for(lambda s: s["connections"][0]["closed"].get("too_many_connections") == 5)
-        node.config_file.write_text(config.replace("2", "4", 1))
-        assert node.process is not None
-        node.process.send_signal(signal.SIGHUP)
-        node.wait_for(lambda _: "config.reread" in node.output())
+        expect(node, connections=5, addresses=2, closed=5)
+        node.reread(config.replace("2", "4", 1))
         connect("127.0.0.8", 3)
-        node.wait_for(lambda s: s["connection_limits"] == {"connections": 7, "addresses": 2})
-        node.wait_for(lambda s: s["connections"][0]["closed"].get("too_many_connections") == 6)
+        expect(node, connections=7, addresses=2, closed=6)
         clients.close()
-        node.wait_for(lambda s: s["connection_limits"] == {"connections": 0, "addresses": 0})
+        expect(node, connections=0, addresses=0, closed=6)

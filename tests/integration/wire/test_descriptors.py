@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from support.abuse import is_closed
-from support.http import get, wait_until
+from support.http import get
 from support.node import Node, run_cli
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +36,7 @@ def crowd(peers: ExitStack, port: int, count: int, address: str) -> list[socket.
     for _ in range(count):
         peer = peers.enter_context(socket.socket())
         peer.bind((address, 0))
-        peer.settimeout(60)
+        peer.settimeout(PATIENCE_S)
         with contextlib.suppress(OSError):
             peer.connect(("127.0.0.1", port))
         opened.append(peer)
@@ -44,8 +45,8 @@ def crowd(peers: ExitStack, port: int, count: int, address: str) -> list[socket.
 
 def check_that_it_works(node: Node, client: RawClient) -> None:
     """The HTTP port, the control socket, the log and the clients that are there do what they always do."""
-    wait_until(lambda: get(node, "/healthz").json() == {"status": "ok"}, what="the node's health")
-    wait_until(lambda: get(node, "/readyz").status == 200, what="the node to be ready")
+    wait_for(lambda: get(node, "/healthz").json(), "the node's health", until=lambda health: health == {"status": "ok"})
+    wait_for(lambda: get(node, "/readyz").status, "the node to be ready", until=lambda status: status == 200)
     assert b"fleetgauge_accept_errors_total" in get(node, "/metrics").body
     assert "open" in run_cli("status", "--log-dirs", str(node.data)).stdout
     assert client.push(client.get(), metrics_data(10)).error_code == 0
@@ -94,4 +95,9 @@ def test_limits_above_what_descriptors_allow_do_not_give_clients_the_last_of_the
         assert not any(map(is_closed, attackers[: FILES // 4])), "who is connected stays"
         os.kill(status["http"]["pid"], signal.SIGKILL)
         node.wait_for(lambda s: s["http"]["restarts"] == 1 and s["http"]["pid"] is not None, what="another process")
-        wait_until(lambda: get(node, "/healthz").status == 200, what="an answer of the other process")
+        wait_for(
+            lambda: get(node, "/healthz").status,
+            "an answer of the other process",
+            until=lambda status: status == 200,
+            ignoring=(OSError,),
+        )

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import uvloop
 from structlog.testing import capture_logs
+from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime, SystemTime
+from base.clock import MockTime, SystemTime, Time
 from base.errors import InvalidConfigError
 from wire.codec import Request, encode_push_telemetry_response
 from wire.listener import Channel, Listener, ListenerSettings
 
 pytestmark = pytest.mark.integration
 
-WITHIN_S = 60.0
 RESPONSE_BYTES = 16
 _TAIL = bytes(16) + struct.pack(">iBb", 5, 0, 0)
 
@@ -83,12 +83,12 @@ class Handler:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    uvloop.run(asyncio.wait_for(main, 240))
+    uvloop.run(asyncio.wait_for(main, 3 * PATIENCE_S))
 
 
 @contextlib.asynccontextmanager
 async def listening(
-    handler: Handler, *, time: Any = None, host: str = "127.0.0.1", **settings: int
+    handler: Handler, *, time: Time | None = None, host: str = "127.0.0.1", **settings: int
 ) -> AsyncIterator[Listener]:
     listener = Listener(
         name="EXTERNAL",
@@ -114,13 +114,13 @@ class Client:
         return cls(*await asyncio.open_connection(host, listener.port))
 
     async def receive(self, count: int) -> bytes:
-        return await asyncio.wait_for(self.reader.readexactly(count), WITHIN_S)
+        return await asyncio.wait_for(self.reader.readexactly(count), PATIENCE_S)
 
     async def receive_rest(self) -> bytes:
         """What comes until the end; a reset is an end too."""
         received = b""
         with contextlib.suppress(ConnectionError):
-            while chunk := await asyncio.wait_for(self.reader.read(65_536), WITHIN_S):
+            while chunk := await asyncio.wait_for(self.reader.read(65_536), PATIENCE_S):
                 received += chunk
         return received
 
@@ -130,11 +130,26 @@ class Client:
             await self.writer.wait_closed()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = asyncio.get_running_loop().time() + WITHIN_S
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.005)
+async def turns() -> None:
+    """Lets the loop, which clients and listener share, turn so often that what was sent has long been received."""
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+
+
+async def handled(handler: Handler, count: int) -> None:
+    await wait_for_async(lambda: handler.handled, f"{count} requests", until=lambda handled: handled == count)
+
+
+async def connected(handler: Handler) -> None:
+    await wait_for_async(lambda: handler.channels, "the connection", until=lambda channels: len(channels) == 1)
+
+
+async def lost(handler: Handler, *reasons: str) -> None:
+    await wait_for_async(lambda: handler.lost, f"ends by {reasons}", until=lambda lost: lost == [*reasons])
+
+
+async def connections(listener: Listener, count: int) -> None:
+    await wait_for_async(lambda: listener.connection_count, f"{count} connections", until=lambda open_: open_ == count)
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
@@ -144,7 +159,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
         async with listening(handler) as listener:
             client = await Client.connect(listener)
             client.writer.write(push(1) + push(2) + push(3))
-            await until(lambda: handler.handled == 3)
+            await handled(handler, 3)
             handler.answer_all()
             assert await client.receive(3 * RESPONSE_BYTES) == answer(1) + answer(2) + answer(3)
             await client.close()
@@ -170,7 +185,7 @@ def test_a_channel_says_who_is_connected_in_kafkas_form() -> None:
         handler = Handler()
         async with listening(handler) as listener:
             client = await Client.connect(listener)
-            await until(lambda: len(handler.channels) == 1)
+            await connected(handler)
             port = client.writer.get_extra_info("sockname")[1]
             channel = handler.channels[0]
             assert channel.connection_id == f"127.0.0.1:{listener.port}-127.0.0.1:{port}-0"
@@ -186,7 +201,7 @@ def test_an_ipv4_client_of_a_wildcard_listener_is_seen_under_its_own_address() -
         handler = Handler()
         async with listening(handler, host="") as listener:
             client = await Client.connect(listener)
-            await until(lambda: len(handler.channels) == 1)
+            await connected(handler)
             assert handler.channels[0].client_address == "127.0.0.1"
             await client.close()
 
@@ -218,7 +233,7 @@ def test_a_malformed_peer_is_closed_and_everyone_else_goes_on(reason: str, manne
             assert await bad.receive_rest() == b""
             good.writer.write(push(2))
             assert await good.receive(RESPONSE_BYTES) == answer(2)
-            await until(lambda: handler.lost == [reason])
+            await lost(handler, reason)
             assert listener.counters()["closed"] == {reason: 1}
             assert listener.counters()["open"] == 1
             await bad.close()
@@ -239,11 +254,9 @@ def test_a_client_that_never_reads_is_held_to_a_bound_and_reads_everything_later
             slow, other = await Client.connect(listener), await Client.connect(listener)
             slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
             slow.writer.write(b"".join(push(number) for number in range(total)))
-            handled = -1
-            while handled != handler.handled or not handled:
-                handled = handler.handled
-                await asyncio.sleep(0.3)
-            assert handled < total, "everything was handled for a client that reads nothing"
+            await wait_for_async(lambda: handler.handled, "the first requests")
+            await turns()
+            assert handler.handled < total, "everything was handled for a client that reads nothing"
             other.writer.write(push(5))
             assert await other.receive(len(large)) == large
             slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
@@ -259,18 +272,16 @@ def test_a_client_that_never_reads_is_cut_off_after_the_idle_time() -> None:
     async def main() -> None:
         handler = Handler()
         handler.response = lambda _: struct.pack(">i", 100_000) + bytes(100_000)
-        time = MockTime()
-        async with listening(handler, time=time) as listener:
+        clock = MockTime()
+        async with listening(handler, time=clock) as listener:
             client = await Client.connect(listener)
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
             client.writer.write(b"".join(push(number) for number in range(500)))
-            handled = -1
-            while handled != handler.handled or not handled:
-                handled = handler.handled
-                await asyncio.sleep(0.2)
-            time.sleep(600_000)
-            listener.close_idle(time.hi_res_clock_ms())
-            await until(lambda: handler.lost == ["responses_unread"])
+            await wait_for_async(lambda: handler.handled, "the first requests")
+            await turns()
+            clock.sleep(600_000)
+            listener.close_idle(clock.hi_res_clock_ms())
+            await lost(handler, "responses_unread")
             client.writer.transport.abort()
 
     run(main())
@@ -284,12 +295,12 @@ def test_a_half_closed_client_gets_its_response_and_then_the_end() -> None:
             client = await Client.connect(listener)
             client.writer.write(push(1) + push(2))
             client.writer.write_eof()
-            await until(lambda: handler.handled == 2)
-            await asyncio.sleep(0.05)
+            await handled(handler, 2)
+            await turns()
             assert handler.lost == []
             handler.answer_all()
             assert await client.receive_rest() == answer(1) + answer(2)
-            await until(lambda: handler.lost == ["client_closed"])
+            await lost(handler, "client_closed")
             await client.close()
 
     run(main())
@@ -302,11 +313,11 @@ def test_a_client_that_vanishes_within_a_frame_is_told_apart() -> None:
             cut, reset = await Client.connect(listener), await Client.connect(listener)
             cut.writer.write(push(1)[:-1])
             await cut.close()
-            await until(lambda: handler.lost == ["truncated_frame"])
+            await lost(handler, "truncated_frame")
             linger = struct.pack("ii", 1, 0)
             reset.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             reset.writer.transport.abort()
-            await until(lambda: handler.lost == ["truncated_frame", "connection_reset"])
+            await lost(handler, "truncated_frame", "connection_reset")
 
     run(main())
 
@@ -314,11 +325,14 @@ def test_a_client_that_vanishes_within_a_frame_is_told_apart() -> None:
 def test_an_idle_connection_is_closed_by_the_listeners_own_sweep() -> None:
     async def main() -> None:
         handler = Handler()
-        async with listening(handler, connections_max_idle_ms=3_000) as listener:
+        clock = MockTime()
+        async with listening(handler, time=clock, connections_max_idle_ms=3_000) as listener:
             client = await Client.connect(listener)
             client.writer.write(push(1))
-            assert await client.receive_rest() == answer(1)
-            await until(lambda: handler.lost == ["idle"])
+            assert await client.receive(RESPONSE_BYTES) == answer(1)
+            clock.sleep(3_001)
+            assert await client.receive_rest() == b""
+            await lost(handler, "idle")
             await client.close()
 
     run(main())
@@ -329,10 +343,10 @@ def test_a_muted_channel_is_not_served_until_it_is_unmuted() -> None:
         handler = Handler()
         async with listening(handler) as listener:
             client = await Client.connect(listener)
-            await until(lambda: len(handler.channels) == 1)
+            await connected(handler)
             handler.channels[0].mute()
             client.writer.write(push(1))
-            await asyncio.sleep(0.1)
+            await turns()
             assert handler.handled == 0
             handler.channels[0].unmute()
             assert await client.receive(RESPONSE_BYTES) == answer(1)
@@ -349,8 +363,8 @@ def test_a_channel_muted_when_it_is_made_holds_one_chunk_until_its_unmute() -> N
             client = await Client.connect(listener)
             total = 40_000
             client.writer.write(b"".join(push(number) for number in range(total)))
-            await until(lambda: len(handler.channels) == 1)
-            await asyncio.sleep(0.2)
+            await connected(handler)
+            await turns()
             assert handler.handled == 0
             assert listener.counters()["bytes_received"] <= 256 * 1024 < total * len(push(0))
             handler.channels[0].unmute()
@@ -368,17 +382,18 @@ def test_a_stop_refuses_new_clients_answers_what_is_in_flight_and_closes() -> No
         async with listening(handler) as listener:
             busy, quiet = await Client.connect(listener), await Client.connect(listener)
             busy.writer.write(push(1))
-            await until(lambda: handler.handled == 1)
+            await handled(handler, 1)
+            await connections(listener, 2)  # what waits to be accepted is reset by a stop, and never counted
             stopping = asyncio.ensure_future(listener.stop(10_000))
             assert await quiet.receive_rest() == b""
             with pytest.raises(ConnectionRefusedError):
                 await Client.connect(listener)
             busy.writer.write(push(2))
-            await asyncio.sleep(0.05)
+            await turns()
             assert not stopping.done()
             handler.answer_all()
             assert await busy.receive_rest() == answer(1)
-            await asyncio.wait_for(stopping, WITHIN_S)
+            await asyncio.wait_for(stopping, PATIENCE_S)
             assert handler.handled == 1
             assert handler.lost == ["listener_stopped", "listener_stopped"]
             assert listener.connection_count == 0
@@ -395,8 +410,8 @@ def test_a_stop_ends_at_its_deadline_even_if_a_response_never_comes() -> None:
         async with listening(handler) as listener:
             client = await Client.connect(listener)
             client.writer.write(push(1))
-            await until(lambda: handler.handled == 1)
-            await asyncio.wait_for(listener.stop(50), WITHIN_S)
+            await handled(handler, 1)
+            await asyncio.wait_for(listener.stop(50), PATIENCE_S)
             assert handler.lost == ["listener_stopped"]
             await client.close()
 
@@ -408,7 +423,7 @@ def test_a_thousand_connections_are_served_at_once() -> None:
         handler = Handler()
         async with listening(handler) as listener:
             clients = [await Client.connect(listener) for _ in range(1_000)]
-            await until(lambda: listener.connection_count == 1_000)
+            await connections(listener, 1_000)
             for number, client in enumerate(clients):
                 client.writer.write(push(number) + push(number + 1))
             for number, client in enumerate(clients):
@@ -416,7 +431,7 @@ def test_a_thousand_connections_are_served_at_once() -> None:
             assert len({channel.connection_id for channel in handler.channels}) == 1_000
             for client in clients:
                 client.writer.close()
-            await until(lambda: listener.connection_count == 0)
+            await connections(listener, 0)
             counters = listener.counters()
             assert counters["accepted"] == 1_000
             assert counters["closed"] == {"client_closed": 1_000}
@@ -437,7 +452,9 @@ def test_a_process_that_cannot_accept_pauses_and_accepts_again(monkeypatch: pyte
 
             monkeypatch.setattr(socket.socket, "accept", exhausted)
             client = await Client.connect(listener)
-            await until(lambda: listener.counters()["accept_errors"] >= 3)
+            await wait_for_async(
+                lambda: listener.counters()["accept_errors"], "three errors", until=lambda errors: errors >= 3
+            )
             monkeypatch.setattr(socket.socket, "accept", real)
             client.writer.write(push(1))
             assert await client.receive(RESPONSE_BYTES) == answer(1)

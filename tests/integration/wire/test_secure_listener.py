@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import operator
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -12,8 +13,9 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 from support.certificates import Authority
+from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime, SystemTime
+from base.clock import MockTime, SystemTime, Time
 from wire.codec import Request, encode_push_telemetry_response
 from wire.listener import Channel, Listener, ListenerSettings
 from wire.listener_security import ListenerSecurity
@@ -26,7 +28,6 @@ from wire.tls import ClientAuth, TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 
-WITHIN_S = 60.0
 _TAIL = bytes(16) + struct.pack(">iBb", 5, 0, 0)
 STORE = CredentialStore({"alice": (ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096),)})
 
@@ -91,7 +92,7 @@ class Handler:
 
 def on_uvloop(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(scenario(), 240)
+        await asyncio.wait_for(scenario(), 3 * PATIENCE_S)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(bounded())
@@ -99,7 +100,7 @@ def on_uvloop(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 @contextlib.asynccontextmanager
 async def listening(
-    security: ListenerSecurity, *, time: Any = None, **settings: int
+    security: ListenerSecurity, *, time: Time | None = None, **settings: int
 ) -> AsyncIterator[tuple[Listener, Handler]]:
     handler = Handler()
     listener = Listener(
@@ -121,18 +122,16 @@ async def listening(
         assert listener.counters()["unfinished_handshakes"] == 0
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = asyncio.get_running_loop().time() + WITHIN_S
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"waited in vain for {what}"
-        await asyncio.sleep(0.01)
-
-
 async def until_closed(listener: Listener, expected: dict[str, int]) -> None:
-    deadline = asyncio.get_running_loop().time() + WITHIN_S
-    while listener.counters()["closed"] != expected:
-        assert asyncio.get_running_loop().time() < deadline, listener.counters()["closed"]
-        await asyncio.sleep(0.01)
+    await wait_for_async(
+        lambda: listener.counters()["closed"], f"ends by {expected}", until=lambda closed: closed == expected
+    )
+
+
+async def until_accepted(listener: Listener, count: int) -> None:
+    await wait_for_async(
+        lambda: listener.counters()["accepted"], f"{count} to be accepted", until=lambda accepted: accepted == count
+    )
 
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -147,7 +146,7 @@ async def close_clients() -> None:
         writer = CLIENTS.pop()
         writer.close()
         with contextlib.suppress(OSError, asyncio.TimeoutError):
-            await asyncio.wait_for(writer.wait_closed(), WITHIN_S)
+            await asyncio.wait_for(writer.wait_closed(), PATIENCE_S)
 
 
 async def connect(
@@ -158,14 +157,14 @@ async def connect(
     CLIENTS.append(writer)
     writer.write(first)
     if tls is not None:
-        await writer.start_tls(tls, server_hostname="localhost", ssl_handshake_timeout=WITHIN_S)
+        await writer.start_tls(tls, server_hostname="localhost", ssl_handshake_timeout=PATIENCE_S)
     return reader, writer
 
 
 async def is_served(streams: Streams) -> None:
     reader, writer = streams
     writer.write(push(7))
-    assert await asyncio.wait_for(reader.readexactly(len(answer(7))), WITHIN_S) == answer(7)
+    assert await asyncio.wait_for(reader.readexactly(len(answer(7))), PATIENCE_S) == answer(7)
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +320,9 @@ def test_silent_and_half_tls_handshakes_are_closed_in_time_and_keep_nobody_waiti
                 with contextlib.suppress(ConnectionError):
                     await reader.read()
                 writer.close()
-            await until(lambda: descriptors() <= before + 2, "every descriptor to be given back")
+            await wait_for_async(
+                descriptors, "every descriptor to be given back", until=lambda count: count <= before + 2
+            )
 
     on_uvloop(scenario)
 
@@ -334,7 +335,7 @@ def test_a_thousand_silent_connections_make_room_for_those_who_come_to_talk(
             context = client_context(authority) if security.tls else None
             async with listening(security, max_unfinished_handshakes=200) as (listener, handler):
                 silent = [await connect(listener) for _ in range(1_000)]
-                await until(lambda: listener.counters()["accepted"] == 1_000, "all to be accepted")
+                await until_accepted(listener, 1_000)
                 assert listener.counters()["unfinished_handshakes"] == 200
                 reader, writer = await connect(listener, context)
                 if security.sasl:
@@ -364,7 +365,7 @@ def test_a_slow_client_keeps_its_handshake_while_silent_ones_of_another_address_
                     writer.write(handshake("PLAIN"))
                     await receive(reader)
                 silent = [await connect(listener) for _ in range(100)]
-                await until(lambda: listener.counters()["accepted"] == 101, "all to be accepted")
+                await until_accepted(listener, 101)
                 if security.sasl:
                     writer.write(authenticate(b"\0alice\0secret"))
                     await receive(reader)
@@ -380,8 +381,8 @@ def test_a_slow_client_keeps_its_handshake_while_silent_ones_of_another_address_
 
 
 async def receive(reader: asyncio.StreamReader) -> bytes:
-    (size,) = struct.unpack(">i", await asyncio.wait_for(reader.readexactly(4), WITHIN_S))
-    return await asyncio.wait_for(reader.readexactly(size), WITHIN_S)
+    (size,) = struct.unpack(">i", await asyncio.wait_for(reader.readexactly(4), PATIENCE_S))
+    return await asyncio.wait_for(reader.readexactly(size), PATIENCE_S)
 
 
 def test_a_client_that_never_authenticates_is_closed_in_time() -> None:
@@ -390,7 +391,7 @@ def test_a_client_that_never_authenticates_is_closed_in_time() -> None:
             reader, writer = await connect(listener)
             writer.write(handshake("SCRAM-SHA-256"))
             await receive(reader)
-            assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
+            assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
             await until_closed(listener, {"sasl_timeout": 1})
 
     on_uvloop(scenario)
@@ -427,7 +428,7 @@ def test_a_password_check_outlives_its_client_without_harm() -> None:
                 writer.write(handshake("PLAIN") + authenticate(b"\0alice\0secret"))
                 await receive(reader)
                 writer.transport.abort()
-            await until(lambda: listener.connection_count == 0, "all to be gone")
+            await wait_for_async(lambda: listener.connection_count, "all to be gone", until=operator.not_)
 
     on_uvloop(scenario)
 
@@ -457,7 +458,7 @@ def test_after_authentication_the_ordinary_bounds_hold() -> None:
             await receive(reader)
             large = struct.pack(">hhihB", 72, 0, 9, -1, 0) + _TAIL + b"\x81\x20" + bytes(4_096) + b"\x00"
             writer.write(framed(large))
-            assert await asyncio.wait_for(reader.readexactly(len(answer(9))), WITHIN_S) == answer(9)
+            assert await asyncio.wait_for(reader.readexactly(len(answer(9))), PATIENCE_S) == answer(9)
             assert handler.handled == [("User:alice", "127.0.0.1")]
 
     on_uvloop(scenario)
@@ -473,16 +474,16 @@ def test_a_session_is_renewed_in_time_or_ends() -> None:
         return int(struct.unpack(">q", told[-8:])[0])
 
     async def scenario() -> None:
-        time = MockTime()
-        async with listening(sasl_security(max_reauth_ms=1_500), time=time) as (listener, _):
+        clock = MockTime()
+        async with listening(sasl_security(max_reauth_ms=1_500), time=clock) as (listener, _):
             streams = await connect(listener)
             assert await log_in(*streams) == 1_500
-            time.sleep(1_100)
+            clock.sleep(1_100)
             assert await log_in(*streams) == 1_500
-            time.sleep(1_000)
+            clock.sleep(1_000)
             await is_served(streams)
             assert listener.counters()["successful_reauthentications"] == 1
-            time.sleep(1_000)
+            clock.sleep(1_000)
             with capture_logs():
                 streams[1].write(push(1))
                 assert await streams[0].read() == b""
@@ -516,7 +517,7 @@ def test_the_real_client_behind_a_load_balancer_is_known(header: bytes, client: 
             for start in range(0, len(sent), piece):
                 writer.write(sent[start : start + piece])
                 await asyncio.sleep(0)
-            assert await asyncio.wait_for(reader.readexactly(len(answer(3))), WITHIN_S) == answer(3)
+            assert await asyncio.wait_for(reader.readexactly(len(answer(3))), PATIENCE_S) == answer(3)
             channel = handler.channels[0]
             assert (channel.client_address, channel.client_port) == client
             assert f"-{client[0]}:{client[1]}-" in channel.connection_id
@@ -572,7 +573,9 @@ def test_a_stop_ends_unfinished_handshakes_at_once(authority: Authority, keystor
     async def scenario() -> None:
         async with listening(tls_security(authority, keystore)) as (listener, _):
             clients = [await connect(listener) for _ in range(5)]
-            await until(lambda: listener.counters()["unfinished_handshakes"] == 5, "all to be accepted")
+            await wait_for_async(
+                lambda: listener.counters()["unfinished_handshakes"], "all to be accepted", until=lambda n: n == 5
+            )
         assert listener.counters()["closed"] == {"listener_stopped": 5}
         for _, writer in clients:
             writer.close()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from base.errors import InvalidConfigError
 from wire.shared_port import reserve_port
@@ -25,10 +26,10 @@ def listening_on(port: int, *, share: bool) -> socket.socket:
 def test_connections_go_to_those_that_listen_and_never_to_who_reserved_the_port(reserved: socket.socket) -> None:
     port = reserved.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=60)
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
     with listening_on(port, share=True) as one:
         for _ in range(50):
-            with socket.create_connection(("127.0.0.1", port), timeout=60):
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S):
                 one.accept()[0].close()
 
 
@@ -37,7 +38,7 @@ def test_when_one_of_those_that_listen_ends_the_other_gets_every_connection(rese
     with listening_on(port, share=True) as one:
         listening_on(port, share=True).close()
         for _ in range(50):
-            with socket.create_connection(("127.0.0.1", port), timeout=60):
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S):
                 one.accept()[0].close()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from base.clock import SystemTime
+from base.clock import MockTime, SystemTime
 from base.principal import ANONYMOUS
 from fleetgauge.admin.node_inventory import NodeInventory
 from fleetgauge.admin.node_socket import NodeSocket, NotRunningError, Status, ask_async
@@ -22,24 +22,24 @@ from telemetry.push_record import PushIds, format_instance_id
 
 pytestmark = pytest.mark.integration
 
-TIME = SystemTime()
 Rows = list[Sequence[Any]]
 
 
 class Worker:
     """What a `WorkerSupervisor` shows of a worker, and the worker's own manager and socket, in this process."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: MockTime) -> None:
+        self._clock = clock
         self.manager = ClientMetricsManager(
             ClientMetricsSettings(instance_metrics_max=1_000),
             node_id=1,
             cluster_id="c",
-            metrics=Metrics(time=TIME),
+            metrics=Metrics(time=clock),
             push_ids=PushIds(),
             plugin=None,
         )
         self.manager.update_subscription("all", {"metrics": "*", "interval.ms": "60000"})
-        self.socket = NodeSocket(path, dict, NodeInventory(self.manager, TIME, lambda *_: False), TIME)
+        self.socket = NodeSocket(path, dict, NodeInventory(self.manager, clock, lambda *_: False), SystemTime())
         self.node_socket = path
         self.pid = 1
         self.is_ready = True
@@ -62,13 +62,16 @@ class Worker:
                 connection_id=f"c{port}",
                 correlation_id=1,
             )
-            self.manager.process_get_telemetry_subscriptions(instance, context, now_ms=TIME.hi_res_clock_ms())
+            self.manager.process_get_telemetry_subscriptions(instance, context, now_ms=self._clock.hi_res_clock_ms())
 
 
 @asynccontextmanager
-async def two_workers(path: Path) -> AsyncIterator[tuple[Worker, Worker, Callable[..., Awaitable[Rows]]]]:
-    """Two workers, and a way to ask both at once."""
-    workers = Worker(path / "1.sock"), Worker(path / "2.sock")
+async def two_workers(
+    path: Path, clock: MockTime | None = None
+) -> AsyncIterator[tuple[Worker, Worker, Callable[..., Awaitable[Rows]]]]:
+    """Two workers on one clock, and a way to ask both at once."""
+    shared = clock or MockTime()
+    workers = Worker(path / "1.sock", shared), Worker(path / "2.sock", shared)
 
     async def status() -> Status:
         return {}
@@ -111,14 +114,14 @@ def test_every_client_is_listed_once_in_however_many_parts(
 
 def test_filters_hold_for_what_the_workers_know_together(tmp_path: Path) -> None:
     """A client that one worker finds refused and the other, later, new: it is new, and is listed as nothing else."""
-    instance = uuid.uuid4()
+    instance, clock = uuid.uuid4(), MockTime()
 
     async def run() -> None:
-        async with two_workers(tmp_path) as (one, two, ask):
+        async with two_workers(tmp_path, clock) as (one, two, ask):
             one.sees(instance, instance)  # the second Get comes too early
             one.sees(uuid.uuid4(), client_id="another")
             assert [row[9] for row in await ask(client_id="app")] == ["throttled"]
-            await asyncio.sleep(0.01)
+            clock.sleep(10)
             two.sees(instance)
             assert [row[9] for row in await ask(client_id="app")] == ["new"]
             assert await ask(state="throttled") == []

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from support.http import get, wait_until
+from support.http import get
 from support.landing import landed
 from support.node import Node, run_cli
 from support.payloads import metrics_data
 from support.pusher import Pusher
 from support.raw_client import RawClient
+from support.waiting import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
 from fleetgauge.admin.node_socket import ask
@@ -75,6 +75,20 @@ def rows_of(node: Node, number: int) -> list[list[Any]]:
     return [row for answer in ask(socket, {"ask": "clients", "filter": {}}) for row in answer["rows"]]
 
 
+def real_clients(node: Node, number: int) -> set[str]:
+    """The real clients that a worker knows."""
+    return {row[1] for row in rows_of(node, number) if row[1].startswith("real-")}
+
+
+def wait_for_real_clients(node: Node, number: int) -> None:
+    """Waits until the workers know so many."""
+    wait_for(
+        lambda: real_clients(node, 1) | real_clients(node, 2),
+        f"a Get of each of {number} clients",
+        until=lambda known: len(known) == number,
+    )
+
+
 @contextlib.contextmanager
 def clients_of_both_workers(node: Node) -> Iterator[tuple[RawClient, RawClient]]:
     """A connection to each worker; Linux chooses by a hash of the ports, so that some have to be tried."""
@@ -91,7 +105,8 @@ def clients_of_both_workers(node: Node) -> Iterator[tuple[RawClient, RawClient]]
 
 
 def clients(node: Node, **query: str) -> dict[str, dict[str, Any]]:
-    return {row["client_instance_id"]: row for row in get(node, "/clients", **query).json()["clients"]}
+    answer = get(node, "/clients", headers=None, **query)
+    return {row["client_instance_id"]: row for row in answer.json()["clients"]}
 
 
 def samples(node: Node) -> dict[str, float]:
@@ -111,8 +126,12 @@ def test_a_client_may_ask_one_worker_and_push_to_another(node: Node) -> None:
         )
         assert other.push(subscription, metrics_data(), instance_id=instance_id).error_code == 0
         assert one.get(instance_id).subscription_id == subscription.subscription_id
-        row = clients(node, instance_id=str(instance_id))[format_instance_id(instance_id)]
-    assert (row["pushes"], row["refused"], row["connections"]) == (1, 1, 2)
+        row = wait_for(
+            lambda: clients(node, instance_id=str(instance_id))[format_instance_id(instance_id)],
+            "a push, a refusal and two connections of the client",
+            until=lambda row: (row["pushes"], row["refused"], row["connections"]) == (1, 1, 2),
+            ignoring=(KeyError,),
+        )
     assert row["state"] in ("live", "late")  # to the worker that was asked last it is new
     assert row["last_error"] == "UNKNOWN_SUBSCRIPTION_ID"
 
@@ -123,17 +142,19 @@ def test_an_operator_sees_one_node(node: Node) -> None:
     try:
         for number in range(24):
             producers.append(Producer({"bootstrap.servers": f"127.0.0.1:{node.port}", "client.id": f"real-{number}"}))
-            if number >= 5 and all(any(row[1].startswith("real-") for row in rows_of(node, n)) for n in (1, 2)):
+            # One after the other: clients that start together would only make the machine slow.
+            wait_for_real_clients(node, number + 1)
+            if number >= 5 and all(real_clients(node, worker) for worker in (1, 2)):
                 break
-            time.sleep(0.1)  # clients that start together would only make the machine slow
         names = {f"real-{number}" for number in range(len(producers))}
-
-        def all_pushed() -> bool:
-            rows = clients(node, client_id="real-*", limit="500").values()
-            return {row["client_id"] for row in rows if row["pushes"]} == names
-
-        wait_until(all_pushed, what="a push of each client")
-        assert all(any(row[1].startswith("real-") for row in rows_of(node, number)) for number in (1, 2))
+        wait_for(
+            lambda: {
+                row["client_id"] for row in clients(node, client_id="real-*", limit="500").values() if row["pushes"]
+            },
+            "a push of each client",
+            until=lambda pushed: pushed == names,
+        )
+        assert all(real_clients(node, worker) for worker in (1, 2))
         listed = [row["client_id"] for row in clients(node, client_id="real-*", limit="500").values()]
         assert sorted(listed) == sorted(names)
         shown = cli(node, "clients", "--client-id", "real-*", "--format", "json")
@@ -159,11 +180,33 @@ def test_an_operator_sees_one_node(node: Node) -> None:
     assert "worker 1 " in table
     assert "worker 2 " in table
     both_up = {f'fleetgauge_worker_up{{worker="{number}"}}': 1 for number in (1, 2)}
-    wait_until(lambda: both_up.items() <= samples(node).items(), what="both workers to be up")
+    wait_for(
+        lambda: {name: value for name, value in samples(node).items() if name in both_up},
+        "both workers to be up",
+        until=lambda up: up == both_up,
+    )
     assert samples(node)["fleetgauge_push_log_logged_total"] >= sum(logged)
     ready = {"ready": True, "reasons": [], "degraded": []}
-    wait_until(lambda: get(node, "/readyz").json() == ready, what=str(ready))
-    wait_until(lambda: len(landed(node.directory / "landing")) >= sum(logged), what="the pushes of both in one zone")
+    wait_for(lambda: get(node, "/readyz").json(), str(ready), until=lambda answer: answer == ready)
+    wait_for(
+        lambda: len(landed(node.directory / "landing")),
+        "the pushes of both in one zone",
+        until=lambda count: count >= sum(logged),
+    )
+
+
+def wait_for_line(node: Node, part: str, times: int = 1) -> None:
+    """Waits until the node has logged this so often."""
+    wait_for(lambda: node.log.read_text().count(part), part, until=lambda count: count >= times)
+
+
+def wait_for_interval(clients: tuple[RawClient, RawClient], interval_ms: int) -> None:
+    """Waits until both workers give new instances this push interval."""
+    wait_for(
+        lambda: {client.get(uuid.uuid4()).push_interval_ms for client in clients},
+        f"an interval of {interval_ms} ms",
+        until=lambda intervals: intervals == {interval_ms},
+    )
 
 
 def test_what_the_logs_hold_is_shown_together(node: Node) -> None:
@@ -171,29 +214,36 @@ def test_what_the_logs_hold_is_shown_together(node: Node) -> None:
         for number, client in enumerate(pair):
             client.client_id = f"logged-{number}"
             assert client.push(client.get(uuid.uuid4()), metrics_data()).error_code == 0
-            printed = f"printed: a push of logged-{number}"  # by the reporter that each worker has
-            wait_until(lambda printed=printed: printed in node.log.read_text(), what=printed)
+            wait_for_line(node, f"printed: a push of logged-{number}")  # by the reporter that each worker has
     shown = cli(node, "log", "tail", "-n", "2").splitlines()
     assert ["logged-0" in shown[0], "logged-1" in shown[1]] == [True, True]
     assert json.loads(cli(node, "log", "stats", "--format", "json"))["logs"].keys() == {"worker-1", "worker-2"}
 
 
-def test_a_reread_configuration_is_taken_over_by_all_workers_or_by_none(node: Node) -> None:
+@pytest.fixture
+def whole(node: Node) -> Iterator[str]:
+    """The configuration of the node, which has it again in the end."""
+    found = node.config_file.read_text()
+    yield found
+    if node.config_file.read_text() != found:
+        node.reread(found)
+
+
+def test_a_reread_configuration_is_taken_over_by_all_workers_or_by_none(node: Node, whole: str) -> None:
     assert node.process is not None
-    whole = node.config_file.read_text()
     with clients_of_both_workers(node) as pair:
         before = [client.get(uuid.uuid4()).push_interval_ms for client in pair]
         node.config_file.write_text(SUBSCRIPTION.replace(str(INTERVAL_MS), "2000").replace("*", "a.,b."))
         node.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: {c.get(uuid.uuid4()).push_interval_ms for c in pair} == {2_000}, what="the new interval")
+        wait_for_interval(pair, 2_000)
         assert all(client.get(uuid.uuid4()).requested_metrics == ["a.", "b."] for client in pair)
         node.config_file.write_text('[client-metrics.all]\ninterval.ms = "soon"\n')
         node.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "the configuration was refused" in node.output(), what="a refusal")
+        wait_for_line(node, "the configuration was refused")
         assert [client.get(uuid.uuid4()).push_interval_ms for client in pair] == [2_000, 2_000]
         node.config_file.write_text(whole)
         node.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: {c.get(uuid.uuid4()).push_interval_ms for c in pair} == {INTERVAL_MS}, what="the old one")
+        wait_for_interval(pair, INTERVAL_MS)
     assert before == [INTERVAL_MS, INTERVAL_MS]
 
 
@@ -206,7 +256,8 @@ def test_an_exporter_is_told_once_with_the_pushes_of_all_workers(node: Node) -> 
         lambda s: (
             s["exporter_process"]["exporters"]["landing"]["delivered_records"] >= logged
             and s["exporter_process"]["exporters"]["landing"]["lag_records"] == 0
-        )
+        ),
+        what="the delivery of the pushes of both",
     )
     [told] = json.loads(CliRunner().invoke(app, ["exporters", "-f", "json", "-d", str(node.data)]).stdout)
     assert told["process"] == "node"
@@ -247,7 +298,7 @@ def test_nothing_acknowledged_is_lost_with_a_worker_or_the_parent_or_with_fewer_
         node.config_file.write_text(SUBSCRIPTION.replace(str(INTERVAL_MS), "3000") + landing(zone))
         assert node.process is not None
         node.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "config.reread" in node.output(), what="the new configuration")
+        wait_for_line(node, "config.reread")
         victim = node.status()["workers"][0]
         os.kill(victim["pid"], signal.SIGKILL)
         status = node.wait_for(  # at first it may be known alone that the worker does not answer
@@ -257,22 +308,30 @@ def test_nothing_acknowledged_is_lost_with_a_worker_or_the_parent_or_with_fewer_
         assert status["node"]["not_ready"] == []
         assert status["push_log"]["logged"] >= victim["logged"]
         for pusher in pushers:
-            pusher.join(180)
+            pusher.join(PATIENCE_S)
             assert not pusher.is_alive(), node.output()
-        status = node.wait_for(lambda s: s["workers"][0]["serves"], within_s=180, what="the worker's return")
+        status = node.wait_for(lambda s: s["workers"][0]["serves"], what="the worker's return")
         assert [worker["restarts"] for worker in status["workers"]] == [1, 0]
         workers = [worker["pid"] for worker in status["workers"]]
         assert workers[0] != victim["pid"]
         with clients_of_both_workers(node) as pair:  # the new one knows what was reread before it was started
             assert [client.get(uuid.uuid4()).push_interval_ms for client in pair] == [3_000, 3_000]
         node.kill()
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), what="the end of the workers")
+        wait_for(
+            lambda: [pid for pid in workers if Path(f"/proc/{pid}").exists()],
+            "the end of the workers",
+            until=lambda left: not left,
+        )
     acknowledged = set().union(*(pusher.acknowledged for pusher in pushers))
     assert len(acknowledged) > 2_400
     (tmp_path / "mount").unlink()
     with Node(tmp_path, config=landing(zone)) as node:  # on the same data directory, without workers
         logs = [DataDirectory(node.data).worker(number).push_log for number in (1, 2)]
-        wait_until(lambda: not any(holds_pushes(log) for log in logs), what="the delivery of the logs that were left")
+        wait_for(
+            lambda: [log for log in logs if holds_pushes(log)],
+            "the delivery of the logs that were left",
+            until=lambda left: not left,
+        )
         assert "workers" not in node.status()
         assert node.stop() == 0, node.output()
     records = landed(zone)

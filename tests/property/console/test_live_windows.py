@@ -87,13 +87,13 @@ def judged_in_pieces(records: Sequence[PushRecord], sizes: list[int]) -> list[Ta
 def test_what_goes_wrong_in_a_simulated_fleet_is_an_open_verdict_of_the_console(verdict: str) -> None:
     records, truth = simulated(30, 0.75, Pathology(verdict=verdict, subject=None, from_s=600, to_s=2_700))
     wanted = {(row.verdict, row.subject) for row in truth}
-    time = MockTime(wall_ms=records[0].received_at // 1_000)
-    source = GivenPushes(time)
-    fleet = Fleet(source, FleetSettings(decode_cores=1_000), time=time)
+    clock = MockTime(wall_ms=records[0].received_at // 1_000)
+    source = GivenPushes(clock)
+    fleet = Fleet(source, FleetSettings(decode_cores=1_000), time=clock)
     at = 0
     while at < len(records):
-        time.sleep(10_000)
-        begin, now_us = at, time.microseconds()
+        clock.sleep(10_000)
+        begin, now_us = at, clock.microseconds()
         while at < len(records) and records[at].received_at <= now_us:
             at += 1
         source.give(records[begin:at])

@@ -31,7 +31,7 @@ def rows(batch: list[bytes], reader: Reader) -> tuple[pa.Table, dict[int, tuple[
     columns = {name: column.cast(DECODED.field(name).type) for name, column in decoded.columns.items()}
     table = pa.table({"push": pa.array(decoded.push_of), **columns})
     sent = zip(counts.payloads.tolist(), counts.points.tolist(), senders_of(counts), strict=True)
-    counted = {push: (points, sender) for push, points, sender in sent}
+    counted: dict[int, tuple[int, object]] = {push: (points, sender) for push, points, sender in sent}
     return table.sort_by([("push", "ascending"), ("point_index", "ascending")]), counted, decoded.reasons
 
 

@@ -10,7 +10,8 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from fleet.decode import by_bytes, by_protobuf
-from fleet.decode.payloads import DecodedPayloads, Reader, decode
+from fleet.decode.flat import Reader
+from fleet.decode.payloads import DecodedPayloads, decode
 from telemetry.catalogue.dialects import text_of
 
 KINDS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")

@@ -51,7 +51,7 @@ def judged(windows: int = 6, **columns: Any) -> Judged:
         ({"records_sent": 15_000.0}, "orders sends 100 records per s since it was deployed at 12:44"),
     ],
 )
-def test_a_client_that_is_worse_after_its_deploy_is_a_regression(columns: dict[str, float], why: str) -> None:
+def test_a_client_that_is_worse_after_its_deploy_is_a_regression(columns: dict[str, Any], why: str) -> None:
     row = next(row for row in judged(**columns).rows if row["verdict"] == "deploy-regression")
     assert (row["subject_kind"], row["subject"], row["client_id"], row["state"]) == (
         "client",
@@ -172,7 +172,11 @@ def test_an_hourly_job_and_a_client_seen_for_the_first_time_have_no_deploy() -> 
 def test_a_regression_explains_the_slow_client_and_a_quota_explains_the_regression() -> None:
     causes = {row["verdict"]: row["caused_by"] for row in judged(latency=3.0).rows}
     assert causes == {"deploy-regression": None, "slow-client": "deploy-regression:client:orders"}
-    throttled = {"produce_throttle_avg_ms": 30.0, "request_rate_per_s": 20.0, "produce_throttle_samples": 5.0}
+    throttled: dict[str, Any] = {
+        "produce_throttle_avg_ms": 30.0,
+        "request_rate_per_s": 20.0,
+        "produce_throttle_samples": 5.0,
+    }
     causes = {row["verdict"]: row["caused_by"] for row in judged(records_sent=9_000.0, **throttled).rows}
     assert causes == {"throttled": None, "deploy-regression": "throttled:client:orders"}
 

@@ -13,6 +13,7 @@ from support.differential.differences import RULES, Judge
 from support.differential.pair import SIDES, Contents, Group, Pair
 from support.differential.runner import Exchange, Playing
 from support.differential.traces import Edit, Push, Step, Trace
+from support.waiting import pause_async
 
 ATTEMPTS = 4
 CONCURRENT = 250
@@ -123,7 +124,8 @@ class Campaign:
             self.outcome.failures.append(described(playing, judge))
 
     async def _one(self, trace: Trace, number: int) -> None:
-        await asyncio.sleep(STAGGER_S * number / self._concurrent if number < self._concurrent else 0)
+        if number < self._concurrent:
+            await pause_async(STAGGER_S * number / self._concurrent, "traces do not start all at once")
         async with self._slots:
             playing = await self._conclusive(trace)
             if playing is None:

@@ -1,9 +1,7 @@
 """A real Apache Kafka broker and a real `fleetgauge serve` with the same subscriptions, and connections to both."""
 
 import asyncio
-import signal
 import struct
-import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,12 +27,12 @@ from support.raw_client import (
     push_request,
     uvarint,
 )
+from support.waiting import PATIENCE_S, wait_for
 
 from telemetry.subscriptions.subscription_id import java_uuid_hash
 
 KAFKA_VERSION = "4.3.1"
 SIDES = ("kafka", "ours")
-ANSWER_WITHIN_S = 60.0
 _TOOLS_AT_ONCE = 3
 _REPORTER = "io.github.fleetgauge.bridge.FleetgaugeExporterReporter"
 
@@ -147,27 +145,27 @@ class Pair:
         before = self.contents[group.name]
         self.subscriptions[group.name] |= properties
         self._alter(group.name, self.subscriptions[group.name])
-        self.node.config_file.write_text(self._toml())
-        assert self.node.process is not None
-        self.node.process.send_signal(signal.SIGHUP)
+        self.node.reread(self._toml())
         return self._wait_until_in_force(group, before)
 
-    def _wait_until_in_force(self, group: Group, before: Contents | None = None, within_s: float = 60) -> Contents:
-        """Polls both with new clients until neither answers what was before the change."""
-        deadline = time.monotonic() + within_s
-        while True:
-            now = {side: Content.of(self.asked(side, group)) for side in SIDES}
+    def _wait_until_in_force(self, group: Group, before: Contents | None = None) -> Contents:
+        """Asks both as new clients until neither answers what was before the change."""
+
+        def is_in_force(now: Contents) -> bool:
             stale = [side for side in SIDES if (before and now[side] == before[side])]
             unsubscribed = [side for side in SIDES if group.subscribed and not now[side].requested_metrics]
-            if not stale and not unsubscribed:
-                self.contents[group.name] = now
-                return now
-            assert time.monotonic() < deadline, f"the subscription {group.name} is not in force: {now}"
-            time.sleep(0.05)
+            return not stale and not unsubscribed
+
+        self.contents[group.name] = wait_for(
+            lambda: {side: Content.of(self.asked(side, group)) for side in SIDES},
+            f"the subscription {group.name} at both",
+            until=is_in_force,
+        )
+        return self.contents[group.name]
 
     def asked(self, side: str, group: Group) -> Subscription:
         """What a new client of the group is answered."""
-        with RawClient(self.ports[side], client_id=f"{group.name}-probe", timeout_s=ANSWER_WITHIN_S) as client:
+        with RawClient(self.ports[side], client_id=f"{group.name}-probe", timeout_s=PATIENCE_S) as client:
             client.api_versions(name=group.software)
             return client.get(uuid.uuid4())
 
@@ -234,7 +232,7 @@ class Wire:
         assert self._reader is not None
         assert self._writer is not None
         self._writer.write_eof()
-        async with asyncio.timeout(ANSWER_WITHIN_S):
+        async with asyncio.timeout(PATIENCE_S):
             assert await self._reader.read() == b""
         self.abort()
 
@@ -249,7 +247,7 @@ class Wire:
         assert self._writer is not None
         self._writer.write(request)
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
+            async with asyncio.timeout(PATIENCE_S):
                 await self._writer.drain()
                 (size,) = struct.unpack(">i", await self._reader.readexactly(4))
                 frame = await self._reader.readexactly(size)

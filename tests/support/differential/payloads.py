@@ -73,7 +73,7 @@ def _inflating(size: int) -> bytes:
     return field * (size // len(field))
 
 
-_MALFORMED = {
+_MALFORMED: dict[str, Callable[[], bytes]] = {
     "cut": lambda: _good()[:-3],
     "wire-type": lambda: b"\x0f" + _good(),
     "not-protobuf": lambda: b"this is no protobuf at all",

@@ -5,7 +5,6 @@ before it sent and after it was answered. The server's own clock reads between t
 """
 
 import asyncio
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from support.differential.traces import (
     Wait,
 )
 from support.raw_client import PushAnswer, Subscription
+from support.waiting import pause_async
 
 WITHIN_INTERVALS = 0.7
 BEYOND_INTERVALS = 1.3
@@ -84,13 +84,14 @@ class Playing:
         self._wires: dict[tuple[str, int], Wire] = {}
         self._interval_s = trace.group.interval_ms / 1000
         self._burst = dict.fromkeys(SIDES, (0.0, 0.0))
-        self._began = time.monotonic()
+        self._now_s = asyncio.get_running_loop().time
+        self._began_s = self._now_s()
 
     async def play(self, steps: tuple[Step, ...]) -> None:
         """Plays `steps` next."""
         for step in steps:
             self.exchanges.append(await self._play(step))
-        if self.trace.group.waits and time.monotonic() - self._began > EXPIRY_S * WITHIN_INTERVALS:
+        if self.trace.group.waits and self._now_s() - self._began_s > EXPIRY_S * WITHIN_INTERVALS:
             self.inconclusive = "it took so long that clients may have expired"
 
     def edited(self, number: int) -> None:
@@ -121,7 +122,7 @@ class Playing:
             case Wait(intervals=intervals):
                 await self._wait(intervals)
             case Pause(intervals=intervals):
-                await asyncio.sleep(min(intervals * self._interval_s, _RECONNECT_MAX_S))
+                await pause_async(min(intervals * self._interval_s, _RECONNECT_MAX_S), "the trace has it")
             case Reconnect(connection=connection):
                 await self._reconnect(connection)
             case Edit():
@@ -132,14 +133,17 @@ class Playing:
 
     async def _wait(self, intervals: float) -> None:
         answered = max(last for _, last in self._burst.values())
-        await asyncio.sleep(max(0.0, answered + intervals * self._interval_s - time.monotonic()))
+        left_s = answered + intervals * self._interval_s - self._now_s()
+        await pause_async(max(0.0, left_s), "the trace waits beyond an interval")
         self._burst = {side: (0.0, last) for side, (_, last) in self._burst.items()}
 
     async def _reconnect(self, connection: int) -> None:
         for side in SIDES:
             await self._wires[side, connection].close()
             self._wires[side, connection] = await self._connected(side)
-        await asyncio.sleep(min(_RECONNECT_INTERVALS * self._interval_s, _RECONNECT_MAX_S))
+        await pause_async(
+            min(_RECONNECT_INTERVALS * self._interval_s, _RECONNECT_MAX_S), "both sides see the end of a connection"
+        )
 
     async def _ask_both(self, step: Step) -> Exchange:
         slot = self._slot(step)
@@ -183,9 +187,9 @@ class Playing:
         return slot
 
     async def _timed(self, side: str, step: Step, instance_id: uuid.UUID) -> Answer:
-        sent = time.monotonic()
+        sent = self._now_s()
         answer = await self._ask(side, step, instance_id)
-        answered = time.monotonic()
+        answered = self._now_s()
         first, last = self._burst[side]
         if not first:
             if last and sent - last < BEYOND_INTERVALS * self._interval_s:

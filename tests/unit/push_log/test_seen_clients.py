@@ -159,7 +159,7 @@ def test_a_partition_is_read_to_its_end_when_nothing_before_it_waits() -> None:
     shares.want(1, 1)
     ends, beginnings = {0: 5, 1: 3, 2: 7, 9: 1}, {0: 0, 1: 3, 2: 0, 9: 0}
     assert shares.read_before(ends, beginnings) == [0, 1], "partition 1 is empty, 2 is unread, 9 is not ours"
-    message: Any = topic_message(0, 5)
+    message = topic_message(0, 5)
     shares.add(message)
     assert shares.read_before({**ends, 0: 6}, beginnings) == [1], "what was fetched waits to be taken"
     shares.take()

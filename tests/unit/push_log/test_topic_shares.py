@@ -1,18 +1,16 @@
 """What a reader holds of the topic: what it hands out, what it may still deliver, and where the cursor goes."""
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.push_log import numbers, push_record
-from support.topic import place, topic_message
+from support.topic import TopicMessage, place, topic_message
 
 from exporters.exporter import halves
 from push_log.kafka_topic.record_codec import decode_record
 from push_log.kafka_topic.shares import Gap, Shares
 from push_log.log import Batch
-from telemetry.push_record import PushRecord
 
 
 @pytest.fixture
@@ -22,14 +20,9 @@ def shares() -> Shares:
     return made
 
 
-def message(partition: int, offset: int, record: PushRecord | None = None) -> Any:
-    """A record as confluent-kafka hands it out, which alone makes its class."""
-    return topic_message(partition, offset, record)
-
-
 def fetch(shares: Shares, partition: int, *offsets: int) -> None:
     for offset in offsets:
-        shares.add(message(partition, offset))
+        shares.add(topic_message(partition, offset))
 
 
 def poll(shares: Shares, *, bad: Collection[tuple[int, int]] = ()) -> Batch | None:
@@ -70,7 +63,7 @@ def test_records_of_a_partition_that_is_not_ours_are_dropped(shares: Shares) -> 
 def test_a_batch_keeps_its_bounds_and_a_record_larger_than_them_comes_alone(shares: Shares) -> None:
     shares.begin([0])
     for offset, size in enumerate([40, 50, 30, 500, 20]):
-        shares.add(message(0, offset, push_record(offset, b"x" * size)))
+        shares.add(topic_message(0, offset, push_record(offset, b"x" * size)))
     shares.want(100, 10)
     assert shares.is_full
     sizes = []
@@ -220,11 +213,11 @@ def test_a_batch_polled_after_records_set_aside_takes_them_along(shares: Shares)
 def test_a_gap_after_the_cursor_or_between_records_is_told(shares: Shares) -> None:
     shares.begin([0, 1])
     shares.starts_at(0, 10)
-    assert shares.add(message(0, 25)) == Gap(0, 10, 25)
-    assert shares.add(message(0, 26)) is None
-    assert shares.add(message(0, 30)) == Gap(0, 27, 30)
+    assert shares.add(topic_message(0, 25)) == Gap(0, 10, 25)
+    assert shares.add(topic_message(0, 26)) is None
+    assert shares.add(topic_message(0, 30)) == Gap(0, 27, 30)
     shares.starts_at(1, None)
-    assert shares.add(message(1, 40)) is None, "a group without a cursor has lost nothing"
+    assert shares.add(topic_message(1, 40)) is None, "a group without a cursor has lost nothing"
 
 
 def test_rewinding_gives_the_cursors_and_forgets_what_is_held(shares: Shares) -> None:
@@ -237,13 +230,13 @@ def test_rewinding_gives_the_cursors_and_forgets_what_is_held(shares: Shares) ->
     assert shares.rewind() == {0: 3, 1: 7}
     assert poll(shares) is None
     assert shares.due(batch) == {}
-    assert shares.add(message(0, 3)) is None, "what comes again is no gap"
+    assert shares.add(topic_message(0, 3)) is None, "what comes again is no gap"
 
 
 def test_the_oldest_record_is_the_first_that_is_not_committed(shares: Shares) -> None:
     without = shares.oldest_received_at
     shares.begin([0])
-    shares.add(replace(message(0, 1), timestamp_ms=99))
+    shares.add(TopicMessage((0, 1), topic_message(0, 1).record, timestamp_ms=99))
     assert (without, shares.oldest_received_at) == (None, 99_000)
     batch = polled(shares)
     taken = shares.oldest_received_at

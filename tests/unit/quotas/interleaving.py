@@ -52,7 +52,7 @@ class Meeting:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE_S)
+            thread.join(2 * PATIENCE_S)
             assert not thread.is_alive()
         return results
 

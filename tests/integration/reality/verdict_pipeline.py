@@ -4,17 +4,16 @@ import json
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+import pyarrow.parquet as pq
 from support.broker_pipeline import PUSH_TOPIC
 from support.export import Export
 from support.kafka_broker import with_the_test_run
-from support.landing import landed
+from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RULES = ROOT / "examples" / "quick_rules.toml"
 WINDOW_S = 10
 PUSH_INTERVAL_MS = 2_000
@@ -43,9 +42,11 @@ linger.ms = 500
         )
         self._export = Export(directory, config)
         self._rows: dict[str, Row] = {}
-        self._seen_at: dict[str, float] = {}
         self._lock = threading.Lock()
-        with (directory / "watch.log").open("wb") as log:
+        self._read_files: set[Path] = set()
+        self._pushed: set[str] = set()
+        self._log = directory / "watch.log"
+        with self._log.open("wb") as log:
             self._watch = subprocess.Popen(
                 [
                     *with_the_test_run(),
@@ -58,6 +59,7 @@ linger.ms = 500
                 stderr=log,
                 text=True,
             )
+        follow(self._log)
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -65,9 +67,10 @@ linger.ms = 500
         return self
 
     def __exit__(self, *_: object) -> None:
+        unfollow(self._log)
         self._watch.terminate()
         try:
-            self._watch.wait(60)
+            self._watch.wait(PATIENCE_S)
         finally:
             self._watch.kill()
             self._watch.wait()
@@ -81,31 +84,26 @@ linger.ms = 500
         for line in self._watch.stdout:
             row = json.loads(line)
             with self._lock:
-                self._seen_at.setdefault(row["id"], time.monotonic())
                 self._rows[row["id"]] = row
 
-    def rows(self) -> list[tuple[float, Row]]:
-        """The verdicts that were delivered as they are now, each with when it came first (monotonic) [s]."""
+    def rows(self) -> list[Row]:
+        """The verdicts that were delivered, as they are now, in the order in which they came first."""
         assert self._watch.poll() is None, f"the watch ended: {self.output()}"
         with self._lock:
-            return [(self._seen_at[name], row) for name, row in self._rows.items()]
+            return list(self._rows.values())
 
-    def wait_for_pushes(self, client_ids: set[str], within_s: float = 300.0) -> None:
+    def wait_for_pushes(self, client_ids: set[str]) -> None:
         """Waits until a push of each of these clients is in the landing zone."""
-        deadline = time.monotonic() + within_s
-        while missing := client_ids - {record["client_id"] for record in landed(self.landing)}:
-            assert time.monotonic() < deadline, f"no push of {missing}: {self.output()}"
-            time.sleep(2)
+        for client_id in sorted(client_ids):  # whose processes may start one after the other
+            wait_for(self._clients_that_pushed, f"a push of {client_id}", until={client_id}.issubset)
+
+    def _clients_that_pushed(self) -> set[str]:
+        """Client ids in the landing zone; reads only the files that came since the last call."""
+        for path in set(self.landing.glob("date=*/hour=*/[!_.]*.parquet")) - self._read_files:
+            self._pushed.update(map(str, pq.ParquetFile(path).read(columns=["client_id"])["client_id"].to_pylist()))
+            self._read_files.add(path)
+        return self._pushed
 
     def output(self) -> str:
         """The end of what export and watch logged."""
-        return self._export.output()[-2000:] + (self.directory / "watch.log").read_text(errors="replace")[-4000:]
-
-    def wait_for(self, condition: Callable[[list[tuple[float, Row]]], bool], within_s: float) -> bool:
-        """Polls until `condition` is true of the rows; False if it is not in time."""
-        deadline = time.monotonic() + within_s
-        while not condition(self.rows()):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.2)
-        return True
+        return self._export.output()[-2000:] + self._log.read_text(errors="replace")[-4000:]

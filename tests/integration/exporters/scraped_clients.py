@@ -6,11 +6,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from support.broker_pipeline import PUSH_TOPIC, broker_with_plugin
 from support.built import ROOT
 from support.export import Export
 from support.ports import free_port
+from support.waiting import PATIENCE_S
 from support.working_clients import FRANZ_GO, LIBRARIES, LIBRDKAFKA, WorkingClients
 
 TOPIC = "orders"
@@ -45,7 +47,7 @@ class ScrapedClients:
             self.broker = stack.enter_context(broker_with_plugin(self._directory / "kafka", "4.3.1"))
             self.broker.subscribe(metrics=METRICS, interval_ms=PUSH_INTERVAL_MS)
             admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "enable.metrics.push": False})
-            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(120)
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(PATIENCE_S)
             stack.enter_context(Export(self._directory, self._config()))
             for library in (*LIBRARIES, FRANZ_GO):
                 name = library.replace(" ", "-")
