@@ -86,10 +86,13 @@ class SeenClient:
         return judged(
             ended=latest.terminating,
             silence_ms=(read_up_to - latest.received_at) / 1_000 - self.unassigned_ms,
-            push_interval_ms=expected_interval_ms(
-                answered_ms, latest.push_interval_ms or self.gap_ms, self.before_ms, self.allowed_ms
-            ),
+            push_interval_ms=self.expected_interval_ms(answered_ms),
         )
+
+    def expected_interval_ms(self, answered_ms: int | None = None) -> int:
+        """The push interval that it is judged by [ms]; see `state`."""
+        pushed_ms = self.latest.push_interval_ms or self.gap_ms
+        return expected_interval_ms(answered_ms, pushed_ms, self.before_ms, self.allowed_ms)
 
     # The properties of `telemetry.instances.inventory.Listed`.
 

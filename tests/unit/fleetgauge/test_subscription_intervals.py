@@ -1,5 +1,7 @@
 """What an export makes of the cluster's subscriptions: the intervals that its clients may wait for."""
 
+from typing import Any
+
 from support.push_log import push_record
 
 from base.clock import MockTime
@@ -33,7 +35,7 @@ def test_a_client_whose_subscription_is_taken_back_is_waited_for_by_the_interval
     deadlines = SubscriptionDeadlines(
         ClusterSettings(bootstrap_servers="-"), time, TopicInventory("pushes", seen, lambda: [0], time)
     )
-    at = {"received_at": NOW, "push_interval_ms": 15_000, "terminating": False}
+    at: dict[str, Any] = {"received_at": NOW, "push_interval_ms": 15_000, "terminating": False}
     seen.take([(0, number, push_record(number, b"x")._replace(**at, client_id=f"c{number}")) for number in range(2)])
     all_, fast = (Resource(name="all", metrics=("*",)), Resource(name="fast", metrics=("*",), interval_ms=15_000))
     store = InMemory(all_, fast, Resource(name="java", metrics=("*",), match="client_id=(?=a)"))

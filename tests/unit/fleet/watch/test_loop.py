@@ -195,7 +195,10 @@ def test_a_destination_that_does_not_come_back_holds_up_neither_another_nor_the_
     watched.patience_s = 0.0
 
     def other_has(*subjects: str) -> Callable[[], None]:
-        return lambda: wait_for(lambda: [subject for _, subject in other.got] == [*subjects], "the other's verdicts")
+        def wait() -> None:
+            wait_for(lambda: [subject for _, subject in other.got] == [*subjects], "the other's verdicts")
+
+        return wait
 
     try:
         rows = [verdict()]
