@@ -54,9 +54,10 @@ class Entry:
         listed_us: when that was [us].
         instance: measures' key; None if it has not pushed.
         state: as of the latest refresh.
+        answered_ms: push interval that a node answered its latest Get with [ms]; None if its pushes are newer.
     """
 
-    __slots__ = ("instance", "listed", "listed_us", "seen", "state")
+    __slots__ = ("answered_ms", "instance", "listed", "listed_us", "seen", "state")
 
     def __init__(self) -> None:
         self.seen: SeenClient | None = None
@@ -64,6 +65,7 @@ class Entry:
         self.listed_us = 0
         self.instance: Instance | None = None
         self.state = ClientState.LIVE.value
+        self.answered_ms: int | None = None
 
     @property
     def of(self) -> Any:
@@ -105,7 +107,15 @@ class Entry:
         if listed is not None and listed.state not in _OF_LOG and self.listed_us >= self.seen.latest.received_at:
             self.state = listed.state
             return
-        self.state = self.seen.state(read_up_to.get(self.seen.partition, 0)).value
+        # Of a node, what it has answered its Get with; of an export, which has no connections, what subscriptions give.
+        # Its pushes show that interval only once it has waited for as long.
+        self.answered_ms = None
+        if listed is not None and self.listed_us >= self.seen.latest.received_at:
+            if listed.connections is None:
+                self.seen.allowed_ms = listed.push_interval_ms
+            else:
+                self.answered_ms = listed.push_interval_ms
+        self.state = self.seen.state(read_up_to.get(self.seen.partition, 0), self.answered_ms).value
 
     def row(self, *, is_topic: bool) -> dict[str, Any]:
         """The fields of `/clients`."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from sys import intern
 from typing import Final
 
+from base.presence import absent_after_ms
 from telemetry.instances.gate import Gate
 from telemetry.instances.metrics import InstanceMetrics
 from telemetry.instances.payload_faults import PayloadFaults
@@ -18,10 +19,6 @@ from telemetry.subscriptions.resources import EffectiveSubscription
 from telemetry.subscriptions.subscription_id import subscription_id
 from wire.software import UNKNOWN_SOFTWARE
 
-MIN_EXPIRY_MS: Final = 60_000
-"""Minimum time that an instance is kept after its latest request [ms]."""
-
-EXPIRY_INTERVALS: Final = 3
 _NOT_QUEUED: Final = 1 << 62
 
 _KEPT_CLIENT_ID_CHARACTERS: Final = 1_024
@@ -231,7 +228,7 @@ class ClientInstance:
     def _subscribe(self, subscription: EffectiveSubscription) -> None:
         self.subscription = subscription
         self.subscription_id = subscription_id(subscription.checksum, self.instance_id)
-        self.expiry_ms = max(MIN_EXPIRY_MS, EXPIRY_INTERVALS * subscription.push_interval_ms)
+        self.expiry_ms = absent_after_ms(subscription.push_interval_ms)
 
 
 def attributes_of(instance_id: uuid.UUID, context: RequestContext) -> Mapping[ClientMatchingParam, tuple[str, ...]]:

@@ -48,6 +48,15 @@ def test_a_client_is_live_then_late_then_vanished_as_its_partition_is_read(seen:
     assert states(seen) == {"a": "live"}
 
 
+def test_of_an_interval_that_changed_the_longer_one_counts_for_a_push(seen: SeenClients) -> None:
+    seen.take([(0, 0, push(push_interval_ms=300_000)), (0, 1, push(at_s=300, push_interval_ms=15_000))])
+    seen.read_to_end([0], NOW + 700 * SECOND)
+    assert states(seen) == {"a": "live"}
+    seen.take([(0, 2, push(at_s=701, push_interval_ms=15_000))])
+    seen.read_to_end([0], NOW + 770 * SECOND)
+    assert states(seen) == {"a": "vanished"}
+
+
 def test_what_is_not_read_says_nothing_of_a_client(seen: SeenClients) -> None:
     """Another partition's progress, or the time that passes, makes nobody late."""
     seen.take([(0, 0, push()), (1, 0, push("b", at_s=3_600))])
