@@ -1,4 +1,4 @@
-"""Measures and verdicts of a fleet. Needs the extra `tables`; without it the fleet has identities and states alone."""
+"""Measures and verdicts of a fleet. Without the libraries of `fleet` the fleet has identities and states alone."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path

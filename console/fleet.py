@@ -242,9 +242,10 @@ class Fleet:
             "verdicts": {
                 **{severity: severities.get(severity, 0) for severity in SEVERITIES},
                 "top": rows[:_TOP_VERDICTS],
+                "not_judged": self._not_judged(),
             },
-            "brokers": 0 if self._analysis is None else self._analysis.rings.nodes,
-            "groups": len(_groups_of(self._entries)),
+            "brokers": None if self._analysis is None else self._analysis.rings.nodes,
+            "groups": None if self._analysis is None else len(_groups_of(self._entries)),
             "history": self._history.hour(now_us),
             "notices": self._notices(),
         }
@@ -261,6 +262,19 @@ class Fleet:
         if self._analysis is not None:
             found += self._analysis.notices
         return found
+
+    def _not_judged(self) -> str | None:
+        """Why nothing is judged, in a sentence; None where no verdict means that nothing is wrong."""
+        if why_not := self._why_not_measured():
+            return why_not
+        if self._verdicts().judged_to is not None:
+            return None
+        if self._settings.tables:
+            return f"No verdicts could be read from {self._settings.tables} yet."
+        return "Nothing is judged yet: the first minute of pushes has to be over."
+
+    def _why_not_measured(self) -> str | None:
+        return self._measures if isinstance(self._measures, str) else None
 
     def _verdicts(self) -> Verdicts:
         return _NO_VERDICTS if self._analysis is None else self._analysis.verdicts
@@ -399,6 +413,7 @@ class Fleet:
                     "subscription_id": row["subscription_id"],
                 },
                 "series": [] if self._analysis is None else self._analysis.series(entry, self._entries),
+                "not_judged": self._not_judged(),
                 "verdicts": verdicts,
             }
 
@@ -406,12 +421,13 @@ class Fleet:
         """Consumer groups, the largest lag first."""
         rows = self._made("groups", lambda analysis: analysis.groups(self._entries))
         order = sorted(rows, key=lambda row: (-(row["lag_records"] or 0), row["cluster_id"], row["group_id"]))
-        return {"groups": order}
+        return {"groups": order, "why_not": self._why_not_measured()}
 
     def brokers(self) -> dict[str, Any]:
         """Kafka nodes that clients have links to, by cluster and node id."""
         rows = self._made("brokers", lambda analysis: analysis.brokers(self._entries))
-        return {"brokers": sorted(rows, key=lambda row: (row["cluster_id"], row["node_id"]))}
+        order = sorted(rows, key=lambda row: (row["cluster_id"], row["node_id"]))
+        return {"brokers": order, "why_not": self._why_not_measured()}
 
     def _made(self, name: str, make: "Callable[[Analysis], Iterator[dict[str, Any]]]") -> list[dict[str, Any]]:
         """What is made once a snapshot, with a hold of the lock for some rows each."""
@@ -447,6 +463,7 @@ class Fleet:
             "source": found.source,
             "judged_from": found.judged_from,
             "judged_to": found.judged_to,
+            "not_judged": self._not_judged(),
             "verdicts": rows,
         }
 
@@ -456,7 +473,7 @@ def _analysis(settings: FleetSettings, time: Time) -> "tuple[Analysis | None, bo
     try:
         from console.analysis import Analysis
     except ModuleNotFoundError as error:
-        return None, f"Measures and verdicts need {error.name}: pip install 'fleetgauge[tables]'."
+        return None, f"Measures and verdicts need {error.name}: pip install 'fleetgauge[console]'."
     found = Analysis(settings.clients_max, settings.decode_cores, settings.tables, settings.rules, time)
     return found, True
 

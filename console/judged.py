@@ -1,9 +1,9 @@
-"""Verdicts of the live judge, or of standing tables. Needs the extra `tables`."""
+"""Verdicts of the live judge, or of standing tables."""
 
 from datetime import datetime
 from typing import Final
 
-from console.verdict_rows import Row, Verdicts
+from console.verdict_rows import Row, Verdicts, by_severity
 from fleet.errors import FleetError
 from fleet.html.words import title, who
 from fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
@@ -14,7 +14,7 @@ from verdicts.rules import Rules
 
 def live_verdicts(memory: Memory, rules: Rules) -> Verdicts:
     """Those of the live judge."""
-    rows = [_plain(row) for row in ranked(memory, rules).to_pylist()]
+    rows = by_severity([_plain(row) for row in ranked(memory, rules).to_pylist()])
     return Verdicts(
         source="live", judged_from=memory.judged_from_us or None, judged_to=memory.judged_to_us or None, rows=rows
     )
@@ -29,7 +29,7 @@ def standing_verdicts(tables: str) -> Verdicts:
     try:
         store = opened(tables, {})
         of = judged(store)
-        rows = [_plain(row) for row in ranked_verdicts(store).to_pylist()]
+        rows = by_severity([_plain(row) for row in ranked_verdicts(store).to_pylist()])
     except FleetError as error:
         raise OSError(str(error)) from error
     return Verdicts(source="tables", judged_from=_micros(of.begin), judged_to=_micros(of.end), rows=rows)

@@ -5,8 +5,9 @@ All of it is read from the control socket when it is asked for; the dead letters
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from threading import Event
 from typing import Any, Final, TypeVar
 
 from base.clock import SystemTime
@@ -22,6 +23,7 @@ from fleetgauge.subscriptions.clients import Client, clients_of
 _T = TypeVar("_T")
 _RATE_OVER_S: Final = 4.0, 60.0
 """Least and longest time that a rate is taken over; one over the time since somebody looked last would say little."""
+_LOOK_EVERY_S: Final = 20.0
 _WITH_RATES: Final = "requests", "request_bytes", "response_bytes"
 _NO_NODE: Final = "No fleetgauge serve or export answers here: the console runs alone."
 
@@ -66,13 +68,39 @@ class Node:
     Args:
         socket: its control socket; None where the console runs alone.
         data: the data directory.
+        clock_s: monotonic time [s].
     """
 
-    def __init__(self, socket: Path | None, data: DataDirectory) -> None:
+    def __init__(self, socket: Path | None, data: DataDirectory, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._socket = socket
         self._data = data
-        self._delivered = Rates()
-        self._passed = Rates()
+        self._delivered = Rates(clock_s)
+        self._passed = Rates(clock_s)
+
+    def keep_looking(self, stopped: Event) -> None:
+        """Looks at the counts now and then, so that rates are known when they are asked for."""
+        while self._socket is not None and not stopped.wait(_LOOK_EVERY_S):
+            with suppress(FleetgaugeError, KeyError):  # it may have just started
+                self.look()
+
+    def look(self) -> None:
+        """Looks at the counts.
+
+        Raises:
+            NotRunningError: the process does not answer.
+        """
+        status = self._status()
+        self._delivery_rates(status)
+        if "gateway" in status:
+            self._traffic_rates(status)
+
+    def _delivery_rates(self, status: Status) -> dict[str, dict[str, float] | None]:
+        states = status["exporter_process"]["exporters"]
+        return self._delivered.of({name: {"delivered": each["delivered_records"]} for name, each in states.items()})
+
+    def _traffic_rates(self, status: Status) -> dict[str, dict[str, float] | None]:
+        clients = status["gateway"]["traffic"]["by_client"]
+        return self._passed.of({key: {name: each[name] for name in _WITH_RATES} for key, each in clients.items()})
 
     def exporters(self) -> dict[str, Any]:
         """The exporters of the process, and their dead letters.
@@ -82,9 +110,10 @@ class Node:
         """
         if self._socket is None:
             return {"exporters": [], "why_not": _NO_NODE}
-        states = self._status()["exporter_process"]["exporters"]
+        status = self._status()
+        states = status["exporter_process"]["exporters"]
         reasons = self._reasons()
-        rates = self._delivered.of({name: {"delivered": each["delivered_records"]} for name, each in states.items()})
+        rates = self._delivery_rates(status)
         return {
             "exporters": [_exporter(name, each, rates[name], reasons.get(name, {})) for name, each in states.items()]
         }
@@ -145,7 +174,7 @@ class Node:
         gateway = status["gateway"]
         found = gateway["traffic"]
         clients = found["by_client"]
-        rates = self._passed.of({key: {name: each[name] for name in _WITH_RATES} for key, each in clients.items()})
+        rates = self._traffic_rates(status)
         rows = [each | {"per_s": rates[key]} for key, each in clients.items()]
         rows.sort(key=lambda row: -(row["request_bytes"] + row["response_bytes"]))
         return {

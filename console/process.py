@@ -46,9 +46,12 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
     node = Node(socket, DataDirectory(Path(console["log_dirs"])))
     subscriptions = functools.cache(lambda: _subscriptions(console, node, state))
     app = make_app(state, node, Sessions(console["token"]), subscriptions, endpoints, index)
+    stopped = threading.Event()
+    threading.Thread(target=node.keep_looking, args=(stopped,), name="console-rates", daemon=True).start()
     threading.Thread(target=_load, args=(state, console, socket), name="console-load", daemon=True).start()
 
     def close() -> None:
+        stopped.set()
         if state.fleet is not None:
             state.fleet.stop()
 

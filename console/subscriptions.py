@@ -6,14 +6,16 @@ by the code of `fleetgauge subscriptions`.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from base.errors import InvalidConfigError
 from console.node import Node, NotThereError
 from fleetgauge.subscriptions.clients import Client, matching
 from fleetgauge.subscriptions.cluster import Cluster
+from fleetgauge.subscriptions.deadlines import Deadline, next_deadlines
 from fleetgauge.subscriptions.planning import Action, Change, Plan, changes_between, plan_changes
-from fleetgauge.subscriptions.resources import Resource, SubscriptionError, checked, resource_of
+from fleetgauge.subscriptions.resources import DEADLINE_MARK, Resource, SubscriptionError, checked, resource_of
 from fleetgauge.subscriptions.service import altered
 from fleetgauge.subscriptions.settings import ClusterSettings
 from telemetry.subscriptions.match import split_match
@@ -128,16 +130,7 @@ class PageSubscriptions:
             "source": source,
             "editable": why_not is None,
             "why_not": why_not,
-            "subscriptions": [
-                {
-                    "name": each.name,
-                    "metrics": list(each.metrics),
-                    "interval_ms": each.interval_ms,
-                    "match": [part.strip() for part in split_match(each.match) if part.strip()],
-                    "clients": _count(each, clients),
-                }
-                for each in resources
-            ],
+            "subscriptions": rows_of(resources, clients, datetime.now(UTC)),
         }
 
     def _cluster(self) -> ClusterSettings:
@@ -147,6 +140,31 @@ class PageSubscriptions:
         if address is None:
             raise SubscriptionError(_NO_CLUSTER if self._node.subscription_properties() is None else _NO_LISTENER)
         return ClusterSettings(bootstrap_servers=address)
+
+
+def rows_of(resources: Sequence[Resource], clients: Sequence[Any], now: datetime) -> list[dict[str, Any]]:
+    """One row per subscription; a deadline is a field of its subscription."""
+    due = next_deadlines(resources)
+    return [
+        {
+            "name": each.name,
+            "metrics": list(each.metrics),
+            "interval_ms": each.interval_ms,
+            "match": [part.strip() for part in split_match(each.match) if part.strip()],
+            "clients": _count(each, clients),
+            **_until(due.get(each.name), now),
+        }
+        for each in resources
+        if DEADLINE_MARK not in each.name
+    ]
+
+
+def _until(due: Deadline | None, now: datetime) -> dict[str, Any]:
+    """When it is taken back [us]; `overdue` if that has passed."""
+    return {
+        "until": None if due is None else round(due.at.timestamp() * 1e6),
+        "overdue": due is not None and due.is_overdue(now),
+    }
 
 
 def _count(resource: Resource, clients: Sequence[Any]) -> int | None:

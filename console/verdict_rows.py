@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.clients import Entry
-from console.query import software_of
+from console.query import SEVERITIES, software_of
 
 Row = dict[str, Any]
 
@@ -52,6 +52,29 @@ class Verdicts:
             *(self.about("group", cluster, group) if group else ()),
             *self.about("version", cluster, software_of(entry)),
         ]
+
+
+def by_severity(rows: Sequence[Row]) -> list[Row]:
+    """Rows that are open first, then the worst severity, else as they are ranked.
+
+    A cause counts as bad as the worst that it explains, and stays before it.
+    """
+    known = {(row["cluster_id"], f"{row['verdict']}:{row['subject_kind']}:{row['subject']}"): row for row in rows}
+
+    def root(row: Row) -> Row:
+        for _ in range(len(rows)):  # the rows may be of tables of others, with a circle
+            cause = known.get((row["cluster_id"], row["caused_by"]))
+            if cause is None or cause["state"] != row["state"]:
+                break
+            row = cause
+        return row
+
+    roots = [root(row) for row in rows]
+    worst: dict[int, int] = {}
+    for row, of in zip(rows, roots, strict=True):
+        worst[id(of)] = min(SEVERITIES.index(row["severity"]), worst.get(id(of), len(SEVERITIES)))
+    ranked = sorted(zip(rows, roots, strict=True), key=lambda pair: (pair[0]["state"] != "open", worst[id(pair[1])]))
+    return [row for row, _ in ranked]
 
 
 def _subjects(row: Row) -> list[tuple[str, str, str]]:

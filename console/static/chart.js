@@ -35,17 +35,17 @@ const label = (value, unit) => {
   return `${Number(value.toPrecision(3))}${unit === "ms" ? " ms" : ""}`;
 };
 
+const DOT = "m-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0 -3 0";
+
 // Unknown values interrupt the line, and one alone is a dot.
-const path = (places, values, y) => {
-  let isDown = false;
-  return values
+const path = (places, values, y) =>
+  values
     .map((value, at) => {
-      const part = isKnown(value) ? `${isDown ? "L" : "M"}${places[at]} ${y(value).toFixed(1)}${isDown ? "" : "h0"}` : "";
-      isDown = isKnown(value);
-      return part;
+      if (!isKnown(value)) return "";
+      const isDown = isKnown(values[at - 1]);
+      return `${isDown ? "L" : "M"}${places[at]} ${y(value).toFixed(1)}${isDown || isKnown(values[at + 1]) ? "" : DOT}`;
     })
     .join("");
-};
 
 const timeTicks = (begin_us, end_us) => {
   const step_us = (STEPS_S.find((step) => (end_us - begin_us) / 1e6 / step <= 5) || 86400) * 1e6;

@@ -1,5 +1,5 @@
 // The page: its views by address, the state of the connection, and who may change what.
-import { loadSession } from "./api.js";
+import { get, loadSession } from "./api.js";
 import { el, replace, shown } from "./dom.js";
 import { showKeys, startKeys } from "./keys.js";
 import * as live from "./live.js";
@@ -51,6 +51,19 @@ const go = (query) => {
   current.view.navigate(parsed().query, true);
 };
 
+// Views of a node alone: where nothing feeds them, as beside an export, the head does not have them.
+const unfed = new Set(["quotas", "traffic"]);
+
+const drawViews = () => {
+  const { name } = current;
+  for (const link of document.querySelectorAll("#views a")) {
+    const isCurrent = link.hash === `#/${name === "client" ? "fleet" : name}`;
+    if (isCurrent) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+    link.parentElement.hidden = !isCurrent && unfed.has(link.hash.slice(2));
+  }
+};
+
 const show = (isFirst = false) => {
   const asked = parsed();
   if (asked.name === current.name && asked.id === current.id && current.view.navigate) {
@@ -63,10 +76,7 @@ const show = (isFirst = false) => {
   heading(VIEWS[asked.name].title);
   current = { name: asked.name, id: asked.id, view: {} };
   current.view = VIEWS[asked.name].open(main, { id: asked.id, query: asked.query, go, heading });
-  for (const link of document.querySelectorAll("#views a")) {
-    if (link.hash === `#/${asked.name}` || (asked.name === "client" && link.hash === "#/fleet")) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
+  drawViews();
   if (!isFirst) {
     scrollTo(0, 0);
     main.querySelector("h1")?.focus({ preventScroll: true });
@@ -96,7 +106,17 @@ const drawStanding = () => {
 const drawSession = () => {
   const box = document.getElementById("role");
   const redraw = async () => {
-    await loadSession().catch(() => {});
+    const feed = (name) => {
+  unfed.delete(name);
+  drawViews();
+};
+for (const each of unfed) {
+  get(`api/${each}`).then(
+    (found) => found.why_not || feed(each),
+    () => feed(each), // a node that does not answer now may have it
+  );
+}
+await loadSession().catch(() => {});
     drawRole(box, redraw);
     const { name } = current;
     current.view.close?.();

@@ -32,7 +32,7 @@ const isTyping = (target) => target.closest("input, textarea, select, [contented
 
 // `current()` is the open view; a view may have move(by), enter() and escape().
 export const startKeys = ({ current, togglePause }) => {
-  const views = () => [...document.querySelectorAll("#views a")];
+  const views = () => [...document.querySelectorAll("#views li:not([hidden]) a")];
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented) return;
     if (document.querySelector("dialog[open]")) return;

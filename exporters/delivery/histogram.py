@@ -22,22 +22,25 @@ class HistogramStats:
         bounds: the upper ends of the buckets, each included.
         counts: number of values in each bucket, not cumulative; the last one is for values above all bounds.
         sum: sum of all values.
+        largest: the largest value; 0 without values.
     """
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
     sum: float
+    largest: float
 
 
 class Histogram:
     """Counts values; not thread-safe."""
 
-    __slots__ = ("_bounds", "_counts", "_sum")
+    __slots__ = ("_bounds", "_counts", "_largest", "_sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = tuple(bounds)
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
+        self._largest = 0.0
 
     def observe(self, values: Iterable[float]) -> None:
         """Counts each value; a negative one, from clocks that disagree, counts as 0."""
@@ -45,10 +48,11 @@ class Histogram:
             known = max(0.0, value)
             self._counts[bisect_left(self._bounds, known)] += 1
             self._sum += known
+            self._largest = max(self._largest, known)
 
     def snapshot(self) -> HistogramStats:
         """A copy of the current counts."""
-        return HistogramStats(bounds=self._bounds, counts=tuple(self._counts), sum=self._sum)
+        return HistogramStats(bounds=self._bounds, counts=tuple(self._counts), sum=self._sum, largest=self._largest)
 
 
 def empty(bounds: Sequence[float]) -> HistogramStats:

@@ -16,6 +16,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 508, 12, 160
 BOX: Final = (_LEFT, _RIGHT, _TOP, _BOTTOM)
 """Left, right, top and bottom of the plotted area [px]."""
 _MOST_POINTS: Final = 150
+_DOT: Final = "m-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0 -3 0"
+"""A line of no length is as wide as a line, which is not seen."""
 _STEPS_S: Final = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 
 Values = Sequence[float | None]
@@ -148,11 +150,13 @@ def spark(values: Values, width: int = 120, height: int = 22) -> str:
 
 def _path(places: Sequence[float], values: Values, y: Callable[[float], float]) -> str:
     """The line through the values; unknown ones interrupt it, and one alone is a dot."""
-    parts, is_down = [], False
-    for at, value in _thinned(places, values):
-        if value is not None:
-            parts.append(f"{'L' if is_down else 'M'}{at:g} {y(value):g}" + ("" if is_down else "h0"))
-        is_down = value is not None
+    thinned = _thinned(places, values)
+    known = [False, *(value is not None for _, value in thinned), False]
+    parts = [
+        f"{'L' if known[place] else 'M'}{at:g} {y(value):g}" + ("" if known[place] or known[place + 2] else _DOT)
+        for place, (at, value) in enumerate(thinned)
+        if value is not None
+    ]
     return "".join(parts)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, TextIO
 
 from fleet.decode.arrow import Table, pa, pc
@@ -147,8 +147,11 @@ def judged(store: Store) -> Judged:
         sampled = [file for file in store.files(catalog.GROUP_TRENDS) if file["num_records"]]
         begins += [file["min.window_start"] for file in sampled]
         ends += [file["max.window_start"] for file in sampled]
+    end, now = max(ends, default=None), datetime.now(UTC)
+    if end is not None and end > now:  # its last window lasts yet, and was judged by what had come
+        end = min(now, max(store.snapshot(catalog.CLIENTS).table(["last_seen"])["last_seen"].to_pylist(), default=now))
     instances = store.log(catalog.CLIENTS).size().rows
-    return Judged(instances=instances, begin=min(begins, default=None), end=max(ends, default=None))
+    return Judged(instances=instances, begin=min(begins, default=None), end=end)
 
 
 def show_coverage(request: VerdictsRequest, out: TextIO) -> None:

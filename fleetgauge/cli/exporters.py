@@ -86,11 +86,15 @@ def _with_quantiles(state: _Status) -> dict[str, Any]:
 
 
 def _quantiles(histogram: _Status | None) -> dict[str, float | None]:
-    """Quantiles of the values since the process was started [s]; None without values."""
+    """Quantiles of the values since the process was started [s]; None without values.
+
+    A quantile is estimated within its bucket, which may end far above the largest value.
+    """
     if histogram is None:
         return {}
-    bounds, counts = histogram["bounds"], histogram["counts"]
-    return {"p50": quantile(0.5, bounds, counts), "p99": quantile(0.99, bounds, counts)}
+    bounds, counts, largest = histogram["bounds"], histogram["counts"], histogram["largest"]
+    found = {"p50": quantile(0.5, bounds, counts), "p99": quantile(0.99, bounds, counts)}
+    return {name: None if value is None else min(value, largest) for name, value in found.items()}
 
 
 def _log(process: _Status) -> Table:

@@ -274,11 +274,12 @@ def expire(
         int | None, typer.Option(min=1, max=86_400, help="With --due: go on, at this interval [s].")
     ] = None,
     cancel: Annotated[str | None, typer.Option(metavar="NAME", help="Keep this subscription after all.")] = None,
+    yes: Yes = False,
 ) -> None:
-    """Take a subscription back after a time, by itself, also if this machine is away by then.
+    """Take a subscription back after a time, by itself, also if this machine is away by then. Asks first.
 
-    The deadline is kept in the cluster. A fleetgauge serve or export with subscriptions.bootstrap.servers takes back
-    what is due, as does `fleetgauge subscriptions expire --due` in a scheduler.
+    The deadline is kept in the cluster. The fleetgauge export of its topic takes back what is due, as does a serve with
+    subscriptions.bootstrap.servers, or `fleetgauge subscriptions expire --due` in a scheduler.
 
     `fleetgauge subscriptions expire 30m lagging -f lagging.toml --bootstrap-server broker-1:9092`
 
@@ -297,18 +298,21 @@ def expire(
             _console().print(f"{text.printable(cancel)} stays.")
         else:
             assert name is not None
-            _set_deadline(cluster, after or "", name, file)
+            _set_deadline(cluster, after or "", name, file, yes=yes)
 
 
-def _set_deadline(cluster: "Cluster", after: str, name: str, file: Path | None) -> None:
+def _set_deadline(cluster: "Cluster", after: str, name: str, file: Path | None, *, yes: bool) -> None:
     length = _age(after)
     current = cluster.list()
     subscription = named(current if file is None else read_file(file), name)
+    if not yes:
+        made = "" if file is None else f"made as {file} has it, and "
+        typer.confirm(f"{text.printable(name)} is {made}taken back after {after}. Apply?", abort=True, err=True)
     wanted = deadlines.deadline(name, datetime.now(UTC) + length)
     cluster.alter(deadlines.setting(current, wanted, None if file is None else subscription))
     _console().print(
-        f"{text.printable(name)} is taken back at {wanted.at:%Y-%m-%d %H:%M:%S} UTC, by a fleetgauge serve or export "
-        "with subscriptions.bootstrap.servers, or by fleetgauge subscriptions expire --due"
+        f"{text.printable(name)} is taken back at {wanted.at:%Y-%m-%d %H:%M:%S} UTC, by the fleetgauge export of its "
+        "topic, a serve with subscriptions.bootstrap.servers, or fleetgauge subscriptions expire --due"
     )
 
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from fleetgauge.cli.tables import facts
 from fleetgauge.cli.units import amount, duration
 from fleetgauge.subscriptions.canary import Fares, Sample, worse
 from fleetgauge.subscriptions.clients import Client, matching
-from fleetgauge.subscriptions.deadlines import deadlines
+from fleetgauge.subscriptions.deadlines import Deadline, next_deadlines
 from fleetgauge.subscriptions.plain import client_as_json, plan_as_json, resource_as_json
 from fleetgauge.subscriptions.planning import Action, Change, Load, Plan, base_name
 from fleetgauge.subscriptions.resources import DEADLINE_MARK, Resource, short
@@ -25,6 +26,10 @@ from terminal.text import printable as printable
 
 _MOST_NAMED: Final = 200
 """Clients that are named per line of a plan; JSON names all."""
+_OVERDUE: Final = (
+    "overdue: no process takes it back. A fleetgauge export does (fleetgauge status says what stops it), or fleetgauge "
+    "subscriptions expire --due"
+)
 SIGNS: Final = {Action.ADD: "+", Action.CHANGE: "~", Action.DELETE: "-", Action.KEEP: " ", Action.LEAVE: " "}
 STYLES: Final = {Action.ADD: "green", Action.CHANGE: "yellow", Action.DELETE: "red"}
 
@@ -45,13 +50,16 @@ def print_list(
     console: Console, resources: Sequence[Resource], clients: Sequence[Client], problem: str, form: Form
 ) -> None:
     """Prints all subscriptions; a deadline is a column of its subscription."""
-    due = {each.name: each.at for each in reversed(deadlines(resources))}
+    due, now = next_deadlines(resources), datetime.now(UTC)
     shown = [each for each in resources if DEADLINE_MARK not in each.name]
     matched = {each.name: None if problem else _matching(each, clients) for each in shown}
     counts = {name: None if found is None else len(found) for name, found in matched.items()}
     if form is Form.JSON:
         write_json(
-            [resource_as_json(each) | {"clients": counts[each.name], "until": _time(due, each.name)} for each in shown]
+            [
+                resource_as_json(each) | {"clients": counts[each.name]} | _until(due.get(each.name), now)
+                for each in shown
+            ]
         )
         return
     rows = [
@@ -61,7 +69,7 @@ def print_list(
             "interval": duration(each.interval_ms / 1000),
             "match": each.match or "every client",
             "clients": _count(counts[each.name]),
-            "taken back at (UTC)": _time(due, each.name),
+            "taken back at (UTC)": _due_text(due.get(each.name), now),
         }
         for each in shown
     ]
@@ -69,6 +77,8 @@ def print_list(
         print_rows(console, tuple(rows[0]), rows, right={"clients"})
     else:
         console.print("there is no subscription: clients are asked for nothing")
+    if any(each.is_overdue(now) for each in due.values()):
+        console.print(_OVERDUE)
     if problem:
         console.print(printable(problem))
 
@@ -85,12 +95,18 @@ def print_one(
 ) -> None:
     """Prints one subscription, with its clients where they are to be named."""
     found = _matching(resource, clients)
-    due = _time({each.name: each.at for each in reversed(deadlines(resources))}, resource.name)
+    due, now = next_deadlines(resources).get(resource.name), datetime.now(UTC)
     if form is Form.JSON:
         listed = {"matching": [client_as_json(each) for each in found or ()]} if names else {}
         count = None if problem or found is None else len(found)
         write_json(
-            {**resource_as_json(resource), "clients": count, "live_clients": len(clients), "until": due, **listed}
+            {
+                **resource_as_json(resource),
+                "clients": count,
+                "live_clients": len(clients),
+                **_until(due, now),
+                **listed,
+            }
         )
         return
     table = facts()
@@ -99,7 +115,7 @@ def print_one(
     table.add_row("interval", duration(resource.interval_ms / 1000))
     table.add_row("match", resource.match or "every client")
     if due is not None:
-        table.add_row("taken back at", f"{due} UTC")
+        table.add_row("taken back at (UTC)", _due_text(due, now))
     if found is None:
         table.add_row("clients", "not known: its match has a pattern that RE2 does not take")
     elif not problem:
@@ -107,6 +123,8 @@ def print_one(
     console.print(table)
     if names:
         _print_clients(console, found or (), indent=0)
+    if due is not None and due.is_overdue(now):
+        console.print(_OVERDUE)
     if problem:
         console.print(printable(problem))
 
@@ -286,8 +304,16 @@ def _count(count: int | None) -> str | None:
     return None if count is None else amount(count)
 
 
-def _time(due: dict[str, Any], name: str) -> str | None:
-    return f"{due[name]:%Y-%m-%d %H:%M:%S}" if name in due else None
+def _until(due: Deadline | None, now: datetime) -> dict[str, Any]:
+    return {
+        "until": None if due is None else f"{due.at:%Y-%m-%d %H:%M:%S}",
+        "overdue": due is not None and due.is_overdue(now),
+    }
+
+
+def _due_text(due: Deadline | None, now: datetime) -> str | None:
+    found = _until(due, now)
+    return f"{found['until']}, overdue" if found["overdue"] else found["until"]
 
 
 def write_json(value: object) -> None:

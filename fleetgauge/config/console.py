@@ -26,7 +26,7 @@ def console_job(config: ServiceConfig, form: str) -> dict[str, Any]:
         ConfigError: the token cannot be read or is too short, the rule file is not there, or a file of client settings
             cannot be used.
     """
-    cluster = deadline_settings(config)
+    cluster = deadline_settings(config, is_node=form == "serve")
     return {
         "form": form,
         "log_dirs": str(config.log_dirs.absolute()),

@@ -101,7 +101,7 @@ def _check(sourced: Mapping[str, Sourced]) -> ServiceConfig:
     _check_security(config, sourced)
     check_http_listeners(config.http_listeners, config.http_access())
     offsets_settings(config)  # reads its file
-    deadline_settings(config)  # the same
+    deadline_settings(config, is_node=False)  # the same
     return config
 
 

@@ -264,10 +264,12 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     offsets_cluster_id: str = Field(default="", max_length=256)
     """Written to samples in place of the cluster's own id: that of the pushes, if it is another."""
     subscriptions_bootstrap_servers: Names = ()
-    """host:port,... of the cluster whose subscriptions are taken back once fleetgauge subscriptions expire says so;
-    empty: off (extra: kafka)."""
+    """host:port,... of the cluster whose subscriptions the console shows, and which are taken back once fleetgauge
+    subscriptions expire says so; by default push.log.kafka.bootstrap.servers, but for a node; set and empty: off
+    (extra: kafka)."""
     subscriptions_command_config: OptionalPath = None
-    """File with client settings for it, as Kafka's own tools take with --command-config."""
+    """File with client settings for it, as Kafka's own tools take with --command-config; by default the security
+    settings of push.log.kafka.client, where its brokers are the default."""
     gateway_broker: str = ""
     """host:port of the broker behind fleetgauge gateway, which client connections are passed to; with gateway.brokers,
     those to the hosts of advertised.listeners."""

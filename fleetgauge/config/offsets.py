@@ -6,7 +6,7 @@ from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
-from fleetgauge.subscriptions.settings import ClusterSettings
+from fleetgauge.subscriptions.settings import ClusterSettings, connection_settings
 
 
 def offsets_settings(config: ServiceConfig, instance: str = "") -> OffsetsSettings | None:
@@ -38,18 +38,34 @@ def offsets_settings(config: ServiceConfig, instance: str = "") -> OffsetsSettin
     )
 
 
-def deadline_settings(config: ServiceConfig) -> ClusterSettings | None:
-    """The cluster whose subscriptions are taken back in time; None without `subscriptions.bootstrap.servers`.
+def deadline_settings(config: ServiceConfig, *, is_node: bool) -> ClusterSettings | None:
+    """The cluster whose subscriptions are shown, and taken back in time; None where there is none.
+
+    Without `subscriptions.bootstrap.servers` it is that of the topic, whose brokers have the subscriptions; a node has
+    its own.
+
+    Args:
+        config: the configuration.
+        is_node: of `fleetgauge serve` or `gateway`.
 
     Raises:
         ConfigError: the file `subscriptions.command.config` cannot be used.
     """
-    if not config.subscriptions_bootstrap_servers:
+    servers, file = config.subscriptions_bootstrap_servers, config.subscriptions_command_config
+    client, client_from = _client("subscriptions.command.config", file), "subscriptions.command.config"
+    if follows_topic(config, is_node=is_node):
+        servers = config.push_log_kafka_bootstrap_servers
+        if file is None:
+            client, client_from = connection_settings(config.push_log_kafka_client), "push.log.kafka.client.*"
+    if not servers:
         return None
-    return ClusterSettings(
-        bootstrap_servers=",".join(config.subscriptions_bootstrap_servers),
-        client=_client("subscriptions.command.config", config.subscriptions_command_config),
-        client_from="subscriptions.command.config",
+    return ClusterSettings(bootstrap_servers=",".join(servers), client=client, client_from=client_from)
+
+
+def follows_topic(config: ServiceConfig, *, is_node: bool) -> bool:
+    """True if the subscriptions are by default those of the topic's cluster."""
+    return (
+        config.push_log == "kafka" and not is_node and "subscriptions_bootstrap_servers" not in config.model_fields_set
     )
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from fleetgauge.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "FLEETGAUGE_"
-NOT_CONFIGURATION = frozenset({"FLEETGAUGE_CONFIG", "FLEETGAUGE_TOKEN_FILE"})
-"""Variables with this prefix that are options of the command line, not configuration keys."""
+NOT_CONFIGURATION = frozenset({"FLEETGAUGE_CONFIG", "FLEETGAUGE_TOKEN_FILE", "FLEETGAUGE_COMPILE"})
+"""Variables with this prefix that are options of the command line or of an installation, not configuration keys."""
 
 MAX_FILE_BYTES = 4 << 20
 """Largest configuration file [B]; ten thousand users take about half of it."""

@@ -88,12 +88,12 @@ class Job:
     hang_timeout_ms: int = 0
 
     @classmethod
-    def of(cls, config: "ServiceConfig", instance: str = "") -> "Job":
-        """The job that a configuration describes."""
+    def of(cls, config: "ServiceConfig", instance: str = "", *, is_node: bool = True) -> "Job":
+        """The job that a configuration describes; `is_node`: beside listeners."""
         from fleetgauge.config.offsets import deadline_settings, offsets_settings
         from fleetgauge.config.push_logs import dead_letter_settings, embedded_logs, embedded_settings, topic_settings
 
-        offsets, deadlines = offsets_settings(config, instance), deadline_settings(config)
+        offsets, deadlines = offsets_settings(config, instance), deadline_settings(config, is_node=is_node)
         logs = () if config.push_log == "kafka" else embedded_logs(config)
         return cls(
             log_dirs=config.log_dirs.absolute(),
@@ -118,7 +118,7 @@ class Job:
         """The job of export `number` of the data directory."""
         data = DataDirectory(config.log_dirs.absolute())
         clients = ClientsJob(socket=data.export_clients_socket(number), max_size=config.client_instances_max)
-        job = cls.of(config, f"{data.identifier}-{number}")
+        job = cls.of(config, f"{data.identifier}-{number}", is_node=False)
         return replace(job, node_socket=data.export_socket(number), clients=clients)
 
     @classmethod

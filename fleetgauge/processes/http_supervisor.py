@@ -4,6 +4,7 @@ The sockets belong to this process: a port that is taken is known at the start, 
 restarted, connections wait in the backlog.
 """
 
+import asyncio
 import importlib.util
 import json
 import socket
@@ -28,13 +29,15 @@ _WITH_CONSOLE: Final = "console.process"
 _NEEDED: Final = "prometheus_client"
 _BACKLOG: Final = 64
 _STOP_WITHIN_MS: Final = 2_000
+_AGAIN_S: Final = 1.0
+_LONGEST_AGAIN_S: Final = 60.0
 
 
 class HttpPort(ChildProcess):
     """The HTTP port of a node.
 
     Where `http.listeners` is not configured, a default address that cannot be served (the extra is missing, or another
-    node has the port) is logged, and the node serves its clients all the same.
+    node has the port) is logged, and the node serves its clients all the same; a port is tried again until it is free.
 
     Args:
         config: the checked configuration.
@@ -54,6 +57,7 @@ class HttpPort(ChildProcess):
         self._sockets: list[socket.socket] = []
         self.addresses: tuple[str, ...] = ()
         self.off = ""
+        self._later: asyncio.Task[None] | None = None
         module = _WITH_CONSOLE if config.console_enabled else "fleetgauge.processes.http_process"
         super().__init__("http", module_command(module), time)
 
@@ -85,13 +89,34 @@ class HttpPort(ChildProcess):
             log.warning("http.not_served", error=error.problem)
 
     async def start(self) -> None:
-        """Starts the process, if there is a socket to serve, and supervises it."""
+        """Starts the process, now or once a taken port is free, and supervises it."""
         if self._sockets:
             self._pass_fds = [each.fileno() for each in self._sockets]
             await super().start()
+        elif self._config.http_listeners and importlib.util.find_spec(_NEEDED) is not None:
+            self._later = asyncio.create_task(self._bind_later())
+
+    async def _bind_later(self) -> None:
+        delay_s = _AGAIN_S
+        while not self._sockets:
+            await self._pause(delay_s)
+            if self._stop_requested.is_set():
+                return
+            delay_s = min(2 * delay_s, _LONGEST_AGAIN_S)
+            try:
+                self._bind()
+                await self.start()
+            except (ConfigError, OSError) as error:
+                self._close_sockets()
+                self.addresses, self.off = (), getattr(error, "problem", str(error))
+        self.off = ""
+        log.info("http.served", listeners=self.addresses)
 
     async def stop(self, within_ms: int = _STOP_WITHIN_MS) -> None:
         """Stops the process and closes the sockets."""
+        self._stop_requested.set()
+        if self._later is not None:
+            await self._later
         await super().stop(within_ms)
         self._close_sockets()
 

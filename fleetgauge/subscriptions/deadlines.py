@@ -33,6 +33,10 @@ class Deadline:
     at: datetime
     resource: str
 
+    def is_overdue(self, now: datetime) -> bool:
+        """True if it has passed, and the subscription is still there: no process keeps it."""
+        return self.at <= now
+
 
 def deadline(name: str, at: datetime) -> Deadline:
     """The deadline of a subscription; a part of a second counts as a whole one."""
@@ -51,6 +55,11 @@ def deadlines(resources: Sequence[Resource]) -> list[Deadline]:
                 continue  # somebody else's name
             found.append(Deadline(name=match["name"], at=at, resource=each.name))
     return sorted(found, key=lambda each: (each.at, each.name))
+
+
+def next_deadlines(resources: Sequence[Resource]) -> dict[str, Deadline]:
+    """The next deadline of each subscription that has one."""
+    return {each.name: each for each in reversed(deadlines(resources))}
 
 
 def setting(resources: Sequence[Resource], wanted: Deadline, subscription: Resource | None = None) -> Changes:

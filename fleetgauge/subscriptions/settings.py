@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+_CONNECTION: Final = ("security.", "sasl.", "ssl.")
+"""Prefixes of librdkafka's settings that decide whether a connection is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +23,8 @@ class ClusterSettings:
     client: Mapping[str, str] = field(default_factory=dict)
     timeout_ms: int = 10_000
     client_from: str = "--command-config"
+
+
+def connection_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """Those of librdkafka's settings that the Admin API needs, too."""
+    return {key: value for key, value in client.items() if key.startswith(_CONNECTION)}

@@ -1,5 +1,7 @@
 """`fleetgauge fleet run` over what real clients pushed: in its own process, and on Spark."""
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,16 @@ from trips.conftest import Exported
 from fleet.errors import JavaError
 from fleet.session import check_java
 
-pytestmark = pytest.mark.spark
+
+def test_a_window_that_lasts_is_judged_up_to_the_last_push(zone: Path, tmp_path: Path) -> None:
+    run_cli("fleet", "run", "--source", str(zone), "--tables", str(tmp_path / "tables"))
+    listed = run_cli("fleet", "verdicts", "--tables", str(tmp_path / "tables")).stdout
+    found = re.search(r" to (\d{4}-\d\d-\d\d \d\d:\d\d) UTC", " ".join(listed.split()))
+    assert found is not None, listed
+    assert found[1] <= f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
 
 
+@pytest.mark.spark
 def test_both_engines_make_the_same_tables(exported: Exported, zone: Path, tmp_path: Path) -> None:
     try:
         check_java()

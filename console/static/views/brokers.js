@@ -57,5 +57,5 @@ export const open = (main) => {
     ),
     table.element,
   );
-  return polled({ main, listen, load: (signal) => get("api/brokers", signal), draw: (found) => table.show(found.brokers) });
+  return polled({ main, listen, load: (signal) => get("api/brokers", signal), draw: (found) => table.show(found.brokers, found.why_not) });
 };

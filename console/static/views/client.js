@@ -221,7 +221,11 @@ class ClientView {
             ),
     );
     const verdicts = found.verdicts || [];
-    this.noVerdict.textContent = verdicts.length ? "" : "No verdict is open about it, its group or its brokers.";
+    this.noVerdict.textContent = verdicts.length
+      ? ""
+      : found.not_judged
+        ? `Not judged. ${found.not_judged}`
+        : "No verdict is open about it, its group or its brokers.";
     this.noVerdict.hidden = verdicts.length > 0;
     keyed(this.verdicts, verdicts, referenceOf, (row) => article({ row }, 3));
     const series = found.series || [];

@@ -54,5 +54,5 @@ export const open = (main) => {
     ),
     table.element,
   );
-  return polled({ main, listen, load: (signal) => get("api/groups", signal), draw: (found) => table.show(found.groups) });
+  return polled({ main, listen, load: (signal) => get("api/groups", signal), draw: (found) => table.show(found.groups, found.why_not) });
 };

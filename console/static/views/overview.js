@@ -9,7 +9,7 @@ const MOST_SOFTWARE = 4;
 const MOST_URGENT = 3;
 
 // What stands first: open verdicts; else what else is amiss, and whether anything is judged at all.
-const lead = ({ verdicts, clients, measures }) => {
+const lead = ({ verdicts, clients }) => {
   const { critical = 0, warning = 0, info = 0 } = verdicts;
   if (critical || warning) {
     const parts = [critical ? `${integer(critical)} critical` : null, warning ? `${integer(warning)} warning` : null].filter(Boolean);
@@ -21,13 +21,12 @@ const lead = ({ verdicts, clients, measures }) => {
     vanished ? `${count(vanished, "client has", "clients have")} vanished` : null,
     refused ? `${count(refused, "client is", "clients are")} refused` : null,
   ].filter(Boolean);
-  const first =
-    typeof measures === "string"
-      ? "Verdicts are not given here"
-      : info
-        ? `${count(info, "verdict is", "verdicts are")} open for information`
-        : "No verdict is open";
-  return [away.length || typeof measures === "string" ? "" : "fine", away.length ? `${first}; ${away.join(" and ")}` : first];
+  const first = verdicts.not_judged
+    ? "Not judged"
+    : info
+      ? `${count(info, "verdict is", "verdicts are")} open for information`
+      : "No verdict is open";
+  return [away.length || verdicts.not_judged ? "" : "fine", away.length ? `${first}; ${away.join(" and ")}` : first];
 };
 
 const tile = (label, value, detail, href) =>
@@ -60,8 +59,10 @@ const facts = (overview) => {
     ),
     tile(
       "Open verdicts",
-      integer((verdicts.critical || 0) + (verdicts.warning || 0) + (verdicts.info || 0)),
-      `${integer(verdicts.critical || 0)} critical, ${integer(verdicts.warning || 0)} warning, ${integer(verdicts.info || 0)} info`,
+      verdicts.not_judged ? "not judged" : integer((verdicts.critical || 0) + (verdicts.warning || 0) + (verdicts.info || 0)),
+      verdicts.not_judged
+        ? null
+        : `${integer(verdicts.critical || 0)} critical, ${integer(verdicts.warning || 0)} warning, ${integer(verdicts.info || 0)} info`,
       "#/verdicts",
     ),
     tile("Consumer groups", integer(overview.groups), null, "#/groups"),
@@ -69,7 +70,7 @@ const facts = (overview) => {
   );
 };
 
-const brief = (rows, more) =>
+const brief = (rows, more, notJudged) =>
   el(
     "div",
     null,
@@ -87,7 +88,7 @@ const brief = (rows, more) =>
             ),
           ),
         )
-      : el("p", { class: "soft" }, "Nothing. What a client's library does not send is not judged."),
+      : el("p", { class: "soft" }, notJudged ? sentence(notJudged) : "Nothing. What a client's library does not send is not judged."),
     more > 0 ? el("p", null, el("a", { href: "#/verdicts" }, count(more, "more open verdict"))) : null,
   );
 
@@ -157,7 +158,7 @@ export const drawOverview = (parent, overview, isFolded) => {
     );
   const given = (of, data, build) => ({ of, data, build });
   draw(parent.figures, [
-    given("lead", lead({ clients, verdicts, measures }), () => {
+    given("lead", lead(overview), () => {
       const [kind, text] = lead(overview);
       return el("p", { class: `lead ${kind}` }, text, ".");
     }),
@@ -169,7 +170,7 @@ export const drawOverview = (parent, overview, isFolded) => {
   parent.summary.hidden = isFolded;
   if (isFolded) return;
   draw(parent.summary, [
-    given("brief", [top, open], () => brief(top, open - top.length)),
+    given("brief", [top, open, verdicts.not_judged], () => brief(top, open - top.length, verdicts.not_judged)),
     given("live", [times, live], () => history("Clients that push", times, live)),
     given("pushes", [times, pushes], () => history("Pushes a minute", times.slice(0, whole), pushes.slice(0, whole))),
     given("software", overview.software, () => software(overview.software || [])),

@@ -4,7 +4,7 @@ import { encoded, el, name, replace, say, shown } from "../dom.js";
 import { listen } from "../live.js";
 import { change, dialog, mayOperate, whyNot } from "../operate.js";
 import { keyed, polled } from "../table.js";
-import { amount, count, integer, span } from "../words.js";
+import { amount, at, count, integer, span } from "../words.js";
 
 export const title = "Subscriptions";
 
@@ -249,6 +249,21 @@ const card = ({ subscription, may }, again) =>
             : "every client",
         ),
       ),
+      subscription.until
+        ? el(
+            "div",
+            null,
+            el("dt", null, "Taken back"),
+            el(
+              "dd",
+              null,
+              at(subscription.until),
+              subscription.overdue
+                ? el("span", { class: "sev warning" }, " overdue: no process takes it back. fleetgauge status says what stops the export.")
+                : null,
+            ),
+          )
+        : null,
     ),
     may
       ? el(
@@ -278,6 +293,7 @@ export const open = (main) => {
   const note = el("p", { class: "soft" });
   const tools = el("div");
   main.append(el("h1", { tabindex: "-1" }, "Subscriptions"), note, tools);
+  note.textContent = "Asking for them.";
   const polling = polled({
     main,
     listen,

@@ -75,13 +75,14 @@ class VerdictsView {
   }
 
   draw(found) {
-    const from = found.source === "tables" ? "From the tables of `fleetgauge fleet run`" : "Judged live, by the default rules";
-    const time =
-      found.judged_from && found.judged_to ? `, ${moment(found.judged_from)} to ${moment(found.judged_to)} UTC` : ", nothing is judged yet";
+    const from = found.source === "tables" ? "From the tables of `fleetgauge fleet run`" : "Judged live";
+    const time = `${from}, ${moment(found.judged_from)} to ${moment(found.judged_to)} UTC.`;
     const explained = found.verdicts.length;
+    this.notJudged = found.not_judged;
     this.causes = folded(found.verdicts);
     const under = explained - this.causes.length;
-    this.status.textContent = `${count(this.causes.length, "verdict")}${under ? `, ${integer(under)} explained by them` : ""}. ${from}${time}.`;
+    this.status.textContent = `${count(this.causes.length, "verdict")}${under ? `, ${integer(under)} explained by them` : ""}. ${time}`;
+    if (found.not_judged) this.status.textContent = `Not judged. ${found.not_judged}`;
     this.drawList();
   }
 
@@ -102,7 +103,9 @@ class VerdictsView {
           ? ""
           : this.causes.length
             ? "Nothing fits the filter."
-            : "There is none. What a client's library does not send is not judged: docs/verdicts.md.";
+            : this.notJudged
+              ? ""
+              : "There is none. What a client's library does not send is not judged: docs/verdicts.md.";
   }
 
   close() {

@@ -18,6 +18,10 @@ _TELEMETRY_APIS: Final = frozenset({71, 72})
 """GetTelemetrySubscriptions and PushTelemetry: a broker lists them while a reporter receives telemetry."""
 _UNKNOWN_TOPIC: Final = 3
 _NOT_AUTHORIZED: Final = 29
+_NO_COORDINATOR: Final = "CoordinatorNotAvailable"
+_COORDINATOR_TRIES: Final = 30
+_COORDINATOR_PAUSE_S: Final = 0.5
+"""A fresh cluster makes its offsets topic with the first request for a group; until then it has no coordinator."""
 _AHEAD_MS: Final = 5_000
 """A record may be this far in the future before a clock is suspected [ms]."""
 _SILENT_S: Final = 600.0
@@ -56,6 +60,8 @@ class BrokersInUse:
     topics: tuple[TopicUse, ...] = ()
     operations: tuple[str, ...] = ()
     """Operations on the cluster that the principal needs."""
+    wanted: tuple[str, ...] = ()
+    """Operations on the cluster without which the subscriptions are neither shown nor taken back."""
     by_librdkafka: bool = False
     """True if the process connects by librdkafka, which has more client settings than the Admin API here."""
 
@@ -77,7 +83,7 @@ def check_brokers(used: BrokersInUse) -> Iterator[Finding]:
             for finding, receives_telemetry in _versions(cluster, described["brokers"], has_plugin=has_plugin):
                 yield finding
                 receives = receives or receives_telemetry
-            yield from _cluster_permissions(servers, described, used.operations)
+            yield from _cluster_permissions(servers, described, used)
             for use in used.topics:
                 yield from _topic(cluster, use)
                 if use.transactional_id:
@@ -130,14 +136,20 @@ def _version_data(node_id: int, admin: Any) -> Any:
     return admin.get_broker_version_data(node_id)
 
 
-def _cluster_permissions(servers: str, described: Mapping[str, Any], needed: Iterable[str]) -> Iterator[Finding]:
-    missing = sorted(set(needed) - _allowed(described))
-    if missing:
-        yield error(
-            f"cluster {servers}",
-            f"the principal lacks {', '.join(missing)}",
-            f"Add it: kafka-acls.sh --add --cluster {_options(missing)} --allow-principal ...",
+def _cluster_permissions(servers: str, described: Mapping[str, Any], used: BrokersInUse) -> Iterator[Finding]:
+    allowed, check = _allowed(described), f"cluster {servers}"
+    if missing := sorted(set(used.operations) - allowed):
+        yield error(check, f"the principal lacks {', '.join(missing)}", f"{_add_to_cluster(missing)}.")
+    if missing := sorted(set(used.wanted) - allowed):
+        yield warning(
+            check,
+            f"the principal lacks {', '.join(missing)}: subscriptions are not shown, or not taken back when due",
+            f"{_add_to_cluster(missing)}, or turn it off: subscriptions.bootstrap.servers as an empty text.",
         )
+
+
+def _add_to_cluster(missing: Iterable[str]) -> str:
+    return f"Add it: kafka-acls.sh --add --cluster {_options(missing)} --allow-principal ..."
 
 
 def _topic(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
@@ -193,21 +205,30 @@ def _missing_topic(check: str, use: TopicUse) -> Finding:
 def _groups(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
     """A finding for each group that the principal may not join; a group exists only after its first start."""
     for group in use.groups:
-        try:
-            facts = cluster.request(partial(_group, group))
-        except SubscriptionError as problem:
-            refusal = str(problem)
-        else:
-            allowed = _allowed(facts)
-            refusal = "" if not allowed or "READ" in allowed else "the principal lacks READ"
-            if "Authorization" in (facts["error"] or ""):
-                refusal = facts["error"]
+        refusal = _refusal(cluster, group)
+        for _ in range(_COORDINATOR_TRIES):
+            if _NO_COORDINATOR not in refusal:
+                break
+            time.sleep(_COORDINATOR_PAUSE_S)
+            refusal = _refusal(cluster, group)
         if not refusal:
             continue
         remedy = "Look at the brokers' logs: the coordinator of the group does not answer."
         if "Authorization" in refusal or "lacks" in refusal:
             remedy = f"Add it: kafka-acls.sh --add --group {group} --operation Read --allow-principal ..."
         yield error(f"group {group}", refusal, remedy)
+
+
+def _refusal(cluster: Cluster, group: str) -> str:
+    """Why the group cannot be joined; empty where it can."""
+    try:
+        facts = cluster.request(partial(_group, group))
+    except SubscriptionError as problem:
+        return str(problem)
+    failed, allowed = facts["error"] or "", _allowed(facts)
+    if "Authorization" in failed or _NO_COORDINATOR in failed:
+        return str(failed)
+    return "" if not allowed or "READ" in allowed else "the principal lacks READ"
 
 
 def _group(group: str, admin: Any) -> Any:

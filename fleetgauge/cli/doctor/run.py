@@ -15,16 +15,15 @@ from fleetgauge.cli.doctor.gateway import check_gateway
 from fleetgauge.cli.doctor.installation import check_installation
 from fleetgauge.cli.doctor.machine import check_clock, check_disk, check_files, check_ports
 from fleetgauge.config import ServiceConfig, load_config
-from fleetgauge.config.offsets import deadline_settings, offsets_settings
+from fleetgauge.config.offsets import deadline_settings, follows_topic, offsets_settings
 from fleetgauge.config.push_logs import topic_settings
-from fleetgauge.subscriptions.settings import ClusterSettings
+from fleetgauge.subscriptions.settings import ClusterSettings, connection_settings
 from push_log.kafka_topic.settings import DEFAULT_TOPIC
 
 Process = Literal["serve", "gateway", "export"]
 
 _TIMEOUT_MS: Final = 5_000
-_CONNECTION: Final = ("security.", "sasl.", "ssl.")
-"""Prefixes of librdkafka's settings that decide whether a connection is made."""
+_OF_SUBSCRIPTIONS: Final = ("DESCRIBE_CONFIGS", "ALTER_CONFIGS")
 
 
 def check_all(
@@ -87,11 +86,16 @@ def _check_config(config: ServiceConfig, process: Process) -> Iterator[Finding]:
 
 def _clusters(config: ServiceConfig, process: Process) -> Iterator[BrokersInUse]:
     """The clusters that the configuration names, with what it does there."""
-    topics = tuple(_topics(config, serves=process != "export"))
+    serves = process != "export"
+    topics = tuple(_topics(config, serves=serves))
+    follows = follows_topic(config, is_node=serves)
     if topics:
         log = topic_settings(config)  # the state's cluster too
         settings = _cluster(log.bootstrap_servers, log.client, "push.log.kafka.client.*")
-        yield BrokersInUse(named_by="push.log.kafka", settings=settings, topics=topics, by_librdkafka=True)
+        wanted = _OF_SUBSCRIPTIONS if follows else ()
+        yield BrokersInUse(
+            named_by="push.log.kafka", settings=settings, topics=topics, wanted=wanted, by_librdkafka=True
+        )
     for name, keys in config.exporters.items():
         if keys.get("type") == "kafka_topic":
             client = {
@@ -104,7 +108,7 @@ def _clusters(config: ServiceConfig, process: Process) -> Iterator[BrokersInUse]
                 topics=(use,),
                 by_librdkafka=True,
             )
-    offsets, deadlines = offsets_settings(config), deadline_settings(config)
+    offsets, deadlines = offsets_settings(config), deadline_settings(config, is_node=serves)
     if offsets is not None:
         yield BrokersInUse(
             named_by="offsets",
@@ -112,10 +116,8 @@ def _clusters(config: ServiceConfig, process: Process) -> Iterator[BrokersInUse]
             operations=() if offsets.groups else ("DESCRIBE",),
             by_librdkafka=True,
         )
-    if deadlines is not None:
-        yield BrokersInUse(
-            named_by="subscriptions", settings=deadlines, operations=("DESCRIBE_CONFIGS", "ALTER_CONFIGS")
-        )
+    if deadlines is not None and not follows:
+        yield BrokersInUse(named_by="subscriptions", settings=deadlines, operations=_OF_SUBSCRIPTIONS)
 
 
 def _topics(config: ServiceConfig, *, serves: bool) -> Iterator[TopicUse]:
@@ -141,8 +143,12 @@ def _topics(config: ServiceConfig, *, serves: bool) -> Iterator[TopicUse]:
 
 def _cluster(servers: str, client: Any, client_from: str) -> ClusterSettings:
     """Settings for the Admin API, of librdkafka's only those for the connection."""
-    kept = {key: value for key, value in client.items() if key.startswith(_CONNECTION)}
-    return ClusterSettings(bootstrap_servers=servers, client=kept, timeout_ms=_TIMEOUT_MS, client_from=client_from)
+    return ClusterSettings(
+        bootstrap_servers=servers,
+        client=connection_settings(client),
+        timeout_ms=_TIMEOUT_MS,
+        client_from=client_from,
+    )
 
 
 def _joined(servers: Any) -> str:

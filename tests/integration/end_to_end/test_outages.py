@@ -190,9 +190,10 @@ def test_the_first_deployment_example_is_a_valid_configuration() -> None:
     assert set(config.client_metrics) == {"basics", "java-admin"}
 
 
-def test_the_example_of_exporting_from_a_topic_is_a_valid_configuration() -> None:
+def test_the_example_for_production_is_a_valid_configuration() -> None:
     from fleetgauge.config import load_config
 
-    config = load_config(EXAMPLES / "export_from_topic.toml")
+    config = load_config(EXAMPLES / "production.toml")
     assert (config.push_log, config.push_log_kafka_topic) == ("kafka", "fleetgauge-pushes")
-    assert set(config.exporters) == {"collector", "landing"}
+    assert set(config.exporters) == {"collector", "landing", "page"}
+    assert config.offsets_bootstrap_servers

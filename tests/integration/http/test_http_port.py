@@ -361,8 +361,10 @@ def test_a_port_that_is_taken_stops_the_start_only_where_it_is_configured(tmp_pa
 
 def test_a_node_without_configuration_serves_its_clients_when_another_has_the_http_port(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
+        is_ours = False
         with contextlib.suppress(OSError):  # some other node of this machine has it already: as good
             stack.enter_context(socket.create_server(("127.0.0.1", 9465)))
+            is_ours = True
         node = Node(tmp_path)
         node._overrides = tuple(each for each in node._overrides if not each.startswith("http."))
         with node, RawClient(node.port) as client:
@@ -373,3 +375,11 @@ def test_a_node_without_configuration_serves_its_clients_when_another_has_the_ht
             assert "off: http://127.0.0.1:9465 cannot be bound" in shown
             assert client.push(client.get(), metrics_data()).error_code == 0
             assert "raw" in run_cli("clients", "--log-dirs", str(node.data)).stdout
+            stack.close()
+            if is_ours:  # it is tried again, and served once it is free
+                wait_for(
+                    lambda: node.status()["http"],
+                    "the default port",
+                    until=lambda http: http["listeners"] == ["http://127.0.0.1:9465"] and not http["off"],
+                )
+                assert get(node, "/healthz").status == 200

@@ -20,10 +20,11 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from support.broker_pipeline import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic
+from support.broker_pipeline import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic, url_of
 from support.built import ROOT
 from support.certificates import Authority
 from support.export import Export
+from support.http import get_url
 from support.kafka_broker import MISSING, KafkaBroker
 from support.kafka_jars import bridge_jar, kafka_jars
 from support.node import run_cli
@@ -184,7 +185,6 @@ def _export_config(broker: KafkaBroker, directory: Path) -> Path:
     config.write_text(
         f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
         'http.listeners = "http://127.0.0.1:0"\n'
-        f'subscriptions.bootstrap.servers = "{broker.bootstrap}"\n'
         f'[exporters.landing]\ntype = "landing"\npath = "{directory / "landing"}"\nlinger.ms = 500\n'
     )
     return config
@@ -276,14 +276,14 @@ def test_a_sample_has_its_share_of_100_000_of_kafkas_ids_and_re2_agrees_with_jav
 @pytest.mark.soak
 def test_a_deadline_outlives_the_export_and_is_kept_by_the_next_one(pipeline: Pipeline) -> None:
     pipeline.export.kill()
-    pipeline.run("expire", "1s", "more", "-f", pipeline.file(_MORE))
+    pipeline.run("expire", "1s", "more", "-f", pipeline.file(_MORE), "--yes")
     pipeline.wait_deadlines("more")
     pause(1, "the deadline passes while no export runs")
     assert pipeline.deadlines() == ["more"]
     pipeline.export = Export(pipeline.directory, pipeline.config)
     pipeline.wait_listed("standing")
     pipeline.who_pushes(_ASKED_FOR, lambda found: not any(found.values()))
-    pipeline.run("expire", "1s", "more", "-f", pipeline.file(_MORE))  # while it runs
+    pipeline.run("expire", "1s", "more", "-f", pipeline.file(_MORE), "--yes")  # while it runs
     pipeline.wait_listed("standing")
 
     status = wait_for(
@@ -295,12 +295,26 @@ def test_a_deadline_outlives_the_export_and_is_kept_by_the_next_one(pipeline: Pi
     assert "taken back" in run_cli("status", "--log-dirs", str(pipeline.export.data)).stdout
 
 
+def test_the_export_of_a_topic_takes_back_the_subscriptions_of_its_brokers_by_default(pipeline: Pipeline) -> None:
+    pipeline.run("expire", "1s", "more", "-f", pipeline.file(_MORE), "--yes")
+    pipeline.wait_listed("standing")
+    (row,) = json.loads(get_url(url_of(pipeline.export), "/api/subscriptions").body)["subscriptions"]
+    assert (row["name"], row["until"]) == ("standing", None)
+
+
+def test_a_deadline_is_set_after_a_yes_alone(pipeline: Pipeline) -> None:
+    refused = pipeline.run("expire", "1h", "more", "-f", pipeline.file(_MORE), check=False)
+    assert (refused.returncode, "Apply?" in refused.stderr) == (1, True)
+    assert list(pipeline.listed()) == ["standing"]
+
+
 def test_a_deadline_is_kept_by_a_scheduler_or_cancelled(pipeline: Pipeline) -> None:
-    pipeline.run("expire", "1h", "more", "-f", pipeline.file(_MORE))
+    pipeline.run("expire", "1h", "more", "-f", pipeline.file(_MORE), "--yes")
     pipeline.wait_deadlines("more")
     assert pipeline.run("expire", "--due").stdout == ""
     (row,) = [each for each in json.loads(pipeline.run("list", "--format", "json").stdout) if each["name"] == "more"]
     assert row["until"] is not None
+    assert row["overdue"] is False
     pipeline.run("expire", "--cancel", "more")
     pipeline.wait_deadlines()
     assert list(pipeline.listed()) == ["more", "standing"]

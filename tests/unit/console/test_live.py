@@ -200,15 +200,29 @@ def test_without_the_extra_identities_remain_and_one_sentence_says_what_to_insta
     of.push("orders", metrics_data(1), number=1, terminating=False)
     of.pass_time(10)
     assert of.states() == {"orders": "live"}
-    assert of.fleet.overview()["measures"] == "Measures and verdicts need numpy: pip install 'fleetgauge[tables]'."
+    why_not = "Measures and verdicts need numpy: pip install 'fleetgauge[console]'."
+    overview = of.fleet.overview()
+    assert overview["measures"] == overview["verdicts"]["not_judged"] == why_not
+    assert (overview["groups"], overview["brokers"]) == (None, None)
     assert of.rows()[0]["measures"] == {}
-    assert of.fleet.groups() == {"groups": []}
-    assert of.fleet.brokers() == {"brokers": []}
+    assert of.fleet.groups() == {"groups": [], "why_not": why_not}
+    assert of.fleet.brokers() == {"brokers": [], "why_not": why_not}
     assert of.fleet.verdicts()["verdicts"] == []
+    assert of.fleet.verdicts()["not_judged"] == why_not
     assert of.fleet.facets("state", ClientQuery())["facets"][0]["measures"] == {}
     found = of.fleet.client(instance_id(1))
     assert found is not None
     assert found["series"] == []
+    assert found["not_judged"] == why_not
+
+
+def test_a_fleet_is_not_judged_until_a_minute_is_over(of: FleetOfTest) -> None:
+    of.push("orders", real_pushes()[0], number=1, terminating=False)
+    of.pass_time(10)
+    assert "Nothing is judged yet" in of.fleet.overview()["verdicts"]["not_judged"]
+    of.pass_time(70)
+    assert of.fleet.overview()["verdicts"]["not_judged"] is None
+    assert of.fleet.verdicts()["not_judged"] is None
 
 
 def test_rules_that_cannot_be_read_are_a_notice(tmp_path: Any) -> None:
@@ -222,7 +236,9 @@ def test_rules_that_cannot_be_read_are_a_notice(tmp_path: Any) -> None:
 def test_tables_that_are_not_there_are_a_notice(tmp_path: Any) -> None:
     of = FleetOfTest(tables=str(tmp_path / "none"))
     of.pass_time(10)
-    assert any("cannot be read now" in each for each in of.fleet.overview()["notices"])
+    overview = of.fleet.overview()
+    assert any("cannot be read now" in each for each in overview["notices"])
+    assert "No verdicts could be read" in overview["verdicts"]["not_judged"]
     assert of.fleet.verdicts()["source"] == "tables"
 
 

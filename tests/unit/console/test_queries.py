@@ -8,6 +8,7 @@ from support.console_fleet import FleetOfTest, instance_id
 
 from console.clients import application_of
 from console.fleet import ClientQuery
+from console.verdict_rows import Row, by_severity
 from telemetry.push_record import parse_instance_id
 
 
@@ -126,3 +127,24 @@ def test_a_client_is_named_as_its_own_log_names_it(of: FleetOfTest) -> None:
 )
 def test_an_application_is_a_client_id_without_numbers_at_its_end(client_id: str, application: str) -> None:
     assert application_of(client_id) == application
+
+
+def verdict(severity: str, verdict: str, caused_by: str | None = None, state: str = "open") -> Row:
+    return {
+        "verdict": verdict, "severity": severity, "state": state, "cluster_id": "c", "subject_kind": "client",
+        "subject": "orders", "caused_by": caused_by,
+    }  # fmt: skip
+
+
+def test_verdicts_are_listed_by_severity_and_a_cause_counts_as_the_worst_that_it_explains() -> None:
+    ranked = [
+        verdict("critical", "over", state="cleared"),
+        verdict("info", "first"),
+        verdict("warning", "second"),
+        verdict("info", "cause"),
+        verdict("critical", "follows", "cause:client:orders"),
+        verdict("critical", "last"),
+        verdict("info", "circle", "circle:client:orders"),
+    ]
+    listed = [row["verdict"] for row in by_severity(ranked)]
+    assert listed == ["cause", "follows", "last", "second", "first", "circle", "over"]

@@ -404,6 +404,21 @@ def test_a_rate_is_of_the_last_seconds_or_unknown() -> None:
     assert rates.of(restarted) == {"a": None}, "nobody had looked for a minute"
 
 
+def test_a_rate_is_known_to_the_first_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, delivered = 0.0, 100
+
+    def status(_: Path) -> dict[str, Any]:
+        found = status_of()
+        found["exporter_process"]["exporters"]["landing"]["delivered_records"] = delivered
+        return found
+
+    monkeypatch.setattr(node_module, "read_status", status)
+    node = node_module.Node(tmp_path / "node.sock", DataDirectory(tmp_path), lambda: now_s)
+    node.look()
+    now_s, delivered = 20.0, 300
+    assert node.exporters()["exporters"][0]["rate"] == 10.0
+
+
 def test_alone_or_beside_an_export_it_says_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = ConsoleSite(tmp_path)
     for path in ("/api/exporters", "/api/quotas", "/api/subscriptions", "/api/traffic"):

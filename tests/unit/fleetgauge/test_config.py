@@ -22,7 +22,7 @@ def test_defaults_listen_on_loopback_and_ask_for_everything_every_minute() -> No
     assert config.telemetry_max_bytes == 1_048_576
 
 
-@pytest.mark.parametrize("name", ["export_from_topic", "first_deployment", "gateway", "image"])
+@pytest.mark.parametrize("name", ["production", "first_deployment", "gateway", "image"])
 def test_an_example_configuration_is_accepted(name: str) -> None:
     assert load_config(Path(__file__).parents[3] / "examples" / f"{name}.toml").http_listeners
 
@@ -47,6 +47,10 @@ def test_environment_names_follow_the_convention_of_kafkas_images() -> None:
     }
     config = load_config(environment=environment)
     assert config.client_metrics == {"team_a": {"interval.ms": "1000", "metrics": "org.apache.kafka.producer."}}
+
+
+def test_a_variable_of_the_installation_is_no_key() -> None:
+    assert load_config(environment={"FLEETGAUGE_COMPILE": "0"}) == load_config()
 
 
 def test_an_override_of_one_key_of_the_default_subscription_leaves_the_others(tmp_path: Path) -> None:

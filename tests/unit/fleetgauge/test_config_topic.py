@@ -9,6 +9,8 @@ from support.push_log import RecordWriter, at_once, poll, push_record, small_log
 
 from base.clock import MockTime
 from fleetgauge.config import load_config
+from fleetgauge.config.console import console_job
+from fleetgauge.config.offsets import deadline_settings
 from fleetgauge.config.push_logs import state_topic_settings, topic_settings, unread_logs
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
@@ -50,6 +52,32 @@ def test_the_topic_is_the_broker_plugin_s_by_default_and_nothing_is_exported_unl
     assert (config.push_log_kafka_topic, config.push_log_kafka_topic_partitions) == ("fleetgauge-pushes", 12)
     assert config.exporters == {}
     assert load_config().exporters == {"landing": load_config().exporters["landing"]}
+
+
+def test_subscriptions_are_by_default_those_of_the_brokers_with_the_topic() -> None:
+    secured = (
+        *KAFKA,
+        "push.log.kafka.client.security.protocol=SSL",
+        "push.log.kafka.client.socket.keepalive.enable=true",
+    )
+    read = deadline_settings(load_config(overrides=secured), is_node=False)
+    assert read is not None
+    assert (read.bootstrap_servers, read.client) == ("broker1:9092,broker2:9092", {"security.protocol": "SSL"})
+    assert console_job(load_config(overrides=KAFKA), "export")["cluster"]["bootstrap_servers"] == read.bootstrap_servers
+    assert Job.of_export(load_config(overrides=KAFKA), 1).deadlines is not None
+
+
+def test_subscriptions_of_a_node_are_its_own_and_an_empty_key_turns_those_of_the_topic_off() -> None:
+    node = load_config(overrides=KAFKA)
+    assert Job.of_node(node).deadlines is None
+    assert console_job(node, "serve")["cluster"] is None
+    assert deadline_settings(load_config(), is_node=False) is None
+    off = load_config(overrides=(*KAFKA, "subscriptions.bootstrap.servers="))
+    assert deadline_settings(off, is_node=False) is None
+    named = load_config(overrides=(*KAFKA, "subscriptions.bootstrap.servers=other:9092"))
+    found = deadline_settings(named, is_node=False)
+    assert found is not None
+    assert (found.bootstrap_servers, found.client) == ("other:9092", {})
 
 
 def test_the_job_of_the_exporter_process_survives_its_line_of_json() -> None:

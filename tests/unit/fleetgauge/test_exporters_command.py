@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
+from exporters.delivery.histogram import FRESHNESS_BOUNDS_S, Histogram
 from fleetgauge.admin.node_socket import RelaySocket
 from fleetgauge.cli import app
 from fleetgauge.cli.status import last_error
@@ -68,3 +70,12 @@ def test_a_last_error_is_told_with_its_time_and_when_it_was_over() -> None:
 def test_as_json_the_process_is_told_with_the_age_of_its_words(tmp_path: Path) -> None:
     [told] = json.loads(said(tmp_path, "--format", "json", restarts=1))
     assert told["exporter_process"] == {"pid": 4_711, "restarts": 1, "status_age_ms": 400}
+
+
+def test_a_quantile_is_never_above_the_largest_value(tmp_path: Path) -> None:
+    """It is estimated within a bucket that ends at an hour."""
+    histogram = Histogram(FRESHNESS_BOUNDS_S)
+    histogram.observe([1_140.0] * 10)
+    exporters = {"collector": {"freshness_s": asdict(histogram.snapshot())}}
+    [told] = json.loads(said(tmp_path, "--format", "json", exporters=exporters))
+    assert told["exporters"]["collector"]["freshness_quantiles_s"] == {"p50": 1_140.0, "p99": 1_140.0}

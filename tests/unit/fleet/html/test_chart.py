@@ -78,3 +78,9 @@ def test_a_sentence_says_what_is_drawn() -> None:
 def test_a_small_plot_of_nothing_is_nothing() -> None:
     assert spark([]) == spark([None, None]) == ""
     assert spark([0.0, 0.0]).startswith("M2 20")
+
+
+def test_a_value_alone_is_a_dot_wider_than_the_line() -> None:
+    assert spark([None, 5.0, None]) == "M60 2m-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0 -3 0"
+    assert spark([5.0, 5.0, None, 5.0]).count("a1.5") == 2
+    assert "a" not in spark([5.0, 5.0])

@@ -3,10 +3,12 @@
 import io
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from typer.testing import CliRunner
 
+from console.subscriptions import rows_of
 from fleetgauge.cli import app
 from fleetgauge.cli.subscriptions_text import Form, print_list, print_one, print_plan
 from fleetgauge.subscriptions.clients import Client
@@ -46,6 +48,21 @@ def test_nothing_that_a_client_chose_reaches_the_terminal_as_a_command() -> None
     assert "User:[bold]x[/bold]" in text
     assert "crash-loop instance TaPBdoXKTJC6sSpzRYxDbA: it crashes" in text
     assert "2026-11-23 18:45:00" in text
+
+
+def test_a_deadline_that_has_passed_is_overdue_wherever_it_is_shown() -> None:
+    passed = Resource(name="all.until.20201123T184500Z", match="client_instance_id=none")
+    to_come = Resource(name="all.until.29991123T184500Z", match="client_instance_id=none")
+    subscription, now = Resource(name="all", metrics=("*",)), datetime.now(UTC)
+    for marker, is_overdue in ((passed, True), (to_come, False)):
+        out, resources = io.StringIO(), [subscription, marker]
+        print_list(wide_console(out), resources, [], "", Form.TABLE)
+        print_one(wide_console(out), subscription, resources, [], "", Form.TABLE, names=False)
+        assert out.getvalue().count("18:45:00, overdue") == (2 if is_overdue else 0)
+        assert out.getvalue().count("no process takes it back") == (2 if is_overdue else 0)
+        (row,) = rows_of(resources, [], now)
+        assert row["overdue"] is is_overdue
+        assert (row["until"] < now.timestamp() * 1e6) is is_overdue
 
 
 def test_json_names_every_client_exactly_and_only_when_asked() -> None:
