@@ -54,9 +54,10 @@ class Entry:
         listed_us: when that was [us].
         instance: measures' key; None if it has not pushed.
         state: as of the latest refresh.
+        answered_ms: push interval that a node answered its latest Get with [ms]; None if its pushes are newer.
     """
 
-    __slots__ = ("instance", "listed", "listed_us", "seen", "state")
+    __slots__ = ("answered_ms", "instance", "listed", "listed_us", "seen", "state")
 
     def __init__(self) -> None:
         self.seen: SeenClient | None = None
@@ -64,6 +65,7 @@ class Entry:
         self.listed_us = 0
         self.instance: Instance | None = None
         self.state = ClientState.LIVE.value
+        self.answered_ms: int | None = None
 
     @property
     def of(self) -> Any:
@@ -105,7 +107,15 @@ class Entry:
         if listed is not None and listed.state not in _OF_LOG and self.listed_us >= self.seen.latest.received_at:
             self.state = listed.state
             return
-        self.state = self.seen.state(read_up_to.get(self.seen.partition, 0)).value
+        # Of a node, what it has answered its Get with; of an export, which has no connections, what subscriptions give.
+        # Its pushes show that interval only once it has waited for as long.
+        self.answered_ms = None
+        if listed is not None and self.listed_us >= self.seen.latest.received_at:
+            if listed.connections is None:
+                self.seen.allowed_ms = listed.push_interval_ms
+            else:
+                self.answered_ms = listed.push_interval_ms
+        self.state = self.seen.state(read_up_to.get(self.seen.partition, 0), self.answered_ms).value
 
     def row(self, *, is_topic: bool) -> dict[str, Any]:
         """The fields of `/clients`."""
@@ -125,7 +135,7 @@ class Entry:
 
 _OF_NODE: Final = (
     "connections", "subscriptions", "metrics", "refused", "last_error", "last_error_reason", "last_error_at",
-    "asked_for_records",
+    "asked_for_records", "malformed", "malformed_reason", "malformed_detail", "malformed_at",
 )  # fmt: skip
 """What no log has."""
 
@@ -136,18 +146,19 @@ class Clients:
     Args:
         clients_max: most clients of the log, and most of a node's listing; beyond it the longest silent are dropped.
         time: the clocks.
+        is_topic: the pushes are those of a topic, whose payloads no node has examined.
     """
 
-    def __init__(self, clients_max: int, time: Time) -> None:
+    def __init__(self, clients_max: int, time: Time, *, is_topic: bool = False) -> None:
         self._clients_max = clients_max
         self._time = time
         self._tidy_due_ms = 0
-        self._seen = SeenClients(clients_max, time)
+        self._seen = SeenClients(clients_max, time, examines_payloads=is_topic)
         self._entries: dict[Hashable, Entry] = {}
         self._instances: dict[InstanceKey, Instance] = {}
 
     def take(self, polled: Polled) -> None:
-        """Notes the senders of pushes, without reading payloads."""
+        """Notes the senders of pushes."""
         self._seen.take((push.log, push.offset, push.record) for push in polled.pushes)
         for log, at_us in polled.at_end.items():
             self._seen.read_to_end([log], at_us)

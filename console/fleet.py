@@ -109,7 +109,7 @@ class Fleet:
         self._time = time or SystemTime()
         self._node = None if node_socket is None else NodeListing(node_socket, settings.clients_max, self._time)
         self._lock = threading.Lock()
-        self._clients = Clients(settings.clients_max, self._time)
+        self._clients = Clients(settings.clients_max, self._time, is_topic=source.is_topic)
         self._history = History()
         self._analysis, self._measures = _analysis(settings, self._time)
         self._entries: list[Entry] = []

@@ -26,7 +26,7 @@ from telemetry.catalogue.standard_metrics import ROLE_PREFIXES, telemetry_name
 from telemetry.push_record import PushRecord
 from verdicts.judge import judge
 from verdicts.memory import Memory
-from verdicts.notes import client_columns
+from verdicts.notes import EXPECTED_INTERVAL, client_columns
 from verdicts.points import COLUMNS as POINT_COLUMNS
 from verdicts.rules import Rules
 from verdicts.window import MEASURES
@@ -372,6 +372,8 @@ def clients_table(clients: Clients, rules: Rules) -> Table:
     columns["first_seen"] = pa.array([each.first_us for each in instances], pa.int64()).cast(TIME)
     columns["last_seen"] = pa.array([each.received_at for each in latest], pa.int64()).cast(TIME)
     columns["terminated"] = pa.array([each.terminating for each in latest], pa.bool_())
+    expected = [entry.seen.expected_interval_ms(entry.answered_ms) for entry in entries if entry.seen is not None]
+    columns[EXPECTED_INTERVAL] = pa.array(expected, pa.int64())
     rows = len(latest)
-    wanted = client_columns(rules)
+    wanted = (*client_columns(rules), EXPECTED_INTERVAL)
     return pa.table({name: columns.get(name, pa.nulls(rows, pa.string())) for name in wanted})

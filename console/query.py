@@ -85,6 +85,19 @@ def parsed_id(text: str) -> str:
 
 Field = Callable[[Entry], Any]
 
+
+def _malformed(name: str) -> Field:
+    """What `ClientRow` has of malformed payloads: from a node's listing, or from the pushes of a topic."""
+
+    def found(entry: Entry) -> Any:
+        row = entry.listed
+        if row is None and entry.seen is not None:
+            row = entry.seen.row(0)
+        return getattr(row, name, None)
+
+    return found
+
+
 FIELDS: Final[dict[str, Field]] = {
     "client_instance_id": lambda entry: entry.of.client_instance_id,
     "client_id": lambda entry: entry.of.client_id,
@@ -106,6 +119,10 @@ FIELDS: Final[dict[str, Field]] = {
     "last_error": lambda entry: None if entry.listed is None else entry.listed.last_error,
     "last_error_reason": lambda entry: None if entry.listed is None else entry.listed.last_error_reason,
     "last_error_at": lambda entry: None if entry.listed is None else entry.listed.last_error_at,
+    "malformed": _malformed("malformed"),
+    "malformed_reason": _malformed("malformed_reason"),
+    "malformed_detail": _malformed("malformed_detail"),
+    "malformed_at": _malformed("malformed_at"),
     "broker": lambda entry: None if entry.seen is None else entry.seen.latest.receiver_node_id,
     "partition": lambda entry: None if entry.seen is None else entry.seen.partition,
     "role": lambda entry: None if entry.instance is None else entry.instance.role,

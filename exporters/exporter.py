@@ -129,9 +129,11 @@ class Exporter(Protocol):
 
     The pipeline calls `start` and `export` from one thread, and `close` from any thread; it may call `close` twice.
 
-    Two more members are optional: `destination`, a text for the log that names where it delivers; and `reach()`, which
-    checks once, within seconds, that the destination is available, and returns a `Retry` if not. The pipeline calls
-    `reach` after `start`, so that a wrong address is logged before the first push.
+    Three more members are optional: `destination`, a text for the log that names where it delivers; `reach()`, which
+    checks once, within seconds, that the destination is available, and returns a `Retry` if not; and
+    `takes_any_payload`, true if payloads are stored as they came. The pipeline calls `reach` after `start`, so that a
+    wrong address is logged before the first push. An exporter without `takes_any_payload` gets well-formed payloads
+    only: in others invalid text is replaced, or they become dead letters.
     """
 
     @property

@@ -176,6 +176,7 @@ class FleetgaugeNode(NodeProcess):
                 "push_answers": dict(self._pushes.answers),
                 "admin_answers": dict(self._admin.answers),
                 "refusals": self._manager.refusals(),
+                "malformed": self._manager.malformed(),
                 "counters": self._manager.counters(),
                 "plugin_timeouts": self._pushes.plugin_timeouts,
                 "plugin_errors": self._manager.plugin_errors(),
@@ -283,6 +284,7 @@ class FleetgaugeNode(NodeProcess):
             ClientMetricsSettings(
                 telemetry_max_bytes=config.telemetry_max_bytes,
                 telemetry_max_decompressed_bytes=config.telemetry_max_decompressed_bytes,
+                accept_malformed=config.telemetry_malformed == "accept",
                 compression_types=tuple(CompressionType[name.upper()] for name in config.telemetry_compression_types),
                 cache_max_size=config.client_instances_max,
                 instance_metrics_max=config.client_instance_metrics_max,

@@ -31,6 +31,11 @@ from wire.software import UNKNOWN_SOFTWARE
 _BUFFER_BYTES: Final = 256 * 1024
 """Unwritten bytes for one peer from which on the other one is not read [B]."""
 _TABLE: Final = ApiTable()
+_MIN_SHARE_BYTES: Final = 2 << 20
+_MAX_SHARE_BYTES: Final = 16 << 20
+_SHARE: Final = 8
+"""A connection keeps at most an eighth of `queued.max.response.bytes` of a response, within these bounds [B]: twice as
+much as rules may want (`gateway.rules.MAX_BODY_BYTES`), and more than the addresses of any cluster."""
 
 
 class ClientChannel(asyncio.Protocol):
@@ -64,12 +69,14 @@ class ClientChannel(asyncio.Protocol):
         "_own_login",
         "_place",
         "_requests",
+        "_response_bytes",
         "_responses",
         "_security",
         "_session",
         "_shared",
         "_transport",
         "_turn_ends_ns",
+        "_waits",
         "attachment",
         "buffered_bytes",
         "client_address",
@@ -116,7 +123,18 @@ class ClientChannel(asyncio.Protocol):
         self._own_login: OwnLogin | None = None
         if shared.own_user is not None:
             self._own_login = OwnLogin(shared.own_user, self._requests, self._in_flight)
-        self._responses = ResponseStream(shared.policy, self, self._in_flight, self._requests, self._take_login_answer)
+        share = context.settings.queued_max_response_bytes // _SHARE
+        self._responses = ResponseStream(
+            shared.policy,
+            self,
+            self._in_flight,
+            self._requests,
+            self._take_login_answer,
+            self._may_go_on,
+            max_kept_bytes=min(max(share, _MIN_SHARE_BYTES), _MAX_SHARE_BYTES),
+        )
+        self._response_bytes = 0  # kept of responses
+        self._waits = False  # for its turn
         self._local: dict[int, InFlight] | None = None  # requests that the gateway is answering, by slot
         self._clock = context.time.nanoseconds
         self._loop_ns = 0
@@ -333,7 +351,7 @@ class ClientChannel(asyncio.Protocol):
         own_login = self._own_login
         if own_login is not None:
             own_login.hold_if_due(now_ns)
-        waits, at_hand = requests.turn_is_over, requests.kept_bytes + len(data)
+        at_hand = requests.kept_bytes + len(data)
         self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
         try:
             requests.receive(data, now_ns)
@@ -349,8 +367,8 @@ class ClientChannel(asyncio.Protocol):
         self._write_requests()
         if own_login is not None and self._broker is not None and (renewal := own_login.renew(now_ns)):
             self._broker.write(renewal)
-        if requests.turn_is_over and not waits:
-            self._context.turns.wait_for(self)
+        if requests.turn_is_over:
+            self._wait_for_turn()
         if requests.mute_ms:
             self._mute_for(requests.mute_ms)
             requests.mute_ms = 0
@@ -359,6 +377,7 @@ class ClientChannel(asyncio.Protocol):
     def _pass_responses(self, data: bytes, now_ns: int) -> bool:
         """Passes responses to the client; False if that ended the connection."""
         responses = self._responses
+        self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
         try:
             responses.receive(data, now_ns)
         except ProtocolError as error:
@@ -369,6 +388,9 @@ class ClientChannel(asyncio.Protocol):
             self._fail(error)
             return False
         self._write_responses()
+        self._note_kept(responses.kept_bytes)
+        if responses.turn_is_over:
+            self._wait_for_turn()
         if responses.mute_ms:
             self._mute_for(responses.mute_ms)
             responses.mute_ms = 0
@@ -384,30 +406,43 @@ class ClientChannel(asyncio.Protocol):
         output, transport = self._responses.output, self._transport
         if output and transport is not None:
             size = _write(transport, output)
-            context = self._context
-            context.counters.bytes_sent += size
-            unread = context.unread
-            unread.left_bytes -= size
-            if unread.left_bytes < 0:
-                unread.review_soon(context.loop)
+            self._context.counters.bytes_sent += size
+            self._note_unread(size)
         output.clear()
+
+    def _note_kept(self, kept: int) -> None:
+        if kept > self._response_bytes:
+            self._note_unread(kept - self._response_bytes)
+        self._response_bytes = kept
+
+    def _note_unread(self, size: int) -> None:
+        unread = self._context.unread
+        unread.left_bytes -= size
+        if unread.left_bytes < 0:
+            unread.review_soon(self._context.loop)
 
     def _settle(self) -> None:
         """Reads from each side as far as the other one takes it; ends when the client has, and is answered."""
         transport, broker = self._transport, self._broker
         if transport is None or self._close_reason is not None:
             return
-        if self._drain_reason is not None and not self._in_flight:
-            self.close(self._drain_reason)
-            return
-        if self._client_ended and not self._in_flight and not (self._requests.is_held and self._requests.kept_bytes):
-            self.close(CloseReason.TRUNCATED_FRAME if self._requests.is_cut else CloseReason.CLIENT_CLOSED)
-            return
+        if (self._drain_reason is not None or self._client_ended) and self._is_answered:
+            requests = self._requests
+            if self._drain_reason is not None:
+                self.close(self._drain_reason)
+                return
+            if not (requests.is_held and requests.kept_bytes):
+                self.close(CloseReason.TRUNCATED_FRAME if requests.is_cut else CloseReason.CLIENT_CLOSED)
+                return
         self._read_client(transport)
         if broker is not None:
-            _read(broker, self._client_reads and not self._responses.awaits_local)
+            _read(broker, self._client_reads and self._responses.wants_bytes)
         if self._requests.kept_bytes or self.buffered_bytes:
             self._account()
+
+    @property
+    def _is_answered(self) -> bool:
+        return not self._in_flight and not self._responses.is_cut
 
     def _read_client(self, transport: asyncio.Transport) -> None:
         if not self._client_ended:
@@ -524,15 +559,33 @@ class ClientChannel(asyncio.Protocol):
     @property
     def unread_bytes(self) -> int:
         """See `OpenConnection.unread_bytes`."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return 0 if self._transport is None else self._transport.get_write_buffer_size() + self._response_bytes
 
     def take_turn(self) -> None:
-        """See `OpenConnection.take_turn`: continues with the requests at hand."""
-        self._requests.turn_is_over = False
-        if self._close_reason is None and self._transport is not None and not self._requests.is_held:
-            now_ns = self._clock()
+        """See `OpenConnection.take_turn`: continues with the responses and requests at hand."""
+        self._waits = False
+        if self._close_reason is not None or self._transport is None:
+            return
+        now_ns = self._clock()
+        self.last_active_ms = now_ns // 1_000_000
+        requests, responses = self._requests, self._responses
+        pause_ms = responses.pause_ms(now_ns) if responses.turn_is_over else 0
+        if pause_ms:
+            self._waits = True
+            self._context.loop.call_later(pause_ms / 1_000, self._context.turns.wait_for, self)
+            return
+        requests.turn_is_over = False
+        if responses.turn_is_over:
+            responses.turn_is_over = False
+            self._take_responses(b"", now_ns)
+        if self._close_reason is None and not requests.is_held:
             self._take_requests(b"", now_ns)
-            self._loop_ns += self._clock() - now_ns
+        self._loop_ns += self._clock() - now_ns
+
+    def _wait_for_turn(self) -> None:
+        if not self._waits:
+            self._waits = True
+            self._context.turns.wait_for(self)
 
     def expire(self, now_ms: int) -> None:
         """See `OpenConnection.expire`; also ends a connection whose broker does not answer."""
@@ -555,7 +608,7 @@ class ClientChannel(asyncio.Protocol):
 
     def drain(self, reason: CloseReason = CloseReason.LISTENER_STOPPED) -> None:
         """See `OpenConnection.drain`: ends after the answers; reads the rest of a request under way, no further one."""
-        if not self._in_flight:
+        if self._is_answered:
             self.close(reason)
         elif self._drain_reason is None:
             self._drain_reason = reason

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.addresses import NodeAddresses
-from gateway.apis import API_VERSIONS, DELEGATION_TOKENS, GET_TELEMETRY_SUBSCRIPTIONS, PASSED, PUSH_TELEMETRY
+from gateway.apis import DELEGATION_TOKENS, GET_TELEMETRY_SUBSCRIPTIONS, PASSED, PUSH_TELEMETRY
 from gateway.brokers import Brokers
 from gateway.client_channel import ClientChannel
 from gateway.own_login import OwnUser
@@ -15,7 +15,7 @@ from gateway.policy import Policy
 from gateway.rules import NoRules, Rules
 from gateway.server_names import ServerNames
 from gateway.shared import Shared
-from gateway.splices import address_splicers, api_versions_splicer
+from gateway.splices import api_versions_splicer
 from wire.new_channel import Accepted
 from wire.sasl.login import Login
 
@@ -73,14 +73,12 @@ class Gateway:
 
     def __init__(self, settings: GatewaySettings) -> None:
         own = _TELEMETRY_VERSIONS if settings.answers_telemetry else {}
-        splicers = {} if settings.addresses is None else address_splicers(settings.addresses)
         withheld = frozenset() if settings.login is None else DELEGATION_TOKENS
-        splicers[API_VERSIONS] = api_versions_splicer(own, withheld)
         self._settings = settings
         self._shared = Shared(
             policy=Policy(
-                splicers=splicers,
-                hides_endpoints=settings.addresses is not None,
+                addresses=settings.addresses,
+                api_versions=api_versions_splicer(own, withheld),
                 answers_telemetry=settings.answers_telemetry,
                 requires_sasl=settings.requires_sasl,
                 withheld=withheld,

@@ -10,11 +10,10 @@ import sys
 from typing import Final
 
 from gateway.apis import FETCH, SHARE_ACKNOWLEDGE, SHARE_FETCH
-from gateway.requests.layout import response_layout
 from gateway.requests.walk import Walk
 from gateway.splices import uvarint
 from wire.errors import ProtocolError
-from wire.request_reader import UnreadableError, read_uvarint
+from wire.request_reader import MAX_TAGGED_FIELDS, UnreadableError, read_uvarint
 
 _SINCE: Final = {FETCH: 16, SHARE_FETCH: 0, SHARE_ACKNOWLEDGE: 0}
 """The first version with such endpoints, by api key."""
@@ -33,34 +32,39 @@ class HiddenEndpoints:
     """One response on its way to a client.
 
     Args:
-        api_key, api_version: of the request.
+        api_key: of the request.
         size: of the response from behind the correlation id on [B].
     """
 
-    __slots__ = ("_api_key", "_end", "_fed", "_size", "_walk")
+    __slots__ = ("_api_key", "_end", "_fed", "_size")
 
-    def __init__(self, api_key: int, api_version: int, size: int) -> None:
-        layout = response_layout(api_key, api_version)
-        assert layout is not None  # of every version that passes
-        self._walk = Walk(layout.from_header, max_steps=sys.maxsize)
+    def __init__(self, api_key: int, size: int) -> None:
         self._api_key = api_key
         self._size = size
         self._fed = 0
         self._end = bytearray()
 
-    def feed(self, chunk: bytes) -> bytes:
-        """Takes the next bytes, of any number; returns those that pass: all but endpoints that are not at hand.
+    @property
+    def kept_bytes(self) -> int:
+        """Size of the bytes that do not pass yet [B]."""
+        return len(self._end) if self._fed < self._size else 0
+
+    @property
+    def is_done(self) -> bool:
+        """True once every byte has passed."""
+        return self._fed >= self._size
+
+    def take(self, chunk: bytes, walk: Walk) -> bytes:
+        """Takes the next bytes, of any number, which the walk has had; returns those that pass: all but endpoints that
+        are not at hand as a whole.
 
         Raises:
             ProtocolError: the response does not follow its layout.
         """
-        if not chunk:
-            return chunk
         begin, self._fed = self._fed, self._fed + len(chunk)
-        self._walk.feed(chunk)
-        at = self._walk.endpoints_at
-        if self._walk.problem or (self._fed == self._size and at is None):
-            raise self._malformed(self._walk.problem or "the response ends before them")
+        at = walk.endpoints_at
+        if walk.problem or (self._fed == self._size and at is None):
+            raise self._malformed(walk.problem or "the response ends before them")
         if at is None or at >= self._fed:
             return chunk
         if self._size - at > _MAX_BYTES:
@@ -83,6 +87,8 @@ def _renamed(tags: bytes) -> bytes:
     """Tagged fields, of which field 0, the endpoints, becomes zeros with a tag that no client knows."""
     renamed = bytearray(tags)
     count, at = read_uvarint(tags, 0)
+    if count > MAX_TAGGED_FIELDS:
+        raise UnreadableError(f"{count} tagged fields, at most {MAX_TAGGED_FIELDS} are read")
     for _ in range(count):
         tag, after = read_uvarint(tags, at)
         size, value = read_uvarint(tags, after)

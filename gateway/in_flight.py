@@ -19,6 +19,7 @@ class InFlight:
             the response without a look at its body, `WHOLE_FRAME` collects it.
         request_walk, response_walk: are given the bytes of the request and of the broker's response as they pass, from
             behind the client id and the correlation id on; set by `Rules.request`, None for no look at them.
+        throttle_time_at: offset of the throttle time in the body that `Rules.response` gets [B]; None if not known.
         claim: of a SaslAuthenticate request, what its token claims.
         note: what the rules keep with the request.
         is_own: True for a request that the gateway itself has sent to the broker; no client gets its answer.
@@ -40,6 +41,7 @@ class InFlight:
         "response_bytes",
         "response_walk",
         "size",
+        "throttle_time_at",
     )
 
     def __init__(
@@ -56,6 +58,7 @@ class InFlight:
         self.response_bytes = 0
         self.request_walk: Walk | None = None
         self.response_walk: Walk | None = None
+        self.throttle_time_at: int | None = None
         self.claim: Claim | None = None
         self.note: Any = None
         self.local: bytes | None = None

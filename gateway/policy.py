@@ -1,10 +1,10 @@
 """What all connections of a gateway share, and small parts of both streams. No I/O."""
 
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.addresses import NodeAddresses
 from gateway.apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from gateway.rules import NoRules, Rules
 from gateway.splices import Splicer
@@ -45,8 +45,8 @@ class Policy:
     """Settings of the streams.
 
     Attributes:
-        splicers: the functions that replace a part of the broker's responses, by api key.
-        hides_endpoints: True if addresses of brokers behind records are hidden; see `gateway.hidden_endpoints`.
+        addresses: under which clients reach the brokers; None if those in responses pass.
+        api_versions: see `gateway.splices.api_versions_splicer`.
         answers_telemetry: True if the gateway answers the telemetry APIs; else they pass.
         requires_sasl: True if the broker does and SASL passes: the gateway answers no client that the broker has not
             accepted.
@@ -57,8 +57,8 @@ class Policy:
         rules: judge and observe the traffic.
     """
 
-    splicers: Mapping[int, Splicer]
-    hides_endpoints: bool = False
+    addresses: NodeAddresses | None = None
+    api_versions: Splicer
     answers_telemetry: bool
     requires_sasl: bool = False
     withheld: frozenset[int] = frozenset()

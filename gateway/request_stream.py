@@ -265,12 +265,15 @@ class RequestStream:
         return replacement
 
     def _read_header(self, data: bytes, position: int, now_ns: int) -> InFlight:
-        if len(data) - position < _HEADER.size:
-            raise ShortError(_HEADER.size)
-        size, key, version, correlation_id, id_length = _HEADER.unpack_from(data, position)
-        policy = self._policy
+        policy, at_hand = self._policy, len(data) - position
+        if at_hand < SIZE_PREFIX_BYTES:
+            raise ShortError(SIZE_PREFIX_BYTES)
+        (size,) = _INT32.unpack_from(data, position)
         if not _MIN_REQUEST_BYTES <= size <= policy.max_request_bytes:
             raise _wrong_size(size, policy.max_request_bytes, data[position : position + SIZE_PREFIX_BYTES])
+        if at_hand < _HEADER.size:
+            raise ShortError(_HEADER.size)
+        _, key, version, correlation_id, id_length = _HEADER.unpack_from(data, position)
         api = PASSED.get(key)
         if api is None or key in policy.withheld:
             raise ProtocolError("unknown_api_key", f"api key {key} (version {version}) does not pass the gateway")
@@ -319,6 +322,8 @@ class RequestStream:
             body, body_at = b"", position
             if self._asked:
                 body_at = self._body(request, data, position)
+                if body_at > frame_end:
+                    raise UnreadableError("a header beyond its frame")
                 most = MAX_BODY_BYTES if self._asked == WHOLE_FRAME else min(self._asked, MAX_BODY_BYTES)
                 end = min(body_at + most, frame_end)
                 if end > len(data):

@@ -3,7 +3,7 @@
 Everything is called on the loop of the connection, in the order of the stream: `request` when a request's header, and
 as much of its body as the rules need, is at hand, before a byte of it reaches the broker; `response` if
 `InFlight.response_bytes` is set, when these bytes of the broker's answer are at hand, before a byte of it reaches the
-client; `sent` for every answer; `closed` once.
+client; `sent` for every answer; `interrupted` after a turn that ends within an answer; `closed` once.
 """
 
 from dataclasses import dataclass
@@ -142,6 +142,11 @@ class Rules(Protocol):
     def sent(self, connection: ClientConnection, request: InFlight, size: int, now_ns: int) -> None:
         """Notes that an answer of `size` bytes [B] is passed on, after `response`: the broker's, or a local one."""
 
+    def interrupted(self, connection: ClientConnection, request: InFlight, now_ns: int) -> int:
+        """Notes that a turn of the connection has ended within the response to `request`; returns how long its next
+        turn has to wait [ms].
+        """
+
     def closed(self, connection: ClientConnection) -> None:
         """Notes the end of a connection; requests in flight are not answered."""
 
@@ -161,6 +166,10 @@ class NoRules:
 
     def sent(self, connection: ClientConnection, request: InFlight, size: int, now_ns: int) -> None:
         """See `Rules.sent`."""
+
+    def interrupted(self, connection: ClientConnection, request: InFlight, now_ns: int) -> int:
+        """See `Rules.interrupted`."""
+        return 0
 
     def closed(self, connection: ClientConnection) -> None:
         """See `Rules.closed`."""

@@ -1,7 +1,6 @@
 """The parts of responses that the gateway replaces: addresses of brokers, and the list of APIs. No I/O.
 
-Each function finds its part in the first bytes of a response body, and leaves everything else as the broker wrote it.
-`IndexError`, `struct.error` and `UnreadableError` mean that the bytes end within the part.
+Everything else stays as the broker wrote it.
 """
 
 import struct
@@ -9,14 +8,15 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from gateway.addresses import NodeAddresses
-from gateway.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PASSED, PRODUCE
+from gateway.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, NEVER, PASSED, PRODUCE
+from gateway.requests.walk import Walk
 from wire.request_reader import UnreadableError, read_uvarint, skip_tagged_fields
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _API: Final = struct.Struct(">hhh")
 _UNSUPPORTED_VERSION: Final = 35
-_MAX_ELEMENTS: Final = 100_000
-"""Of an array in a response [elements]: far more than any cluster has brokers."""
+_SINCE: Final = {PRODUCE: 10, METADATA: 0, FIND_COORDINATOR: 0, DESCRIBE_CLUSTER: 0}
+"""The first version with addresses that are replaced, by api key."""
 
 
 class Splice(NamedTuple):
@@ -27,8 +27,8 @@ class Splice(NamedTuple):
     replacement: bytes
 
 
-Splicer = Callable[[bytes, int, int], Splice]
-"""Called with a response from its size prefix on, the position of the body, and the version."""
+Splicer = Callable[[bytes, int], Splice]
+"""Called with the whole body of a response, and its version."""
 
 
 def _checked(data: bytes, position: int) -> int:
@@ -68,143 +68,82 @@ def _text(value: str, *, flexible: bool) -> bytes:
     return (uvarint(len(raw) + 1) if flexible else _INT16.pack(len(raw))) + raw
 
 
-def _count(data: bytes, position: int, *, flexible: bool) -> tuple[int, int]:
-    """Reads the number of elements of an array, 0 for null."""
-    if flexible:
-        count, position = read_uvarint(data, position)
-        count -= 1
-    else:
-        (count,) = _INT32.unpack_from(data, position)
-        position += 4
-    if count > _MAX_ELEMENTS:
-        raise UnreadableError(f"an array of {count} elements")
-    return max(count, 0), position
+def has_addresses(api_key: int, api_version: int) -> bool:
+    """True if addresses in a response of this version are replaced."""
+    return api_version >= _SINCE.get(api_key, NEVER)
 
 
-def _address(addresses: NodeAddresses, data: bytes, position: int, *, flexible: bool) -> tuple[bytes, int]:
-    """Reads node id, host and port, and returns them as clients get them."""
-    (node_id,) = _INT32.unpack_from(data, position)
-    host, after = read_text(data, position + 4, flexible=flexible)
-    (port,) = _INT32.unpack_from(data, after)
-    mapped, mapped_port = addresses.of(node_id, host.decode(errors="replace"), port)
-    return _INT32.pack(node_id) + _text(mapped, flexible=flexible) + _INT32.pack(mapped_port), after + 4
+class AddressSplice:
+    """The addresses of one response, replaced as its bytes arrive.
 
+    Until the last one is replaced nothing passes, since the size of the response stands first.
 
-def _brokers(
-    addresses: NodeAddresses, data: bytes, position: int, *, flexible: bool, has_rack: bool, more_bytes: int = 0
-) -> Splice:
-    """An array of brokers: address, rack, and `more_bytes` before the tagged fields."""
-    start = position
-    count, position = _count(data, position, flexible=flexible)
-    parts = [data[start:position]]
-    for _ in range(count):
-        address, position = _address(addresses, data, position, flexible=flexible)
-        rest = position
-        if has_rack:
-            _, position = read_text(data, position, flexible=flexible)
-        position += more_bytes
-        if flexible:
-            position = skip_tagged_fields(data, position)
-        parts += (address, data[rest : _checked(data, position)])
-    return Splice(start, position, b"".join(parts))
+    Args:
+        addresses: under which clients reach the brokers.
+        walk: over the response, from behind the correlation id on; its addresses are taken here.
+        flexible: True if the version has tagged fields.
+    """
 
+    __slots__ = ("_addresses", "_flexible", "_growth", "_out", "_raw", "_raw_at", "_size_at", "is_done")
 
-def _metadata(addresses: NodeAddresses) -> Splicer:
-    def splice(data: bytes, body: int, version: int) -> Splice:
-        start = body + 4 if version >= 3 else body
-        return _brokers(addresses, data, start, flexible=version >= 9, has_rack=version >= 1)
+    def __init__(self, addresses: NodeAddresses, walk: Walk, *, flexible: bool) -> None:
+        walk.addresses = []
+        self._addresses = addresses
+        self._flexible = flexible
+        self._raw = bytearray()  # what the walk has not passed over
+        self._raw_at = 0  # its offset in the response
+        self._out = bytearray()
+        self._size_at = 0  # in `_out`, where the size of a tagged field is missing
+        self._growth = 0
+        self.is_done = False
 
-    return splice
+    @property
+    def kept_bytes(self) -> int:
+        """Size of the bytes that do not pass yet [B]."""
+        return len(self._out) + len(self._raw)
 
+    def take(self, chunk: bytes, walk: Walk) -> bytes:
+        """Takes the next bytes, which the walk has had; returns those that pass: none, or all so far.
 
-def _describe_cluster(addresses: NodeAddresses) -> Splicer:
-    def splice(data: bytes, body: int, version: int) -> Splice:
-        position = body + 6  # throttle time, error code
-        _, position = read_text(data, position, flexible=True)
-        if version >= 1:
-            position += 1  # endpoint type
-        _, position = read_text(data, position, flexible=True)  # cluster id
-        return _brokers(addresses, data, position + 4, flexible=True, has_rack=True, more_bytes=int(version >= 2))
+        Raises:
+            UnreadableError: the response does not follow its layout.
+        """
+        assert walk.addresses is not None
+        self._raw += chunk
+        if walk.endpoints_size is not None and not self._size_at:
+            self._replace(*walk.endpoints_size[:2], b"")
+            self._size_at, self._growth = len(self._out), 0
+        for start, end, node_id, host, port in walk.addresses:
+            mapped = self._addresses.of(node_id, host, port)
+            if mapped != (host, port):
+                text = _text(mapped[0], flexible=self._flexible)
+                self._replace(start, end, _INT32.pack(node_id) + text + _INT32.pack(mapped[1]))
+        walk.addresses.clear()
+        if walk.problem:
+            raise UnreadableError(walk.problem)
+        self._copy(walk.position)
+        self.is_done = walk.addresses_end or walk.is_done
+        return self._all(walk) if self.is_done else b""
 
-    return splice
+    def _copy(self, until: int) -> None:
+        """Copies the bytes before the offset `until`, as far as they are at hand."""
+        count = until - self._raw_at
+        self._out += self._raw[:count]
+        self._raw_at += min(count, len(self._raw))
+        del self._raw[:count]
 
+    def _replace(self, start: int, end: int, replacement: bytes) -> None:
+        self._copy(start)
+        self._out += replacement
+        del self._raw[: end - start]
+        self._raw_at = end
+        self._growth += len(replacement) - (end - start)
 
-def _find_coordinator(addresses: NodeAddresses) -> Splicer:
-    def splice(data: bytes, body: int, version: int) -> Splice:
-        flexible = version >= 3
-        position = body + 4 if version >= 1 else body
-        if version < 4:
-            position += 2  # error code
-            if version >= 1:
-                _, position = read_text(data, position, flexible=flexible)
-            address, end = _address(addresses, data, position, flexible=flexible)
-            return Splice(position, end, address)
-        start = position
-        count, position = _count(data, position, flexible=True)
-        parts = [data[start:position]]
-        for _ in range(count):
-            key = position
-            _, position = read_text(data, position, flexible=True)
-            parts.append(data[key:position])
-            address, position = _address(addresses, data, position, flexible=True)
-            rest, position = position, position + 2
-            _, position = read_text(data, position, flexible=True)
-            position = skip_tagged_fields(data, position)
-            parts += (address, data[rest:position])
-        return Splice(start, position, b"".join(parts))
-
-    return splice
-
-
-def _skip_produced_partition(data: bytes, position: int) -> int:
-    position += 30  # index, error code, base offset, append time, log start offset
-    errors, position = _count(data, position, flexible=True)
-    for _ in range(errors):
-        _, position = read_text(data, position + 4, flexible=True)
-        position = skip_tagged_fields(data, position)
-    _, position = read_text(data, position, flexible=True)
-    return skip_tagged_fields(data, position)
-
-
-def _produce(addresses: NodeAddresses) -> Splicer:
-    def splice(data: bytes, body: int, version: int) -> Splice:
-        if version < 10:
-            return Splice(body, body, b"")
-        topics, position = _count(data, body, flexible=True)
-        for _ in range(topics):
-            position = position + 16 if version >= 13 else read_text(data, position, flexible=True)[1]
-            partitions, position = _count(data, position, flexible=True)
-            for _ in range(partitions):
-                position = _skip_produced_partition(data, position)
-            position = skip_tagged_fields(data, position)
-        return _endpoints(addresses, data, position + 4)  # throttle time
-
-    return splice
-
-
-def _endpoints(addresses: NodeAddresses, data: bytes, position: int) -> Splice:
-    """The tagged field 0 of a response, `NodeEndpoints` (KIP-951), at its place: the first one."""
-    start = position
-    fields, position = read_uvarint(data, position)
-    if fields == 0:
-        return Splice(start, start, b"")
-    tag, after_tag = read_uvarint(data, position)
-    if tag != 0:
-        return Splice(start, start, b"")
-    size, value = read_uvarint(data, after_tag)
-    end = _checked(data, value + size)
-    endpoints = _brokers(addresses, data[:end], value, flexible=True, has_rack=True).replacement
-    return Splice(start, end, uvarint(fields) + uvarint(0) + uvarint(len(endpoints)) + endpoints)
-
-
-def address_splicers(addresses: NodeAddresses) -> dict[int, Splicer]:
-    """The functions that rewrite addresses, by api key."""
-    return {
-        PRODUCE: _produce(addresses),
-        METADATA: _metadata(addresses),
-        FIND_COORDINATOR: _find_coordinator(addresses),
-        DESCRIBE_CLUSTER: _describe_cluster(addresses),
-    }
+    def _all(self, walk: Walk) -> bytes:
+        walk.addresses = None
+        if walk.endpoints_size is not None:
+            self._out[self._size_at : self._size_at] = uvarint(walk.endpoints_size[2] + self._growth)
+        return b"".join((self._out, self._raw))
 
 
 def api_versions_splicer(own: Mapping[int, tuple[int, int]], withheld: Collection[int] = ()) -> Splicer:
@@ -213,13 +152,20 @@ def api_versions_splicer(own: Mapping[int, tuple[int, int]], withheld: Collectio
     Args:
         own: lowest and highest version of the APIs that the gateway answers itself, in place of the broker's.
         withheld: APIs that are left out.
+
+    It raises `IndexError`, `struct.error` or `UnreadableError` if the bytes do not follow the schema.
     """
 
-    def splice(data: bytes, body: int, version: int) -> Splice:
-        (error,) = _INT16.unpack_from(data, body)
+    def splice(data: bytes, version: int) -> Splice:
+        (error,) = _INT16.unpack_from(data)
         flexible = version >= 3 and error != _UNSUPPORTED_VERSION
-        start = body + 2
-        count, position = _count(data, start, flexible=flexible)
+        start = 2
+        if flexible:
+            count, position = read_uvarint(data, start)
+            count -= 1
+        else:
+            (count,) = _INT32.unpack_from(data, start)
+            position = start + 4
         entries: dict[int, bytes] = {}
         for _ in range(count):
             key, lowest, highest = _API.unpack_from(data, position)

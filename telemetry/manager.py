@@ -20,6 +20,7 @@ from telemetry.instances.known import LAST_RESERVED_ID, KnownInstances
 from telemetry.instances.register import InstanceRegister
 from telemetry.instances.sender_bounds import TOKEN, SenderBounds
 from telemetry.labels import LabelBound
+from telemetry.malformed import MalformedPushes
 from telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
 from telemetry.push import Push
@@ -83,6 +84,7 @@ class ClientMetricsManager:
         self._pace = pace
         self._advice = PrefixAdvice()
         self._refusals: Counter[Refusal] = Counter()
+        self._malformed = MalformedPushes()
         self._stats = ClientMetrics(metrics, lambda: len(self._instances.cache), settings.instance_metrics_max)
         self._bounds = SenderBounds(settings.sender_limits)
         self._instances = KnownInstances(
@@ -354,6 +356,10 @@ class ClientMetricsManager:
             counts.setdefault(refusal.error_code.name, {})[refusal.reason] = count
         return counts
 
+    def malformed(self) -> dict[str, int]:
+        """Accepted pushes whose payload is not well-formed, by reason."""
+        return dict(self._malformed.counts)
+
     def counters(self) -> dict[str, int]:
         """Counters of instances and labels, for `fleetgauge status`."""
         return {
@@ -464,10 +470,14 @@ class ClientMetricsManager:
             return None, b""
         if len(encoded) > self._settings.telemetry_max_bytes:
             return refused.TOO_LARGE, b""
-        return self._decompress(codec[1], encoded)
+        return self._decompress(codec[1], encoded, instance, now_ms)
 
-    def _decompress(self, decompress: Callable[[bytes], bytes], encoded: bytes) -> tuple[Refusal | None, bytes]:
-        """Checks of the payload itself: size, codec, OTLP."""
+    def _decompress(
+        self, decompress: Callable[[bytes], bytes], encoded: bytes, instance: ClientInstance, now_ms: int
+    ) -> tuple[Refusal | None, bytes]:
+        """Checks of the payload itself: size, codec, OTLP. What is no OTLP is noted, and refused only if so configured:
+        the refusal would end the client's telemetry, and a broker gives none.
+        """
         fault = refused.BROKEN_COMPRESSION
         try:
             metrics = decompress(encoded)
@@ -479,7 +489,9 @@ class ClientMetricsManager:
         except TelemetryTooLargeError:
             return refused.TOO_LARGE_DECOMPRESSED, b""
         except InvalidRecordError:
-            return fault, b""
+            if fault is refused.BROKEN_COMPRESSION or not self._settings.accept_malformed:
+                return fault, b""
+            self._malformed.note(instance, metrics, now_ms)
         return None, metrics
 
     def _describe_row(self, instance: ClientInstance) -> tuple[object, ...]:

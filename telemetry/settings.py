@@ -14,6 +14,8 @@ class ClientMetricsSettings:
     Attributes:
         telemetry_max_bytes: largest payload as received [B] (`telemetry.max.bytes`).
         telemetry_max_decompressed_bytes: largest payload decompressed [B] (`telemetry.max.decompressed.bytes`).
+        accept_malformed: payloads that are not well-formed OTLP are accepted, as by a broker, and not refused
+            (`telemetry.malformed`).
         max_compression_ratio: largest ratio of decompressed to received size, beyond the first MiB. Real payloads
             reach 10 to 25. Validating 16 MiB blocks the loop for half a second, so a sender has to upload a
             corresponding amount.
@@ -31,6 +33,7 @@ class ClientMetricsSettings:
 
     telemetry_max_bytes: int = 1 << 20
     telemetry_max_decompressed_bytes: int = 16 << 20
+    accept_malformed: bool = True
     max_compression_ratio: int = 100
     compression_types: tuple[CompressionType, ...] = (
         CompressionType.ZSTD,

@@ -1,11 +1,14 @@
 """Validates that a payload is well-formed OTLP, so that one faulty client cannot fail a batch with others' pushes.
 
+The node that receives a payload notes the verdict, and by default accepts the push all the same, as a broker does.
+Readers that parse payloads call `read_metrics`.
+
 A parsed message takes up to 32 times the memory of its bytes (an empty one takes two bytes on the wire), so 16 MiB of a
 malicious payload would take 512 MiB. A large payload is therefore parsed in pieces, each freed before the next: a
 protobuf message cut between its fields is two messages of the same type, and both parse if and only if the whole does.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -13,6 +16,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from base.errors import InvalidRecordError, TelemetryTooLargeError
 from telemetry.otlp import IS_COMPILED
 from telemetry.otlp.check import is_well_formed
+from telemetry.otlp.repair import TextRepair
 from telemetry.otlp.schema import METRICS_DATA
 
 PIECE_BYTES: Final = 1 << 20
@@ -53,6 +57,72 @@ def validate_metrics(metrics: bytes, piece_bytes: int = PIECE_BYTES) -> None:
             raise _malformed(error) from None
     else:
         _PieceByPiece(metrics, piece_bytes).check(0, len(metrics), MetricsData.DESCRIPTOR, ())
+
+
+class ReadableMetrics(NamedTuple):
+    """A payload as protobuf's parser takes it.
+
+    Attributes:
+        metrics: the payload; text that is not UTF-8 has U+FFFD in place of the invalid bytes.
+        replaced: number of texts that were replaced.
+        example: the first of them as replaced, cut; empty if there are none.
+    """
+
+    metrics: bytes
+    replaced: int
+    example: str
+
+
+def read_metrics(metrics: bytes) -> ReadableMetrics:
+    """`metrics` with invalid text replaced, if that makes it well-formed.
+
+    Raises:
+        InvalidRecordError: it does not parse, whatever its text; the message has the reason.
+        TelemetryTooLargeError: as for `validate_metrics`.
+    """
+    try:
+        validate_metrics(metrics)
+    except InvalidRecordError as error:
+        return _repaired(metrics, error)
+    return ReadableMetrics(metrics, 0, "")
+
+
+def _repaired(metrics: bytes, error: InvalidRecordError) -> ReadableMetrics:
+    try:
+        repair = TextRepair(metrics, METRICS_DATA)
+    except ValueError as problem:
+        raise _malformed(problem) from None
+    if not repair.replaced:
+        raise error
+    validate_metrics(repair.metrics)
+    return ReadableMetrics(repair.metrics, repair.replaced, repair.example)
+
+
+class PayloadFault(NamedTuple):
+    """Why a payload is not well-formed.
+
+    Attributes:
+        reason: `INVALID_TEXT` or `NOT_OTLP`.
+        detail: a sentence.
+    """
+
+    reason: str
+    detail: str
+
+
+INVALID_TEXT: Final = "invalid_utf8"
+"""The payload is delivered, with U+FFFD in its text."""
+NOT_OTLP: Final = "malformed_metrics_data"
+"""The payload cannot be read: a dead letter of every exporter that has to."""
+
+
+def fault_of(metrics: bytes) -> PayloadFault:
+    """Why `metrics`, which `validate_metrics` refused, is not well-formed."""
+    try:
+        found = read_metrics(metrics)
+    except (InvalidRecordError, TelemetryTooLargeError) as error:
+        return PayloadFault(NOT_OTLP, str(error))
+    return PayloadFault(INVALID_TEXT, f"text is not UTF-8, and delivered as {found.example!r}")
 
 
 def _malformed(detail: object) -> InvalidRecordError:

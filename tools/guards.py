@@ -9,7 +9,8 @@ document, line and row.
 What needs a test:
 
 - docs/conformance.md and docs/hardening.md: every row of every table. The row names its tests, as
-  `unit/wire/test_tls.py::test_name` below tests/. Tests that the text between tables names are checked, too.
+  `unit/wire/test_tls.py::test_name` below tests/; a line that ends with a colon names those of the table that it
+  introduces. Tests that the text between tables names are checked, too.
 - README.md: every list item below "What it promises:". docs/delivery.md: every paragraph and every row of a table above
   "What to watch"; below it, the page describes metrics, events and keys. A paragraph or a list item is one promise;
   code and headings are none. These pages name no tests. The tables below "Promises" in docs/conformance.md do: one row
@@ -143,12 +144,16 @@ def table_lines(document: str) -> Iterator[tuple[int, list[str], str]]:
 def rows(document: str, name: str) -> Iterator[Row]:
     """The rows of all tables but those of promises, and each line of text that names tests."""
     heading = ""
+    introduced: tuple[str, ...] = ()
     for number, head, line in table_lines(document):
         tests = tuple(_NAMED.findall(line))
+        if line.strip() and not line.startswith("|"):
+            introduced = tests if line.endswith(":") else ()
         if line.startswith("#"):
             heading = line.lstrip("# ")
         elif head and head != PROMISES_HEAD:
-            yield Row(document=name, line=number, text=_row_text(line), tests=tests, named_at=(name, number))
+            shown_by = tests or introduced
+            yield Row(document=name, line=number, text=_row_text(line), tests=shown_by, named_at=(name, number))
         elif tests and not head:
             yield Row(document=name, line=number, text=f"text of {heading}", tests=tests, named_at=(name, number))
 

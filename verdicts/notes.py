@@ -15,6 +15,9 @@ CLIENT_COLUMNS: Final = (
 )  # fmt: skip
 """The columns of CLIENTS that are read of all clients."""
 
+EXPECTED_INTERVAL: Final = "expected_interval_ms"
+"""Beside them, where there is more to know than pushes say: the interval that a client is waited for by [ms]."""
+
 _BEFORE_US: Final = 86_400_000_000
 """Clients that were seen last so long before what is judged are not looked at [us]."""
 
@@ -45,6 +48,9 @@ def note_clients(clients: Table, memory: Memory) -> None:
     instances["latest_us"][code] = last
     ended = column["terminated"].fill_null(False).to_numpy(zero_copy_only=False)
     instances["terminated_us"][code] = np.where(ended, last, 0)
+    if EXPECTED_INTERVAL in clients.schema.names:
+        expected_s = clients[EXPECTED_INTERVAL].to_numpy() / 1000
+        instances["interval_s"][code] = np.maximum(instances["interval_s"][code], expected_s)
     of_consumer = place_in(column["role"], _OF_CONSUMERS) >= 0
     in_group = pc.is_valid(column["group_id"]).to_numpy(zero_copy_only=False)
     is_java = pc.equal(column["dialect"], "java").fill_null(False).to_numpy(zero_copy_only=False)

@@ -1,7 +1,7 @@
 """What a gateway costs: small requests a second of a core, added latency, memory, and Kafka's own producer test.
 
     python benchmarks/gateway/bench_passing.py [--pairs 1000] [--seconds 3] [--rounds 3] [--records 200000]
-        [--offered 0 100] [--peers kroxylicious haproxy]
+        [--offered 0 100] [--peers kroxylicious haproxy] [--attackers 1 4] [--attack-only]
 
 The gateway is `fleetgauge gateway` as its own process. Small requests: 16 connections send Heartbeats of 60 B, each
 when the last one is answered, through the gateway to an echo in this process; a core's rate is requests by the CPU time
@@ -10,7 +10,9 @@ each answer, to an echo that waits for the whole request, directly and through t
 its RSS by idle connections, each of which has asked once, by their number; and growth of its largest RSS by ten Produce
 requests of 100 MB. Producer test: `kafka-producer-perf-test` (1 kB records, acks=all) to a real broker, directly and
 through the gateway, alternated, at each of the rates `--offered` (MB/s; 0 for as fast as it can); `--records 0` leaves
-it out. Of the proxies, the CPU time and the largest resident memory so far are measured.
+it out. Attack: as many connections as `--attackers` send FindCoordinator with 99,000 keys to a real broker, each when
+the last one is answered, while one connection sends Produce requests as above; directly
+and through the gateway, alternated. Of the proxies, the CPU time and the largest resident memory so far are measured.
 
 Kroxylicious does the same work in the same run: one virtual cluster, no filters, a JVM with a heap of 512 MiB that has
 done each job once before it is measured, which is too little for its compiler in the producer test: its CPU time falls
@@ -34,9 +36,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -71,6 +74,8 @@ _PARTITION = struct.pack(">ihqqq", 0, 0, 5, -1, 0) + b"\1\0\0"
 _PRODUCED = b"\0\x02\x05perf\x02" + _PARTITION + b"\0" + struct.pack(">iB", 0, 0)
 PRODUCED = struct.pack(">ii", 4 + len(_PRODUCED), 7) + _PRODUCED
 WARM_UP = 50
+KEYS = 99_000
+"""Of a FindCoordinator request, which has 1.2 MB."""
 COMPILED = 2_000
 """Round trips before those that are measured, after which a JVM has compiled what they need."""
 
@@ -430,6 +435,94 @@ def advertise(broker: KafkaBroker, behind: int, advertised: int) -> None:
         properties.writelines(f"{key}={value}\n" for key, value in listeners.items())
 
 
+def find_coordinators() -> bytes:
+    """A FindCoordinator request (version 4) of many groups."""
+    keys = b"".join(b"\x0cgroup-%05d" % number for number in range(KEYS))
+    body = struct.pack(">hhih", 10, 4, 7, -1) + b"\0" + b"\0" + varint(KEYS + 1) + keys + b"\0"
+    return struct.pack(">i", len(body)) + body
+
+
+def read_response(connection: socket.socket, buffer: bytearray) -> int:
+    """Reads a response; returns its size, 0 at the end of the connection."""
+    head = connection.recv(4, socket.MSG_WAITALL)
+    left = size = struct.unpack(">i", head)[0] if len(head) == 4 else 0
+    while left:
+        read = connection.recv_into(buffer, min(left, len(buffer)))
+        if not read:
+            return 0
+        left -= read
+    return size
+
+
+@contextmanager
+def attack(port: int, attackers: int) -> Iterator[None]:
+    """Requests with many keys on as many connections, which are answered once before this begins."""
+    request = find_coordinators()
+    connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(attackers)]
+    are_on = threading.Barrier(attackers + 1)
+
+    def ask(connection: socket.socket) -> None:
+        buffer = bytearray(1 << 18)
+        is_first = True
+        with suppress(OSError):
+            connection.sendall(request)
+            while read_response(connection, buffer):
+                if is_first:
+                    are_on.wait()
+                is_first = False
+                connection.sendall(request)
+
+    threads = [threading.Thread(target=ask, args=(each,)) for each in connections]
+    for thread in threads:
+        thread.start()
+    are_on.wait(120)
+    try:
+        yield
+    finally:
+        for connection in connections:
+            connection.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
+        for connection in connections:
+            connection.close()
+
+
+def honest(port: int, seconds: float) -> list[float]:
+    """Round trips of Produce requests [ms]."""
+    request, buffer, took = produce(23), bytearray(1 << 12), []
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            time.sleep(0.001)
+            started = time.perf_counter()
+            connection.sendall(request)
+            read_response(connection, buffer)
+            took.append((time.perf_counter() - started) * 1e3)
+    return took
+
+
+def attacked(directory: Path, seconds: float, rounds: int, attackers: list[int]) -> dict[str, float]:
+    """Median and 99th percentile of Produce beside the attack [ms], and the load of the machine."""
+    figures: dict[str, float] = {}
+    broker = KafkaBroker(directory / "attacked", VERSION, heap="1g", jvm=())
+    with broker, GatewayBefore(directory / "attacked-gateway", broker.port) as gateway:
+        make_topic(broker, gateway.bootstrap, "perf", 1)
+        ways = {"direct": broker.port, "gateway": gateway.port}
+        for count in attackers:
+            found: dict[str, list[float]] = {way: [] for way in ways}
+            for number in range(2 * rounds):
+                for way in list(ways)[:: 1 if number % 2 else -1]:
+                    with attack(ways[way], count):
+                        found[way] += honest(ways[way], seconds)
+            for way, took in found.items():
+                took.sort()
+                for name, share in (("p50", 0.5), ("p99", 0.99)):
+                    figures[f"{way}_produce_{name}_ms_beside_{count}_attackers"] = took[int(len(took) * share)]
+        figures["load_average"] = os.getloadavg()[0]
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=1_000)
@@ -438,11 +531,17 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--offered", type=float, nargs="*", default=[0.0, 100.0])
     parser.add_argument("--peers", nargs="*", choices=["haproxy", "kroxylicious"], default=PEERS)
+    parser.add_argument("--attackers", type=int, nargs="*", default=[1, 4])
+    parser.add_argument("--attack-only", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
-        figures = scripted(directory, options.pairs, options.seconds, options.rounds, options.peers)
-        if options.records:
+        figures: dict[str, float] = {}
+        if options.attackers:
+            figures |= attacked(directory, options.seconds, options.rounds, options.attackers)
+        if not options.attack_only:
+            figures |= scripted(directory, options.pairs, options.seconds, options.rounds, options.peers)
+        if options.records and not options.attack_only:
             figures |= producer_test(directory, options.records, options.rounds, options.offered, options.peers)
     print(json.dumps({"python": platform.python_version(), **{key: round(each, 3) for key, each in figures.items()}}))
 

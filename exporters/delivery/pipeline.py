@@ -18,6 +18,7 @@ from exporters.dead_letters.store import DeadLetters
 from exporters.dead_letters.writer import DeadLetterWriter
 from exporters.delivery.ambiguous_rejections import AmbiguousRejections
 from exporters.delivery.rate import DrainThrottle
+from exporters.delivery.readable import export_readable, takes_any_payload
 from exporters.delivery.report import DeliveryReport
 from exporters.delivery.retry import Backoff
 from exporters.delivery.stats import DeliveryStats, PipelineState
@@ -75,6 +76,7 @@ class Pipeline:
     ) -> None:
         self._reader = reader
         self._exporter = exporter
+        self._takes_any_payload = takes_any_payload(exporter)
         self._time = time
         self._random = random
         self._pause = pause or self._wait
@@ -213,7 +215,9 @@ class Pipeline:
 
     def _call(self, batch: Batch) -> Outcome:
         with self._report.calling():
-            return export(self._exporter, batch)
+            if self._takes_any_payload:
+                return export(self._exporter, batch)
+            return export_readable(partial(export, self._exporter), batch)
 
     def _keep(self, refused: tuple[Refusal, ...]) -> None:
         """Makes dead letters of pushes that the destination rejects permanently."""

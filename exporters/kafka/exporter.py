@@ -101,6 +101,11 @@ class KafkaTopicExporter:
         """The topic and its brokers."""
         return f"topic {self.settings.topic.topic} at {self.settings.topic.bootstrap_servers}"
 
+    @property
+    def takes_any_payload(self) -> bool:
+        """True for push records, which are another push log: their readers examine payloads."""
+        return self._labeller is None
+
     def start(self) -> None:
         """Does nothing: `reach` and the first batch connect, and can return a failure with its reason."""
 

@@ -103,6 +103,9 @@ class LandingExporter:
             self._storage = open_storage(settings.path, settings.writer or f"{platform.node()}-{self.name}")
         return self._storage
 
+    takes_any_payload: Final = True
+    """The landing zone keeps what clients sent; its readers set aside what they cannot read."""
+
     def start(self) -> None:
         """Does nothing: the first batch prepares the storage, and can return a failure with its reason."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from base.presence import ABSENT_INTERVALS, DEFAULT_PUSH_INTERVAL_MS, expected_interval_ms
 from exporters.labels import LabelSettings
 from exporters.prometheus.client_codec import SavedClient, encode_client
 from exporters.prometheus.client_labels import ClientLabels, label_fields
@@ -22,12 +23,9 @@ from exporters.prometheus.settings import SeriesSettings
 from exporters.prometheus.shapes import AlikePush, Shape
 from telemetry.push_record import PushRecord
 
-DEFAULT_INTERVAL_MS: Final = 300_000
-"""Push interval of records that have none (KIP-714: the default of `interval.ms`)."""
 _LONGEST_INTERVAL_MS: Final = 3_600_000
 """KIP-714's greatest `interval.ms`; a record of a topic may have any value."""
-_EXPIRE_INTERVALS: Final = 3
-_FOLDED_LIFETIME_MS: Final = _EXPIRE_INTERVALS * DEFAULT_INTERVAL_MS
+_FOLDED_LIFETIME_MS: Final = ABSENT_INTERVALS * DEFAULT_PUSH_INTERVAL_MS
 _SWEEP_EVERY_MS: Final = 1_000
 _GAP_SLACK_NANO: Final = 100_000_000
 """A delta starts where the previous one ended, to the millisecond in all known clients; a clock may step a little."""
@@ -352,9 +350,10 @@ class SeriesTable:
             self.counts.gaps += 1
         client.received_at = record.received_at
         client.time_unix_nano = points.time_unix_nano or client.time_unix_nano
-        client.interval_ms = min(record.push_interval_ms or DEFAULT_INTERVAL_MS, _LONGEST_INTERVAL_MS)
+        before_ms = client.interval_ms
+        client.interval_ms = min(record.push_interval_ms or DEFAULT_PUSH_INTERVAL_MS, _LONGEST_INTERVAL_MS)
         client.terminated = record.terminating
-        client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
+        client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now, before_ms)
 
     def _changed(self, client: Client, now: Moment) -> None:
         """Has a client saved; removes what it has not pushed for too long."""
@@ -362,15 +361,19 @@ class SeriesTable:
         if now.monotonic_ms >= client.check_ms:
             self._expire_series(client, now.monotonic_ms)
 
-    def _lifetime_ms(self, client: Client, now: Moment) -> int:
+    def _lifetime_ms(self, client: Client, now: Moment, before_ms: int = 0) -> int:
         """Lifetime of a client from now on [ms]: three push intervals after its push was received.
 
-        With an interval of 60 s and a push that was received 20 s ago, 160 s.
+        With an interval of 60 s and a push that was received 20 s ago, 160 s. `before_ms` is the interval of the push
+        before, see `base.presence`.
         """
         if client.terminated:
             return self.settings.linger_ms
         age_ms = max(0, now.wall_us - client.received_at) // 1_000
-        return max(self.settings.linger_ms, _EXPIRE_INTERVALS * client.interval_ms - age_ms)
+        return max(
+            self.settings.linger_ms,
+            ABSENT_INTERVALS * expected_interval_ms(None, client.interval_ms, before_ms) - age_ms,
+        )
 
     def _take(self, client: Client, points: PushPoints, now: Moment, before: int, *, deltas_alone: bool) -> None:
         """Applies a push's measurements; with `deltas_alone`, for a push that was overtaken, only its deltas."""

@@ -3,7 +3,7 @@
 Nothing here knows of Spark.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -20,8 +20,12 @@ from fleet.schemas import TEXT_MAP
 from telemetry.catalogue.dialects import twin_families
 from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 from telemetry.otlp import IS_COMPILED
+from telemetry.otlp.repair import TextRepair
+from telemetry.otlp.schema import METRICS_DATA
 
 _NOBODY: Final = Sender()
+_PARSED_WHOLE_BYTES: Final = 1 << 20
+_NO_MESSAGE: Final = b"\x00"
 _ROLES: Final = (None, *ROLE_PREFIXES)
 _FIBONACCI_HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 _NOT_A_SUM: Final = 2  # flat.is_monotonic
@@ -111,13 +115,37 @@ class _Read(NamedTuple):
 
 def _read(payloads: Payloads, reader: Reader | None) -> _Read:
     data = bytes_of(payloads)
-    flat, left = (reader or _FIRST)(data)
+    first = reader or _FIRST
+    flat, left = first(data)
+    if repaired := _repaired(data, left):
+        # The same reader again, and not protobuf's objects: one client with such text is in every batch.
+        data = [repaired.get(index, payload) for index, payload in enumerate(data)]
+        flat, left = first(data)
     _, reasons = by_protobuf.read([data[index] for index in left])
     if len(reasons) == len(left):
         reasons = dict(zip(left, reasons.values(), strict=True))
     else:  # Protobuf takes some of them. One reader for all keeps the points in the order of the payloads.
         flat, reasons = by_protobuf.read(data)
     return _Read(flat, np.delete(np.arange(len(data), dtype=np.int64), list(reasons)), reasons)
+
+
+def _repaired(data: Sequence[bytes], left: Iterable[int]) -> dict[int, bytes]:
+    """Those of the payloads whose text is not UTF-8, with U+FFFD in it.
+
+    Large ones that are no message at all are replaced by a short one: protobuf's parser refuses both, but makes objects
+    of everything before the fault, in up to 32 times the memory.
+    """
+    found: dict[int, bytes] = {}
+    for index in left:
+        try:
+            repair = TextRepair(data[index], METRICS_DATA)
+        except ValueError:
+            if len(data[index]) > _PARSED_WHOLE_BYTES:
+                found[index] = _NO_MESSAGE
+            continue
+        if repair.replaced:
+            found[index] = repair.metrics
+    return found
 
 
 def _count(found: _Read) -> CountedPayloads:

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from base.presence import ABSENT_AT_LEAST_MS, ABSENT_INTERVALS, DEFAULT_PUSH_INTERVAL_MS
 from fleet.decode.arrow import Array, Table, pa, pc
 from fleet.dialects import says_when_it_ends
 from fleet.measures.rows import Groups, Numbers, codes, filled, numbered, one, time_column, times
 from fleet.measures.values import conformed
 from fleet.schemas import ACTIVITY, CLIENTS, INSTANCE, PUSHES, SENDER, TIME
-from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, SILENT_AT_LEAST_US, SILENT_INTERVALS
 from telemetry.catalogue.dialects import library_of
 from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 
@@ -167,7 +167,7 @@ def with_state(rows: Table, now: datetime) -> Table:
     long (see `telemetry`), so that both say the same of it.
     """
     interval_ms = filled(rows["push_interval_ms"], DEFAULT_PUSH_INTERVAL_MS).astype(np.int64)
-    silent_after_us = np.maximum(SILENT_AT_LEAST_US, interval_ms * (SILENT_INTERVALS * 1000))
+    silent_after_us = 1000 * np.maximum(ABSENT_AT_LEAST_MS, ABSENT_INTERVALS * interval_ms)
     now_us = pa.scalar(now, TIME).cast(pa.int64()).as_py()
     is_quiet = now_us - times(rows["last_seen"]) > silent_after_us
     kinds = [*(rows[name] for name in (*_SOFTWARE, "role")), pc.is_valid(rows["group_id"])]

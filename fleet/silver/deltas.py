@@ -27,12 +27,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from base.presence import DEFAULT_PUSH_INTERVAL_MS
 from fleet.decode.arrow import Array, RecordBatch, pa, pc
 from fleet.decode.attributes import TextMap
 from fleet.decode.flat import Indices
 from fleet.decode.rows import batch_of, encoded, joined
 from fleet.schemas import INSTANCE, POINTS, SERIES
-from fleet.silver.intervals import DEFAULT_PUSH_INTERVAL_MS, LONGEST_INTERVALS
+from fleet.silver.intervals import LONGEST_INTERVALS
 
 _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""

@@ -2,12 +2,6 @@
 
 from typing import Final
 
-DEFAULT_PUSH_INTERVAL_MS: Final = 300_000
-"""What holds where a broker did not say the interval (KIP-714: the default of `interval.ms`, five minutes)."""
-
 LONGEST_INTERVALS: Final = 1.75
 """Intervals between two pushes of which none is missing, at most: clients draw 0.5 to 1.5 after a new subscription,
 and a push takes its way; with one missing in between it is 2, or 1.5 at the least."""
-
-SILENT_INTERVALS: Final = 3
-SILENT_AT_LEAST_US: Final = 60_000_000

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,9 +26,13 @@ class Delivered:
         store: the tables.
         destination: its name.
         since: verdicts that were seen last before then are old news, for a destination that is new.
+        writing: held while the table is written, which other destinations share.
     """
 
-    def __init__(self, store: Store, destination: str, since: datetime) -> None:
+    def __init__(
+        self, store: Store, destination: str, since: datetime, writing: AbstractContextManager[Any] | None = None
+    ) -> None:
+        self._writing = writing or nullcontext()
         self._store = store
         self._destination = destination
         own = {row["id"]: row for row in store.rows(catalog.DELIVERED) if row["destination"] == destination}
@@ -69,9 +74,10 @@ class Delivered:
         rows = {name: row for name, row in rows.items() if name not in gone}
         own = [self._row(name, json.dumps(row), times[name]) for name, row in rows.items()]
         try:
-            others = [row for row in self._store.rows(catalog.DELIVERED) if row["destination"] != self._destination]
-            every = [*others, self._row(_SINCE, None, self._since), *own]
-            self._store.replace(catalog.DELIVERED, pa.Table.from_pylist(every, schema=catalog.DELIVERED.schema))
+            with self._writing:
+                others = [row for row in self._store.rows(catalog.DELIVERED) if row["destination"] != self._destination]
+                every = [*others, self._row(_SINCE, None, self._since), *own]
+                self._store.replace(catalog.DELIVERED, pa.Table.from_pylist(every, schema=catalog.DELIVERED.schema))
         except (TableError, DeltaError, OSError) as error:
             raise DeliveryError(f"what it got cannot be written down: {' '.join(str(error).split())}") from error
         self.rows, self._times, self._is_new = rows, {name: times[name] for name in rows}, False

@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from email.message import Message
 from http.client import HTTPException
 from typing import IO, Any, Final
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, Request
 
 from fleet.errors import FleetError
+from fleet.exchange import exchange
 
 _PASSING: Final = frozenset((408, 425, 429, 500, 502, 503, 504))
 _READ_BYTES: Final = 4_096
-_TIMEOUT_S: Final = 10.0
 
 
 class DeliveryError(FleetError):
@@ -42,6 +41,7 @@ class Endpoint:
         option: of the command line that names it.
         url: `http://` or `https://`; a token may be part of it, so that it is never repeated.
         headers: further ones, such as `Authorization`.
+        within_s: from the begin of a request to the last byte of its answer [s].
 
     Raises:
         FleetError: it is no URL.
@@ -50,6 +50,7 @@ class Endpoint:
     option: str
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    within_s: float = 10.0
 
     def __post_init__(self) -> None:
         try:
@@ -70,22 +71,19 @@ class Endpoint:
         """One request; comes back once it was taken.
 
         Raises:
-            DeliveryError: there is no answer, or one that may be another later (408, 425, 429, 5xx).
+            DeliveryError: there is no whole answer in time, or one that may be another later (408, 425, 429, 5xx).
             RefusedError: any other answer but success.
         """
         headers = {"Content-Type": "application/json", "User-Agent": "fleetgauge", **self.headers}
         body = json.dumps(content).encode()
         request = Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310  # checked above
         try:
-            with build_opener(_NoRedirects()).open(request, timeout=_TIMEOUT_S) as response:
-                response.read(_READ_BYTES)
-        except HTTPError as error:
-            with error:
-                said = f"it answers {error.code} {error.reason}"
-            kind = DeliveryError if error.code in _PASSING else RefusedError
-            raise kind(said) from error
+            answer = exchange(request, _NoRedirects(), within_s=self.within_s, most_bytes=_READ_BYTES)
         except (OSError, HTTPException) as error:
             raise DeliveryError(str(getattr(error, "reason", None) or error) or type(error).__name__) from error
+        if not 200 <= answer.status < 300:
+            kind = DeliveryError if answer.status in _PASSING else RefusedError
+            raise kind(f"it answers {answer.status} {answer.reason}")
 
 
 def parse_headers(option: str, texts: Iterable[str]) -> dict[str, str]:

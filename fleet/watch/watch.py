@@ -1,16 +1,19 @@
 """`fleet watch`: what is new into the standing tables, and changes of `verdicts` to the destinations, over and over.
 
 A round is what `fleet run` does. Then each destination gets what it does not know yet: what it got is in the table
-`delivered`, so that it neither misses a change nor holds others up, however long it is away.
+`delivered`, so that it neither misses a change nor holds others up, however long it is away. Each has a thread:
+one that does not come back holds up neither rounds, nor the others, nor the end.
 """
 
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -19,6 +22,7 @@ from rich.console import Console
 
 from base.clock import Time
 from fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError, UnreadableTableError
+from fleet.exchange import in_thread
 from fleet.interrupt import EXIT_INTERRUPTED
 from fleet.pipeline.report import RunReport
 from fleet.pipeline.run import RunRequest, explained, run
@@ -115,6 +119,14 @@ def watch(
         with only_run(store.root, what="watch keeps the tables", name="_watch"), _until_signal() as stop:
             loop = Loop(request, store, round_, clock=clock, wait=stop.wait, note=note, step=step)
             loop.run(says_nothing=notes.is_terminal)
+        if loop.unfinished and not request.once:
+            os._exit(0)  # a thread that writes to a full pipe would hold up the interpreter's end
+
+
+def _nothing() -> "Future[list[Change]]":
+    found: Future[list[Change]] = Future()
+    found.set_result([])
+    return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,6 +139,7 @@ class _Receiver:
         retry_ms: not before then, where it did not.
         wait_s: since the last failure.
         failing_ms: since when.
+        delivery: the latest, in a thread that alone changes all this meanwhile.
     """
 
     destination: Destination
@@ -136,9 +149,12 @@ class _Receiver:
     retry_ms: int = 0
     wait_s: float = 0.0
     failing_ms: int = 0
+    delivery: "Future[list[Change]]" = field(default_factory=_nothing)
 
     def due_ms(self) -> int | None:
-        """When there is something to be done although nothing is new."""
+        """When there is something to be done although nothing is new; at once while a delivery is under way."""
+        if not self.delivery.done():
+            return 0
         if self.error is not None:
             return self.retry_ms
         if self.destination.repeats and self.repeated_ms is not None:
@@ -157,6 +173,8 @@ class Loop:
         wait: waits for so long [s]; True if the watch is to stop.
         note: told what is wrong.
         step: told what a round did.
+        patience_s: how long a round waits for deliveries, to count them [s].
+        stops_within_s: how long the end waits for deliveries [s]; with a round's wait less than 10 s.
     """
 
     def __init__(
@@ -169,6 +187,8 @@ class Loop:
         wait: Callable[[float], bool],
         note: Callable[[str], None],
         step: Callable[[str], None],
+        patience_s: float = 2.0,
+        stops_within_s: float = 7.0,
     ) -> None:
         self._request = request
         self._store = store
@@ -177,11 +197,19 @@ class Loop:
         self._wait = wait
         self._note = note
         self._step = step
+        self._patience_s = patience_s
+        self._stops_within_s = stops_within_s
+        self._writing = threading.Lock()
         self._rows: tuple[int, list[Row]] = (-1, [])
         self._receivers = [
-            _Receiver(destination=each, delivered=Delivered(store, each.name, request.since))
+            _Receiver(destination=each, delivered=Delivered(store, each.name, request.since, self._writing))
             for each in request.destinations
         ]
+
+    @property
+    def unfinished(self) -> list[str]:
+        """The destinations with a delivery under way."""
+        return [each.destination.name for each in self._receivers if not each.delivery.done()]
 
     def run(self, *, says_nothing: bool = False) -> None:
         """Until it is to stop.
@@ -203,6 +231,9 @@ class Loop:
             wait_s = 0.0 if report is not None else _longer(wait_s)
             if self._wait_until(began_ms + round(1_000 * max(self._request.trigger_s, wait_s))):
                 break
+        self._taken(self._stops_within_s)
+        for each in self.unfinished:
+            self._note(f"{each} has not taken what it was given: the next start delivers it again")
         count = len({name for each in self._receivers for name in each.delivered.open})
         self._note(f"stopped: {count:,} verdicts are open, and the next start goes on from here")
 
@@ -248,7 +279,7 @@ class Loop:
             self._deliver()
 
     def _deliver(self) -> list[Change]:
-        """Gives each destination what it does not know; what the first of them got."""
+        """Gives each destination that has taken the last what it does not know; what the first of them got in time."""
         try:
             rows = self._read_rows()
         except (TableError, DeltaError, OSError) as error:
@@ -256,7 +287,20 @@ class Loop:
             return []
         if rows is None:
             return []
-        found = [self._deliver_to(each, rows) for each in self._receivers]
+        for each in self._receivers:
+            if each.delivery.done():
+                each.delivery = in_thread(partial(self._deliver_to, each, rows))
+        found = self._taken(self._patience_s)
+        while self._request.once and (left := self.unfinished):
+            if self._wait(_LEAST_WAIT_MS / 1_000):
+                raise FleetError(f"{left[0]} has not taken what it was given: the next watch delivers it again")
+            found = self._taken(0)
+        return found
+
+    def _taken(self, within_s: float) -> list[Change]:
+        """What the first destination got, once deliveries have ended or the time is up [s]."""
+        wait([each.delivery for each in self._receivers], within_s)
+        found = [each.delivery.result() if each.delivery.done() else [] for each in self._receivers]
         return found[0]
 
     def _deliver_to(self, receiver: _Receiver, rows: Sequence[Row]) -> list[Change]:

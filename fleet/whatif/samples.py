@@ -7,18 +7,19 @@ set at their level.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import urlopen
+from urllib.request import Request
 
 import numpy as np
 from pyarrow import csv
 
 from fleet.decode.arrow import Array, Schema, Table, pa, pc
 from fleet.errors import FleetError
+from fleet.exchange import exchange
 from fleet.measures.rows import codes, filled, numbered, one, times
 from fleet.schemas import TIME
 from fleet.whatif.quotas import AskedQuota, Resolver
@@ -43,7 +44,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 _LATEST_S: Final = 100_000_000_000
 _POINTS_AT_ONCE: Final = 10_000
 """Of a series; Prometheus refuses more than 11,000."""
-_TIMEOUT_S: Final = 60.0
+_WITHIN_S: Final = 60.0
 _HELD: Final = 2.5
 """Steps that a sample counts for at most: longer ones are gaps."""
 _US: Final = 1_000_000
@@ -146,16 +147,16 @@ def read_prometheus(url: str, query: str, since: datetime, until: datetime, step
 
 def _asked(url: str, parameters: Mapping[str, Any]) -> list[Any]:
     place = f"{url.rstrip('/')}/api/v1/query_range"
+    request = Request(f"{place}?{urlencode(parameters)}")  # noqa: S310  # http or https
     try:
-        with urlopen(f"{place}?{urlencode(parameters)}", timeout=_TIMEOUT_S) as answer:  # noqa: S310  # http or https
-            content = json.load(answer)
-        found: list[Any] = content["data"]["result"]
-    except HTTPError as error:
-        with error:
-            said = error.read(4_096).decode(errors="replace")
-        raise RatesError(f"--prometheus: {error.code} {error.reason}: {said}") from error
+        answer = exchange(request, within_s=_WITHIN_S)
     except (OSError, HTTPException) as error:
         raise RatesError(f"--prometheus: no answer: {error}") from error
+    if answer.status != HTTPStatus.OK:
+        said = answer.body[:4_096].decode(errors="replace")
+        raise RatesError(f"--prometheus: {answer.status} {answer.reason}: {said}")
+    try:
+        found: list[Any] = json.loads(answer.body)["data"]["result"]
     except (ValueError, KeyError, TypeError) as error:
         raise RatesError("--prometheus: the answer is none of Prometheus: is this its URL, without /api?") from error
     return found

@@ -398,6 +398,9 @@ def _telemetry(telemetry: Mapping[str, Any]) -> Iterator[Metric]:
     reasons = [((code, why), n) for code, whys in telemetry["refusals"].items() for why, n in whys.items()]
     text = "Telemetry requests answered with an error."
     yield _labelled("refusals_total", text, ("error_code", "reason"), reasons)
+    malformed = [((reason,), n) for reason, n in telemetry["malformed"].items()]
+    text = "Pushes accepted although their payload is not well-formed OTLP."
+    yield _labelled("malformed_pushes_total", text, ("reason",), malformed)
     errors = [((name,), n) for name, n in telemetry["plugin_errors"].items()]
     yield _labelled("reporter_errors_total", "Failed exports of metric reporters.", ("reporter",), errors)
     text = "Awaitables of metric reporters that were cancelled after their timeout."

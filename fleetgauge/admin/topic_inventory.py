@@ -12,7 +12,7 @@ import structlog
 
 from base.clock import Time
 from fleetgauge.admin.node_socket import Candidates, NodeSocket, Part
-from push_log.kafka_topic.seen_clients import SeenClients
+from push_log.kafka_topic.seen_clients import SeenClient, SeenClients
 from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientFilter
 
@@ -49,6 +49,10 @@ class TopicInventory:
         known = [read_up_to[each] for each in partitions if each in read_up_to]
         is_known = bool(known) and len(known) == len(partitions)
         return {"topic": self._topic, "partitions": partitions, "read_up_to": min(known) if is_known else None}
+
+    def allow(self, interval_ms: Callable[[SeenClient], int], *, anew: bool) -> None:
+        """See `SeenClients.allow`."""
+        self._seen.allow(interval_ms, anew=anew)
 
     def rows(self, wanted: ClientFilter, part: Part) -> Candidates:
         """See `Inventory.rows`."""

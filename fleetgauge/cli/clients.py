@@ -338,11 +338,6 @@ def _covered(coverage: dict[str, Any]) -> str:
 def _cells(row: Row) -> dict[str, str | None]:
     """The row of a client in the table; a topic's records lack some values."""
     host = f"[{row['client_source_address']}]" if ":" in row["client_source_address"] else row["client_source_address"]
-    error = "-"
-    if row["last_error"]:
-        error = (
-            f"{row['last_error']} ({row['last_error_reason']}), {ago(row['last_error_at'])}, {row['refused']} in all"
-        )
     return {
         "client instance id": row["client_instance_id"],
         "client id": row["client_id"] or "-",
@@ -356,5 +351,13 @@ def _cells(row: Row) -> dict[str, str | None]:
         "last push": ago(row["last_push_at"]) if row["last_push_at"] else "never",
         "pushes": amount(row["pushes"]) + ("" if row["push_bytes"] is None else f" ({size(row['push_bytes'])})"),
         "state": f"{row['state']}, asks for records" if row["asked_for_records"] else row["state"],
-        "last error": error,
+        "last error": "; ".join(_errors(row)) or "-",
     }
+
+
+def _errors(row: Row) -> Iterator[str]:
+    """The latest refusal, and the latest push that was accepted although it is malformed."""
+    if row["last_error"]:
+        yield f"{row['last_error']} ({row['last_error_reason']}), {ago(row['last_error_at'])}, {row['refused']} in all"
+    if row["malformed"]:
+        yield f"{row['malformed_reason']}, {ago(row['malformed_at'])}, {amount(row['malformed'])} in all"

@@ -9,17 +9,17 @@ from typing import Annotated, Any
 
 import typer
 from google.protobuf.json_format import MessageToJson
-from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from rich.console import Console
 
 from base.clock import SystemTime
-from base.errors import FleetgaugeError
+from base.errors import FleetgaugeError, InvalidRecordError, TelemetryTooLargeError
 from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
 from exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJsonLines, audit_command, data_directory
 from fleetgauge.cli.tables import selected
 from fleetgauge.cli.units import ago, amount, at, size
+from telemetry.validate import read_metrics
 from terminal.options import Columns, Command, Group
 from terminal.table import print_rows, wide_console
 from terminal.text import printable
@@ -254,8 +254,8 @@ def _of_the_push(letter: DeadLetter | UnreadableLetter) -> tuple[str, str, str, 
 
 
 def _readable(metrics: bytes) -> str:
-    """The metrics as JSON; the first bytes if they cannot be parsed."""
+    """The metrics as JSON, as an exporter gets them; the first bytes if they cannot be read."""
     try:
-        return MessageToJson(MetricsData.FromString(metrics))
-    except DecodeError:
+        return MessageToJson(MetricsData.FromString(read_metrics(metrics).metrics))
+    except (InvalidRecordError, TelemetryTooLargeError):
         return f"metrics that cannot be read, beginning with {metrics[:64].hex(' ')}"

@@ -227,6 +227,8 @@ def _traffic(found: Status) -> Table:
     table.add_row("Gets answered", _counts(telemetry["get_answers"]) or "none yet")
     for code, reasons in telemetry["refusals"].items():
         table.add_row(f"  refused {code}", _counts(reasons))
+    if telemetry["malformed"]:
+        table.add_row("  accepted, but malformed", f"{_counts(telemetry['malformed'])}: fleetgauge clients names them")
     for listener in found["connections"]:
         _add_listener(table, listener)
     _add_misdirected(table, found["misdirected_clients"])

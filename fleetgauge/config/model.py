@@ -145,6 +145,9 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     """Largest push as received [B]."""
     telemetry_max_decompressed_bytes: int = Field(default=_TELEMETRY.telemetry_max_decompressed_bytes, ge=1, le=INT_MAX)
     """Largest push when decompressed [B]."""
+    telemetry_malformed: Literal["accept", "refuse"] = "accept"
+    """Pushes whose payload is not well-formed OTLP. accept: answered NONE, as by a broker, counted, and delivered with
+    U+FFFD where text is not UTF-8; refuse: answered INVALID_RECORD, on which clients switch their telemetry off."""
     telemetry_compression_types: Names = tuple(codec.label for codec in _TELEMETRY.compression_types)
     """Compression types offered to clients, the preferred one first."""
     client_metrics_resources_max: int = Field(default=200, ge=1, le=10_000, alias="client.metrics.resources.max")

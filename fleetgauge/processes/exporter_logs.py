@@ -129,7 +129,7 @@ class TopicLog:
     def __init__(self, settings: KafkaTopicSettings, time: Time, clients_max: int = 0) -> None:
         self._settings = settings
         self._time = time
-        self._seen = SeenClients(clients_max, time) if clients_max else None
+        self._seen = SeenClients(clients_max, time, examines_payloads=True) if clients_max else None
         self.inventory: TopicInventory | None = None
         if self._seen is not None:
             self.inventory = TopicInventory(settings.topic, self._seen, self.partitions, time)

@@ -84,7 +84,7 @@ class ExporterProcess:
         if job.offsets is not None:
             self._beside["group_offsets"] = GroupOffsets(job.offsets, time)
         if job.deadlines is not None:
-            self._beside["subscription_deadlines"] = SubscriptionDeadlines(job.deadlines, time)
+            self._beside["subscription_deadlines"] = SubscriptionDeadlines(job.deadlines, time, self._inventory)
         self._fed = [self._pipeline(name, keys) for name, keys in fed.items()]
         self._pipelines: list[Pipeline | SelfMetricsExporter] = [
             *self._fed,

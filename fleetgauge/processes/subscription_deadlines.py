@@ -1,17 +1,24 @@
-"""Takes back subscriptions that are due, in a thread of the exporter process, whose faults delay no delivery."""
+"""Takes back subscriptions that are due, and tells the inventory the intervals of those in force: in a thread of the
+exporter process, whose faults delay no delivery.
+"""
 
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from base.clock import Time
-from base.errors import FleetgaugeError
+from base.errors import FleetgaugeError, InvalidConfigError
+from fleetgauge.admin.topic_inventory import TopicInventory
 from fleetgauge.subscriptions.settings import ClusterSettings
+from push_log.kafka_topic.seen_clients import SeenClient
 
 if TYPE_CHECKING:
-    from fleetgauge.subscriptions.cluster import Cluster
+    from fleetgauge.subscriptions.resources import Resource
+    from fleetgauge.subscriptions.service import Store
 
 log = structlog.get_logger(__name__)
 
@@ -26,9 +33,14 @@ class SubscriptionDeadlines:
     Args:
         settings: the cluster.
         time: the clocks.
+        inventory: is told the intervals that the subscriptions give its clients.
     """
 
-    def __init__(self, settings: ClusterSettings, time: Time) -> None:
+    def __init__(self, settings: ClusterSettings, time: Time, inventory: TopicInventory | None = None) -> None:
+        from telemetry.subscriptions.resources import Subscriptions  # RE2: only where there is a cluster
+
+        self._inventory = inventory
+        self._subscriptions = Subscriptions()
         self._settings = settings
         self._time = time
         self._stopped = threading.Event()
@@ -72,14 +84,36 @@ class SubscriptionDeadlines:
                 self._problem = f"{type(error).__name__}: {error}"
             self._stopped.wait(_AGAIN_S)
 
-    def _look(self, cluster: "Cluster") -> None:
-        from fleetgauge.subscriptions.deadlines import take_back
+    def _look(self, cluster: "Store") -> None:
+        from fleetgauge.subscriptions.deadlines import taking_back
 
         now_us = self._time.microseconds()
-        for each in take_back(cluster, datetime.fromtimestamp(now_us / 1e6, UTC)):
+        resources = cluster.list()
+        due, changes = taking_back(resources, datetime.fromtimestamp(now_us / 1e6, UTC))
+        if changes:
+            cluster.alter(changes)
+        self._allow([each for each in resources if each.name not in changes])
+        for each in due:
             self._taken_back += 1
             log.info("subscriptions.taken_back", subscription=each.name, due_at=each.at.isoformat())
         self._problem, self._looked_at = None, now_us
+
+    def _allow(self, resources: "Sequence[Resource]") -> None:
+        if self._inventory is None:
+            return
+        before = self._subscriptions.version
+        for name in {*self._subscriptions.names()} - {each.name for each in resources}:
+            self._subscriptions.update(name, {})
+        for each in resources:
+            with suppress(InvalidConfigError):  # a pattern that only Java has
+                self._subscriptions.update(each.name, each.properties())
+        self._inventory.allow(self._interval_ms, anew=self._subscriptions.version != before)
+
+    def _interval_ms(self, client: SeenClient) -> int:
+        from fleetgauge.subscriptions.clients import client_of
+
+        attributes = client_of(client.row(0)._asdict()).attributes()
+        return self._subscriptions.effective_for(attributes).push_interval_ms
 
     def _failed(self, problem: str) -> None:
         if problem != self._problem:

@@ -68,10 +68,11 @@ class Client:
 
 def clients_of(rows: Iterable[Mapping[str, Any]]) -> list[Client]:
     """Live clients out of rows of the inventory (`fleetgauge clients --format json`); departed ones are left out."""
-    return [_client_of(row) for row in rows if row["state"] not in _DEPARTED]
+    return [client_of(row) for row in rows if row["state"] not in _DEPARTED]
 
 
-def _client_of(row: Mapping[str, Any]) -> Client:
+def client_of(row: Mapping[str, Any]) -> Client:
+    """A client out of its row."""
     return Client(
         instance_id=row["client_instance_id"],
         client_id=row["client_id"],

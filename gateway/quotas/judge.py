@@ -12,7 +12,6 @@ from base.errors import FleetgaugeError
 from gateway.in_flight import InFlight
 from gateway.quotas.mutations import STRICT_SINCE, Mutation, MutationRequest, PartitionsOf
 from gateway.requests.layout import request_layout, response_layout
-from gateway.requests.walk import Walk
 from gateway.rules import MAX_BODY_BYTES, WHOLE_FRAME, Answer, ClientConnection, More, Patched, RequestVerdict, Rewrite
 from quotas.client_quota import ClientQuotaManager
 from quotas.client_request_quota import nanos_to_percentage
@@ -46,11 +45,13 @@ class Judged:
         mutation_quota: of a request that creates or deletes partitions.
         refused: topics that were not passed to the broker.
         mutations: the request itself, if some topics were refused.
-        throttled_ms: throttle time that the client was given by the gateway [ms].
+        throttled_ms: throttle time that the client was given by the gateway, and that is not counted yet [ms].
+        is_counted: True once the request was counted as throttled.
     """
 
     __slots__ = (
         "identity",
+        "is_counted",
         "is_muted",
         "keeps_session",
         "mutation_quota",
@@ -69,6 +70,7 @@ class Judged:
         self.refused: Sequence[Mutation] = ()
         self.mutations: MutationRequest | None = None
         self.throttled_ms = 0
+        self.is_counted = False
 
 
 class QuotaJudge:
@@ -166,6 +168,15 @@ class QuotaJudge:
                 _empty_fetch(request, body, throttle_ms, keeps_session=judged.keeps_session), replaces_all=True
             )
         return self._patched(request, judged, body, throttle_ms)
+
+    def interrupted(
+        self, connection: ClientConnection, request: InFlight, judged: Judged, gateway_ns: int, now_ms: int
+    ) -> int:
+        """See `Rules.interrupted`; `gateway_ns` as in `response`, since the request or its latest interruption [ns]."""
+        throttle_ms = self._request_time(request, judged, gateway_ns, now_ms)
+        if throttle_ms > 0:
+            self._throttle(connection, judged, self._managers.request, throttle_ms, now_ms)
+        return throttle_ms
 
     def answered(self, request: InFlight, judged: Judged, gateway_ns: int, now_ms: int) -> None:
         """Records the time of a request whose answer was made by the gateway, or passed without `response`."""
@@ -284,7 +295,7 @@ class QuotaJudge:
 
     def _patched(self, request: InFlight, judged: Judged, body: bytes, throttle_ms: int) -> Patched | None:
         if throttle_ms > 0:
-            body = with_throttle_time(request.api_key, request.api_version, body, throttle_ms)
+            body = with_throttle_time(request, body, throttle_ms)
         if judged.mutations is not None:
             body = judged.mutations.with_refused(body, judged.refused)
         return Patched(body) if throttle_ms > 0 or judged.mutations is not None else None
@@ -302,20 +313,18 @@ _NO_TOPICS: Final = bytes(4)
 _NO_TOPICS_NOR_TAGS: Final = b"\x01\x00"
 
 
-def with_throttle_time(api_key: int, api_version: int, body: bytes, throttle_time_ms: int) -> bytes:
+def with_throttle_time(request: InFlight, body: bytes, throttle_time_ms: int) -> bytes:
     """A response's body, or its beginning, with the larger one of its throttle time and `throttle_time_ms` [ms].
 
     Unchanged if its version has no throttle time (such clients notice a throttling by their latency, KIP-124), or for
     ApiVersions, which has it after a list of variable length.
     """
-    layout = response_layout(api_key, api_version)
+    layout = response_layout(request.api_key, request.api_version)
     if layout is None:
         return body
     at = layout.offset_of("throttle_time")
-    if at is None and api_key == PRODUCE:  # after its results, and the whole body is at hand
-        walk = Walk(layout.steps)
-        walk.feed(body)
-        at = walk.throttle_time_at
+    if at is None and request.api_key == PRODUCE:  # after its results, which were walked over
+        at = request.throttle_time_at
     if at is None or at + 4 > len(body):
         return body
     own = max(_INT32.unpack_from(body, at)[0], throttle_time_ms)

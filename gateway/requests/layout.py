@@ -28,6 +28,9 @@ _FIXED_BYTES: Final = {
 _KEPT: Final = frozenset({"acks", "group_id", "member_epoch", "transactional_id"})
 """Fields of requests whose values are kept."""
 _TOPIC_NAMES: Final = frozenset({"name", "topic"})
+_NODE_IDS: Final = frozenset({"node_id", "broker_id"})
+_ADDRESS: Final = frozenset({"host", "port"})
+"""What follows the node id in the address of a broker."""
 
 
 class Op(enum.IntEnum):
@@ -60,7 +63,12 @@ class Op(enum.IntEnum):
     TAGS = 12
     """Passes over tagged fields."""
     ENDPOINTS = 13
-    """Notes where the addresses of brokers are, the last field of a response: tagged, or an array before the tags."""
+    """Notes where the addresses of brokers are, the last field of a response: tagged, with `steps` over its value, or
+    an array before the tags."""
+    ADDRESS = 14
+    """Passes over node id, host and port of a broker; prefix of the host as in `SIZED`."""
+    ADDRESSES_END = 15
+    """Notes that no address follows, but in a tagged field."""
 
 
 class Step(NamedTuple):
@@ -144,16 +152,20 @@ def _layout(load: Any, api_key: int, api_version: int) -> Layout | None:
 @functools.cache
 def _steps(entity: Any) -> tuple[Step, ...]:
     steps: list[Step] = []
+    is_address = _is_address(entity)
     for field in dataclasses.fields(entity):
+        is_tagged = "tag" in field.metadata
         if field.name == "node_endpoints":
-            steps.append(Step(Op.ENDPOINTS))
-        if "tag" in field.metadata:
+            steps.append(Step(Op.ENDPOINTS, steps=(_step(entity, field),) if is_tagged else ()))
+        if is_tagged or (is_address and field.name in _ADDRESS):
             continue
         step = _step(entity, field)
         if steps and step.op is steps[-1].op is Op.SKIP:
             steps[-1] = Step(Op.SKIP, steps[-1].size + step.size)
         else:
             steps.append(step)
+        if _is_message(entity) and any(each.op is Op.ADDRESS for each in (step, *step.steps)):
+            steps.append(Step(Op.ADDRESSES_END))
     if entity.__flexible__:
         steps.append(Step(Op.TAGS))
     return tuple(steps)
@@ -167,6 +179,8 @@ def _step(entity: Any, field: "dataclasses.Field[Any]") -> Step:
     if dataclasses.is_dataclass(annotation):
         steps = _steps(typing.cast(Any, annotation))
         return Step(Op.OPTIONAL, steps=steps) if is_nullable else Step(Op.ARRAY, size=-1, steps=steps)
+    if field.name in _NODE_IDS and _is_address(entity):
+        return Step(Op.ADDRESS, 0 if entity.__flexible__ else 2)
     if kind in _FIXED_BYTES:
         return _fixed(entity, field.name, kind)
     if kind == "records":
@@ -210,6 +224,12 @@ def _array(entity: Any, field: "dataclasses.Field[Any]", element: Any, kind: str
 def _is_topic(entity: Any) -> bool:
     """True for the structs of Produce, Fetch and Metadata that hold the partitions of one topic."""
     return "topic" in entity.__name__.lower() and not _is_message(entity)
+
+
+def _is_address(entity: Any) -> bool:
+    """True for a struct with the address of a broker."""
+    names = entity.__dataclass_fields__.keys()
+    return not _NODE_IDS.isdisjoint(names) and names >= _ADDRESS
 
 
 def _is_message(entity: Any) -> bool:

@@ -5,7 +5,7 @@ A body that does not follow its layout ends the walk and is passed all the same:
 
 import struct
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.requests.layout import Op, Step
 
@@ -34,6 +34,8 @@ _OLD_MESSAGE_BYTES: Final = 18
 """Up to the attributes of a message of formats 0 and 1."""
 
 # A look-up in an enumeration takes longer than the steps themselves.
+_ADDRESS: Final = Op.ADDRESS
+_ADDRESSES_END: Final = Op.ADDRESSES_END
 _ARRAY: Final = Op.ARRAY
 _ENDPOINTS: Final = Op.ENDPOINTS
 _ERROR: Final = Op.ERROR
@@ -70,13 +72,27 @@ class Topic:
         self.record_bytes = 0
 
 
+class Address(NamedTuple):
+    """The address of a broker in a body.
+
+    Attributes:
+        start, end: offsets of the node id, and of what follows the port [B].
+        node_id, host, port: as the broker wrote them.
+    """
+
+    start: int
+    end: int
+    node_id: int
+    host: str
+    port: int
+
+
 class Walk:
     """One walk over one body.
 
     Args:
         steps: of the body's layout.
         read_batches: True to read the headers of record batches; else records are passed over as a whole.
-        max_steps: fields after which the walk ends for a problem.
 
     Attributes:
         values: fields that were kept, by name.
@@ -86,6 +102,10 @@ class Walk:
         compressions: number of batches by codec, in the order of `COMPRESSIONS`.
         throttle_time_at: offset of the throttle time in the body [B]; None if it was not met.
         endpoints_at: offset of the addresses of brokers that end a response [B], as `Op.ENDPOINTS`; the same.
+        endpoints_size: offsets of the size of a tagged field with addresses, from and to, and its value [B]; the same.
+        addresses: addresses of brokers, for the caller to take; None, the initial value, if they are passed over.
+        addresses_end: True once no address follows, but in a tagged field.
+        is_bounded: True if the walk ends for a problem after `MAX_STEPS` fields; the initial value.
         problem: why the walk ended before the end of the body; empty otherwise.
         is_done: True once the layout's end was reached.
         on_end: called once then, or when the walk ends for a problem.
@@ -94,15 +114,20 @@ class Walk:
     __slots__ = (
         "_at",
         "_data",
+        "_endpoints",
         "_passed",
         "_read_batches",
         "_steps",
         "_steps_left",
         "_topic",
+        "addresses",
+        "addresses_end",
         "batches",
         "compressions",
         "endpoints_at",
+        "endpoints_size",
         "errors",
+        "is_bounded",
         "is_done",
         "on_end",
         "problem",
@@ -113,7 +138,7 @@ class Walk:
         "values",
     )
 
-    def __init__(self, steps: tuple[Step, ...], *, read_batches: bool = False, max_steps: int = MAX_STEPS) -> None:
+    def __init__(self, steps: tuple[Step, ...], *, read_batches: bool = False) -> None:
         self.values: dict[str, int | str | None] = {}
         self.errors: dict[int, int] = {}
         self.topics: dict[str, Topic] = {}
@@ -121,12 +146,17 @@ class Walk:
         self.compressions = [0] * len(COMPRESSIONS)
         self.throttle_time_at: int | None = None
         self.endpoints_at: int | None = None
+        self.endpoints_size: tuple[int, int, int] | None = None
+        self.addresses: list[Address] | None = None
+        self.addresses_end = False
+        self.is_bounded = True
         self.problem = ""
         self.is_done = False
         self.on_end: Callable[[Walk], None] | None = None
         self._read_batches = read_batches
         self._topic = Topic()
-        self._steps_left = max_steps
+        self._endpoints: tuple[Step, ...] = ()  # of a tagged field that is yet to come
+        self._steps_left = MAX_STEPS
         self._data = b""
         self._at = 0  # may be beyond the data: those bytes are passed over
         self._passed = 0  # bytes of the body before the data
@@ -136,6 +166,11 @@ class Walk:
     def position(self) -> int:
         """Bytes of the body that were passed over so far; may be ahead of what was fed."""
         return self._passed + self._at
+
+    @property
+    def ahead(self) -> int:
+        """How many of the next bytes are passed over unread [B]."""
+        return max(self._at - len(self._data), 0)
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the body, of any number."""
@@ -169,7 +204,7 @@ class Walk:
     def _walk(self, steps: tuple[Step, ...], times: int = 1) -> Steps:  # noqa: C901  # per kind of step, hot
         for _ in range(times):
             self._steps_left -= len(steps)
-            if self._steps_left < 0:
+            if self._steps_left < 0 and self.is_bounded:
                 raise MalformedError("too many fields")
             for step in steps:
                 op, size, _, inner, element_bytes = step
@@ -198,6 +233,12 @@ class Walk:
                     yield from self._records(size)
                 elif op is _ENDPOINTS:
                     self.endpoints_at = self.position
+                    self._endpoints = inner if self.addresses is not None else ()
+                elif op is _ADDRESS:
+                    while not self._address(size):
+                        yield
+                elif op is _ADDRESSES_END:
+                    self.addresses_end = True
                 elif op is _OPTIONAL:
                     while self._at >= len(self._data):
                         yield
@@ -263,6 +304,25 @@ class Walk:
             self._begin_topic(value.hex(), self._topic if step.name else None)
         return True
 
+    def _address(self, prefix: int) -> bool:
+        start = self._at
+        self._at += 4
+        length = self._length(prefix)
+        if length is not None and length > MAX_TEXT_BYTES:
+            raise MalformedError(f"a host of {length} bytes at {self.position}")
+        host = self._at
+        port = host + max(length or 0, 0)
+        if length is None or port + 4 > len(self._data):
+            self._at = start
+            return False
+        self._at = port + 4
+        if self.addresses is not None:
+            data, passed = self._data, self._passed
+            (node_id,), (port_number,) = _INT32.unpack_from(data, start), _INT32.unpack_from(data, port)
+            name = data[host:port].decode(errors="replace")
+            self.addresses.append(Address(passed + start, passed + self._at, node_id, name, port_number))
+        return True
+
     def _begin_topic(self, name: str, topic: Topic | None) -> None:
         self._topic = topic or self.topics.get(name) or Topic()
         if len(self.topics) < MAX_TOPICS and len(name) <= MAX_TOPIC_CHARACTERS:
@@ -271,13 +331,25 @@ class Walk:
     def _tags(self, count: int) -> Steps:
         for _ in range(count):
             self._steps_left -= 1
-            if self._steps_left < 0:
+            if self._steps_left < 0 and self.is_bounded:
                 raise MalformedError("too many fields")
-            while self._varint() is None:
+            while (tag := self._varint()) is None:
                 yield
+            size_at = self.position
             while (size := self._varint()) is None:
                 yield
-            self._at += size
+            if tag == 0 and self._endpoints:
+                yield from self._tagged_addresses(size_at, size)
+            else:
+                self._at += size
+
+    def _tagged_addresses(self, size_at: int, size: int) -> Steps:
+        steps, self._endpoints = self._endpoints, ()  # tagged fields within are others
+        self.endpoints_size = size_at, self.position, size
+        end = self.position + size
+        yield from self._walk(steps)
+        if self.position != end:
+            raise MalformedError(f"addresses of brokers that end at {self.position} in place of {end}")
 
     def _length(self, size: int) -> int | None:
         """Reads a length: of 2 or 4 bytes, or a varint (0) that is one more; negative for null. None: not at hand."""

@@ -113,9 +113,24 @@ class TrafficRules:
             took_ns = now_ns - request.arrived_ns
             counts.broker_ns += took_ns
             counts.broker_max_ns = max(counts.broker_max_ns, took_ns)
-            if request.response_walk is not None:
+            walk = request.response_walk
+            if walk is not None:
                 principal = connection.principal.name
-                request.response_walk.on_end = lambda walk: self._answered(principal, request, walk)
+                walk.on_end = lambda ended: self._answered(principal, request, ended)
+                if walk.is_done or walk.problem:  # what is replaced in a response is read before it is passed
+                    walk.on_end(walk)
+
+    def interrupted(self, connection: ClientConnection, request: InFlight, now_ns: int) -> int:
+        """See `Rules.interrupted`."""
+        passage: Passage | None = request.note
+        if passage is None:
+            return 0
+        took_ns = connection.take_loop_ns()
+        pause_ms = self.judge.interrupted(connection, request, passage.judged, took_ns, now_ns // 1_000_000)
+        counts = self._counts_of(connection.principal.name, request)
+        counts.gateway_ns += took_ns
+        _add_throttling(counts, passage.judged)
+        return pause_ms
 
     def closed(self, connection: ClientConnection) -> None:
         """See `Rules.closed`."""
@@ -145,9 +160,7 @@ class TrafficRules:
         counts.requests += 1
         counts.request_bytes += request.size
         counts.gateway_ns += passage.gateway_ns
-        if passage.judged.throttled_ms:
-            counts.throttled += 1
-            counts.throttle_ms += passage.judged.throttled_ms
+        _add_throttling(counts, passage.judged)
         if request.api_key == _JOIN_GROUP or values.get("member_epoch") == 0:
             counts.joins += 1
         return counts
@@ -157,3 +170,10 @@ class TrafficRules:
             self._counts_of(principal, request).add_errors(walk.errors)
         if request.api_key == METADATA:
             self._partitions.note(walk)
+
+
+def _add_throttling(counts: Counts, judged: Judged) -> None:
+    if judged.throttled_ms:
+        counts.throttled += not judged.is_counted
+        counts.throttle_ms += judged.throttled_ms
+        judged.throttled_ms, judged.is_counted = 0, True

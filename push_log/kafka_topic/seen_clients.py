@@ -1,25 +1,26 @@
 """The client instances whose pushes this process reads from the topic: the inventory when the broker plugin is used.
 
-It is filled from the records that the exporters read, without their payloads. It lists the clients of the partitions
-that are assigned to this process: all pushes of a client are in one partition. Clients of a revoked partition are kept
-for some minutes, unlisted, and are listed again if the partition is assigned again: so a broker outage does not lose
-the vanished clients, and no client is listed by two processes.
+It is filled from the records that the exporters read; of payloads it keeps only whether they are well-formed OTLP. It
+lists the clients of the partitions that are assigned to this process: all pushes of a client are in one partition.
+Clients of a revoked partition are kept for some minutes, unlisted, and are listed again if the partition is assigned
+again: so a broker outage does not lose the vanished clients, and no client is listed by two processes.
 """
 
 import threading
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from base.clock import SystemTime, Time
+from base.errors import InvalidRecordError, TelemetryTooLargeError
+from base.presence import expected_interval_ms
 from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS, ClientState, judged
-from telemetry.instances.inventory import ClientRow, key_among, sender_key
+from telemetry.instances.inventory import ClientRow, key_among, sender_key, with_faults
+from telemetry.instances.payload_faults import PayloadFaults, with_fault
 from telemetry.push_record import PushRecord, parse_instance_id
+from telemetry.validate import validate_metrics
 from wire.software import UNKNOWN_SOFTWARE
-
-_DEFAULT_INTERVAL_MS: Final = 300_000
-"""Kafka's default push interval, assumed until the second push of a client whose records lack the interval [ms]."""
 
 Placed = tuple[int, int, PushRecord]
 """A record with its partition and offset."""
@@ -40,12 +41,16 @@ class SeenClient:
         pushes: number of its pushes that this process has read.
         push_bytes: their payload sizes as received [B]; None if the topic's writer did not record them.
         gap_ms: time between its latest two pushes [ms]; used if the records lack the push interval.
+        before_ms: push interval of the push before the latest [ms].
+        allowed_ms: push interval that the subscriptions in force give it [ms]; None if they are not known.
         unassigned_ms: time since its latest push in which its partition was not assigned to this process [ms].
+        payload_faults: its payloads that are not well-formed; None if there are none, or if payloads are not examined.
         key: its key in `SeenClients`.
     """
 
     __slots__ = (
-        "_instance_id", "gap_ms", "key", "latest", "offset", "partition", "push_bytes", "pushes", "unassigned_ms",
+        "_instance_id", "allowed_ms", "before_ms", "gap_ms", "key", "latest", "offset", "partition", "payload_faults",
+        "push_bytes", "pushes", "unassigned_ms",
     )  # fmt: skip
 
     def __init__(self, partition: int, offset: int, record: PushRecord, key: Hashable = None) -> None:
@@ -56,13 +61,17 @@ class SeenClient:
         self.offset = offset
         self.pushes = 1
         self.push_bytes = record.payload_bytes
+        self.payload_faults: PayloadFaults | None = None
         self.gap_ms = 0
+        self.before_ms: int | None = None
+        self.allowed_ms: int | None = None
         self.unassigned_ms = 0
 
     def take(self, partition: int, offset: int, record: PushRecord) -> None:
         """Updates the client from a later push."""
         if record.push_interval_ms is None and not record.terminating:
             self.gap_ms = max(0, record.received_at - self.latest.received_at) // 1_000
+        self.before_ms = self.latest.push_interval_ms
         self.latest = _named(_without_metrics(record), self.latest)
         self.unassigned_ms = 0
         self.partition = partition
@@ -71,14 +80,31 @@ class SeenClient:
         if self.push_bytes is not None:
             self.push_bytes = None if record.payload_bytes is None else self.push_bytes + record.payload_bytes
 
-    def state(self, read_up_to: int) -> ClientState:
-        """The state, if the partition was read up to this time [us since the epoch]."""
+    def examine(self, record: PushRecord) -> None:
+        """Notes a payload that is not well-formed."""
+        try:
+            validate_metrics(record.metrics)
+        except (InvalidRecordError, TelemetryTooLargeError):
+            self.payload_faults = with_fault(self.payload_faults, record.metrics, record.received_at // 1_000)
+
+    def state(self, read_up_to: int, answered_ms: int | None = None) -> ClientState:
+        """The state, if the partition was read up to this time [us since the epoch].
+
+        Args:
+            read_up_to: that time.
+            answered_ms: the push interval that its latest Get was answered with, if known [ms].
+        """
         latest = self.latest
         return judged(
             ended=latest.terminating,
             silence_ms=(read_up_to - latest.received_at) / 1_000 - self.unassigned_ms,
-            push_interval_ms=latest.push_interval_ms or self.gap_ms or _DEFAULT_INTERVAL_MS,
+            push_interval_ms=self.expected_interval_ms(answered_ms),
         )
+
+    def expected_interval_ms(self, answered_ms: int | None = None) -> int:
+        """The push interval that it is judged by [ms]; see `state`."""
+        pushed_ms = self.latest.push_interval_ms or self.gap_ms
+        return expected_interval_ms(answered_ms, pushed_ms, self.before_ms, self.allowed_ms)
 
     # The properties of `telemetry.instances.inventory.Listed`.
 
@@ -112,7 +138,7 @@ class SeenClient:
     def row(self, read_up_to: int) -> ClientRow:
         """The row of the inventory; see `state`."""
         latest = self.latest
-        return ClientRow(
+        row = ClientRow(
             client_instance_id=latest.client_instance_id,
             client_id=latest.client_id,
             client_software_name=latest.client_software_name,
@@ -125,7 +151,7 @@ class SeenClient:
             state=self.state(read_up_to).value,
             subscriptions=None,
             metrics=None,
-            push_interval_ms=latest.push_interval_ms,
+            push_interval_ms=max(filter(None, (latest.push_interval_ms, self.allowed_ms)), default=None),
             subscription_id=latest.subscription_id,
             pushes=self.pushes,
             push_bytes=self.push_bytes,
@@ -138,6 +164,7 @@ class SeenClient:
             broker=latest.receiver_node_id,
             partition=self.partition,
         )
+        return row if self.payload_faults is None else with_faults(row, self.payload_faults, 0)
 
 
 class _Unassigned(NamedTuple):
@@ -157,12 +184,14 @@ class SeenClients:
     Args:
         max_size: maximum number of clients; beyond it, the one whose latest push was read first is evicted.
         time: the clocks.
+        examines_payloads: the records have decompressed payloads, and those that are not well-formed are noted.
 
     Attributes:
         evicted: number of evicted clients.
     """
 
-    def __init__(self, max_size: int, time: Time | None = None) -> None:
+    def __init__(self, max_size: int, time: Time | None = None, *, examines_payloads: bool = False) -> None:
+        self._examines_payloads = examines_payloads
         self._max_size = max_size
         self._time = time or SystemTime()
         self._lock = threading.Lock()
@@ -189,19 +218,34 @@ class SeenClients:
         key = key_among(sender_key(record), record, self._clients)
         client = self._clients.get(key)
         if client is None:
-            self._clients[key] = SeenClient(partition, offset, record, key)
+            client = self._clients[key] = SeenClient(partition, offset, record, key)
             if len(self._clients) > self._max_size:
                 self._clients.popitem(last=False)
                 self.evicted += 1
         elif _is_later(client, partition, offset, record):
             client.take(partition, offset, record)
             self._clients.move_to_end(key)
+        else:
+            return
+        if self._examines_payloads:
+            client.examine(record)
 
     def read_to_end(self, partitions: Iterable[int], at_us: int) -> None:
         """Notes that every record written to these partitions before `at_us` [us since the epoch] was added."""
         with self._lock:
             for partition in partitions:
                 self._read_to(partition, at_us)
+
+    def allow(self, interval_ms: Callable[[SeenClient], int], *, anew: bool) -> None:
+        """Notes the interval that the subscriptions in force give each client [ms].
+
+        Args:
+            interval_ms: of a client.
+            anew: the subscriptions have changed; otherwise only new clients are looked at.
+        """
+        for client in self.snapshot():
+            if anew or client.allowed_ms is None:
+                client.allowed_ms = interval_ms(client)
 
     def keep(self, partitions: Collection[int]) -> None:
         """Lists the clients of these partitions from now on, and removes those of partitions that were revoked

@@ -21,6 +21,6 @@ def broken(codec: str, detail: object) -> InvalidRecordError:
     return InvalidRecordError(f"the payload is not {codec}: {detail}")
 
 
-def too_many_frames(codec: str, most: int = MAX_FRAMES) -> InvalidRecordError:
-    """Returns the error for a payload of more than `most` pieces."""
-    return broken(codec, f"more than {most} frames")
+def too_many_frames(codec: str, most: int = MAX_FRAMES) -> TelemetryTooLargeError:
+    """Returns the error for a payload of more than `most` pieces, which a broker takes: it must not end telemetry."""
+    return TelemetryTooLargeError(f"the payload has more than {most} {codec} frames")

@@ -1,4 +1,4 @@
-"""Gzip and the LZ4 frame format: one member or frame, or several."""
+"""Gzip and the LZ4 frame format: one member or frame, or several. Bytes behind them are ignored, as by a broker."""
 
 import zlib
 from collections.abc import Callable
@@ -8,6 +8,8 @@ from lz4.frame import LZ4FrameDecompressor
 
 from telemetry.codecs.bounds import MAX_FRAMES, broken, too_large, too_many_frames
 
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _GZIP_WRAPPER: Final = 31
 """zlib's window bits for a gzip header and trailer around the largest window."""
 
@@ -16,19 +18,19 @@ def decompress_gzip(data: bytes, max_bytes: int) -> bytes:
     """Returns the decompressed bytes of every member.
 
     Raises:
-        InvalidRecordError: not gzip, truncated, or followed by other data.
+        InvalidRecordError: not gzip, or truncated.
         TelemetryTooLargeError: more than `max_bytes` [B].
     """
-    return _decompress("gzip", lambda: zlib.decompressobj(_GZIP_WRAPPER), zlib.error, data, max_bytes)
+    return _decompress("gzip", _GZIP_MAGIC, lambda: zlib.decompressobj(_GZIP_WRAPPER), zlib.error, data, max_bytes)
 
 
 def decompress_lz4(data: bytes, max_bytes: int) -> bytes:
     """Returns the decompressed bytes of every frame; raises as `decompress_gzip` does."""
-    return _decompress("lz4", LZ4FrameDecompressor, RuntimeError, data, max_bytes)
+    return _decompress("lz4", _LZ4_MAGIC, LZ4FrameDecompressor, RuntimeError, data, max_bytes)
 
 
 def _decompress(
-    codec: str, new_frame: Callable[[], Any], error_type: type[Exception], data: bytes, max_bytes: int
+    codec: str, magic: bytes, new_frame: Callable[[], Any], error_type: type[Exception], data: bytes, max_bytes: int
 ) -> bytes:
     chunks: list[bytes] = []
     room = max_bytes
@@ -44,7 +46,7 @@ def _decompress(
         if not frame.eof:
             raise broken(codec, "it is cut off")
         chunks.append(chunk)
-        data = frame.unused_data
-        if not data:
+        data = frame.unused_data or b""  # None: lz4
+        if not data.startswith(magic):
             return b"".join(chunks)
     raise too_many_frames(codec)

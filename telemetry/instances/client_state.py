@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from base.errors import ErrorCode
-from telemetry.instances.instance import EXPIRY_INTERVALS, MIN_EXPIRY_MS
+from base.presence import absent_after_ms
 
 LATE_INTERVALS: Final = 1.5
 """Longest delay by client jitter: up to 1.5 intervals after a Get (KIP-714, Client behavior)."""
@@ -25,7 +25,7 @@ class ClientState(StrEnum):
     ENDED = "ended"
     """Its terminating push was accepted: the client has closed."""
     VANISHED = "vanished"
-    """Its connection ended, or it was silent for `vanished_after_ms`, without a terminating push."""
+    """Its connection ended, or it was silent for `absent_after_ms`, without a terminating push."""
     REFUSED = "refused"
     """Its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED."""
     THROTTLED = "throttled"
@@ -38,15 +38,6 @@ class ClientState(StrEnum):
     """It has not pushed yet, and its first push is not overdue."""
     LIVE = "live"
     """Its pushes arrive on time."""
-
-
-def vanished_after_ms(push_interval_ms: int) -> int:
-    """Time without a request after which a client counts as vanished [ms].
-
-    >>> vanished_after_ms(60_000), vanished_after_ms(1_000)
-    (180000, 60000)
-    """
-    return max(MIN_EXPIRY_MS, EXPIRY_INTERVALS * push_interval_ms)
 
 
 def judged(
@@ -72,7 +63,7 @@ def judged(
     """
     if ended:
         return ClientState.ENDED
-    if lost_connection or (is_subscribed and silence_ms >= vanished_after_ms(push_interval_ms)):
+    if lost_connection or (is_subscribed and silence_ms >= absent_after_ms(push_interval_ms)):
         return ClientState.VANISHED
     if error is not ErrorCode.NONE:
         return ClientState.THROTTLED if error is ErrorCode.THROTTLING_QUOTA_EXCEEDED else ClientState.REFUSED

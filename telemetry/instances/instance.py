@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from sys import intern
 from typing import Final
 
+from base.presence import absent_after_ms
 from telemetry.instances.gate import Gate
 from telemetry.instances.metrics import InstanceMetrics
+from telemetry.instances.payload_faults import PayloadFaults
 from telemetry.instances.sender_bounds import Allowance
 from telemetry.plugin.api import RequestContext
 from telemetry.push_record import format_instance_id
@@ -17,10 +19,6 @@ from telemetry.subscriptions.resources import EffectiveSubscription
 from telemetry.subscriptions.subscription_id import subscription_id
 from wire.software import UNKNOWN_SOFTWARE
 
-MIN_EXPIRY_MS: Final = 60_000
-"""Minimum time that an instance is kept after its latest request [ms]."""
-
-EXPIRY_INTERVALS: Final = 3
 _NOT_QUEUED: Final = 1 << 62
 
 _KEPT_CLIENT_ID_CHARACTERS: Final = 1_024
@@ -83,6 +81,7 @@ class ClientInstance:
         refusals: number of refused requests.
         last_refusal: the latest refusal; None before the first.
         last_refusal_ms: time of the latest refusal [ms, monotonic].
+        payload_faults: accepted payloads that are not well-formed; None if there are none.
         row_context: fields 3 to 14 of `PushRecord`, cached until the client, its connection or its subscription
             changes; None if not cached.
         metrics: metrics of this instance if a reporter needs them; otherwise None.
@@ -112,6 +111,7 @@ class ClientInstance:
         "lost_connection",
         "metrics",
         "pace",
+        "payload_faults",
         "place",
         "principal",
         "principal_text",
@@ -155,6 +155,7 @@ class ClientInstance:
         self.last_refusal: Refusal | None = None
         self.last_refusal_ms = 0
         self.metrics: InstanceMetrics | None = None
+        self.payload_faults: PayloadFaults | None = None
         self.pace: Pace | None = None
         self.connection_id = ""
         self.context = context
@@ -227,7 +228,7 @@ class ClientInstance:
     def _subscribe(self, subscription: EffectiveSubscription) -> None:
         self.subscription = subscription
         self.subscription_id = subscription_id(subscription.checksum, self.instance_id)
-        self.expiry_ms = max(MIN_EXPIRY_MS, EXPIRY_INTERVALS * subscription.push_interval_ms)
+        self.expiry_ms = absent_after_ms(subscription.push_interval_ms)
 
 
 def attributes_of(instance_id: uuid.UUID, context: RequestContext) -> Mapping[ClientMatchingParam, tuple[str, ...]]:

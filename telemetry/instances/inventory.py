@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from telemetry.instances.client_state import ClientState, judged
 from telemetry.instances.instance import ClientInstance
+from telemetry.instances.payload_faults import PayloadFaults
 from telemetry.push_record import PushRecord, parse_instance_id
 from wire.software import UNKNOWN_SOFTWARE
 
@@ -47,6 +48,9 @@ class ClientRow(NamedTuple):
 
     Records of a topic lack some of it: `connections`, `subscriptions`, `metrics`, `refused` are None then, and so are
     the port, `push_interval_ms`, `subscription_id` and `push_bytes` if the writer of the record did not know them.
+    `malformed` counts accepted pushes whose payload is not well-formed OTLP; `malformed_reason`, `malformed_detail` and
+    `malformed_at` describe the latest.
+
     `broker` is the Kafka node that received the latest push, `partition` the topic's partition with its pushes; both
     are None on a node that serves the client itself.
     """
@@ -76,6 +80,10 @@ class ClientRow(NamedTuple):
     broker: int | None = None
     partition: int | None = None
     asked_for_records: bool = False
+    malformed: int = 0
+    malformed_reason: str | None = None
+    malformed_detail: str | None = None
+    malformed_at: int | None = None
 
 
 def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:
@@ -84,7 +92,7 @@ def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:
     refusal = instance.last_refusal
     pushed_ms = instance.last_push_ms
     offset_ms = now_us // 1_000 - now_ms
-    return ClientRow(
+    row = ClientRow(
         instance.instance_id_text,
         instance.client_id,
         instance.client_software_name,
@@ -107,6 +115,17 @@ def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:
         None if refusal is None else refusal.error_code.name,
         None if refusal is None else refusal.reason,
         None if refusal is None else 1_000 * (instance.last_refusal_ms + offset_ms),
+    )
+    return row if instance.payload_faults is None else with_faults(row, instance.payload_faults, offset_ms)
+
+
+def with_faults(row: ClientRow, faults: PayloadFaults, offset_ms: int) -> ClientRow:
+    """Returns the row of a client with malformed payloads; `offset_ms` is added to their times for wall time."""
+    return row._replace(
+        malformed=faults.pushes,
+        malformed_reason=faults.reason,
+        malformed_detail=faults.detail,
+        malformed_at=1_000 * (faults.last_ms + offset_ms),
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 _ROOMS: Final = tuple(
-    f"{_ROOT / room}/" for room in ("terminal", "wire", "quotas", "telemetry", "exporters", "fleetgauge", "fleet")
+    f"{_ROOT / room}/"
+    for room in ("terminal", "wire", "gateway", "quotas", "telemetry", "exporters", "fleetgauge", "fleet")
 )
 
 

@@ -257,9 +257,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a silent instance is kept for a minute",
-        "telemetry/instances/instance.py",
-        "max(MIN_EXPIRY_MS, EXPIRY_INTERVALS * subscription.push_interval_ms)",
-        "EXPIRY_INTERVALS * subscription.push_interval_ms",
+        "base/presence.py",
+        "max(ABSENT_AT_LEAST_MS, ABSENT_INTERVALS * push_interval_ms)",
+        "ABSENT_INTERVALS * push_interval_ms",
         LIFE,
     ),
     Mutation(

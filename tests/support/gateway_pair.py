@@ -2,12 +2,13 @@
 
 import asyncio
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
 from support.gateway_traffic import request, response
 
 from base.clock import MockTime
+from gateway.addresses import parse_nodes
 from gateway.client_channel import ClientChannel
 from gateway.gateway import Gateway, GatewaySettings
 from gateway.rules import NoRules, Rules
@@ -24,6 +25,7 @@ from wire.sasl.authenticator import SaslSettings
 from wire.sasl.login import Login
 from wire.secure_context import SecureContext
 from wire.security_protocol import SecurityProtocol
+from wire.unread_responses import UnreadResponses
 
 FETCH = request(1, 15, 1, b"\0" * 10)
 FETCHED = response(1, 15, 1, b"records")
@@ -93,6 +95,17 @@ class _Loop:
     def call_later(self, delay_s: float, call: Callable[..., None], *args: Any) -> None:
         self.later.append(lambda: call(*args))
 
+    def next(self) -> None:
+        """One iteration."""
+        due, self.soon = self.soon, []
+        for call in due:
+            call()
+
+    def run(self) -> None:
+        """Iterations until nothing is due."""
+        while self.soon:
+            self.next()
+
 
 class _Handler:
     """Answers pushes at once, and remembers log-ins."""
@@ -118,7 +131,8 @@ class _Handler:
 class Pair:
     """A client's connection and the one to its broker.
 
-    `login` is the gateway's user at the broker, `sasl` the listener's users; `settings` are the listener's.
+    `nodes` are those of `gateway.nodes`, `unread` is shared by pairs, `login` is the gateway's user at the broker,
+    `sasl` the listener's users; `settings` are the listener's.
 
     Attributes:
         client, broker: the transports.
@@ -131,6 +145,8 @@ class Pair:
         rules: Rules | None = None,
         max_in_flight: int = 100,
         is_connected: bool = True,
+        nodes: Sequence[str] = (),
+        unread: UnreadResponses | None = None,
         login: Login | None = None,
         sasl: SaslSettings | None = None,
         **settings: Any,
@@ -145,6 +161,7 @@ class Pair:
                 telemetry_max_bytes=1 << 20,
                 max_in_flight_requests=max_in_flight,
                 response_timeout_ms=3 * IDLE_MS,
+                addresses=parse_nodes(nodes),
                 rules=rules or NoRules(),
             )
         )
@@ -156,6 +173,7 @@ class Pair:
             time=self.time,
             loop=cast(asyncio.AbstractEventLoop, self.loop),
             counters=ListenerCounters(),
+            unread=unread,
         )
         protocol = SecurityProtocol.PLAINTEXT if sasl is None else SecurityProtocol.SASL_PLAINTEXT
         self.security = ListenerSecurity(protocol=protocol, sasl=sasl)

@@ -3,6 +3,7 @@
 import io
 import struct
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
@@ -17,7 +18,7 @@ from gateway.policy import Policy
 from gateway.request_stream import RequestStream
 from gateway.response_stream import ResponseStream
 from gateway.rules import NoRules, Rules
-from gateway.splices import address_splicers, api_versions_splicer, uvarint
+from gateway.splices import api_versions_splicer, uvarint
 
 OWN = {71: (0, 0), 72: (0, 0)}
 
@@ -94,13 +95,13 @@ class Relay:
         requires_sasl: bool = False,
         max_in_flight: int = 100,
         max_request_bytes: int = 1 << 20,
+        max_kept_bytes: int = 16 << 20,
+        may_go_on: Callable[[], bool] = lambda: True,
     ) -> None:
         addresses: NodeAddresses | None = parse_nodes(nodes)
-        splicers = {} if addresses is None else address_splicers(addresses)
-        splicers[API_VERSIONS] = api_versions_splicer(OWN if answers_telemetry else {})
         self.policy = Policy(
-            splicers=splicers,
-            hides_endpoints=addresses is not None,
+            addresses=addresses,
+            api_versions=api_versions_splicer(OWN if answers_telemetry else {}),
             answers_telemetry=answers_telemetry,
             requires_sasl=requires_sasl,
             max_request_bytes=max_request_bytes,
@@ -115,7 +116,14 @@ class Relay:
         self.requests = RequestStream(
             self.policy, self.client, self.in_flight, lambda *served: self.served.append(served), self.counts
         )
-        self.responses = ResponseStream(self.policy, self.client, self.in_flight, self.requests)
+        self.responses = ResponseStream(
+            self.policy,
+            self.client,
+            self.in_flight,
+            self.requests,
+            may_go_on=may_go_on,
+            max_kept_bytes=max_kept_bytes,
+        )
 
     def from_client(self, data: bytes) -> bytes:
         """What the broker gets for these bytes."""

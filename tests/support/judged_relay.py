@@ -38,6 +38,8 @@ class Counted(Client):
 class JudgedRelay(Relay):
     """Both streams of one connection under quotas, on a clock of their own."""
 
+    client: Counted
+
     def __init__(self) -> None:
         self.time = MockTime()
         self.metrics = Metrics(time=self.time)

@@ -80,6 +80,7 @@ class Destination:
     name = "test"
     batch = BatchSettings(max_bytes=1_000, max_records=100, linger_ms=60_000)
     retry = RetrySettings(backoff_ms=100, backoff_max_ms=800)
+    takes_any_payload = True
 
     def __init__(self, decide: Callable[[Batch], Outcome] = lambda batch: Delivered()) -> None:
         self.decide = decide

@@ -9,6 +9,7 @@ from support.kafka_broker import CLUSTER_ID, NODE_ID
 from support.landing import landed
 from support.node import run_cli
 from support.waiting import wait_for
+
 from trips.conftest import Exported
 
 

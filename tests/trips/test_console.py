@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from support import chromium
 from support.broker_pipeline import url_of
+
 from trips.conftest import Exported
 
 pytestmark = pytest.mark.skipif(bool(chromium.MISSING), reason=chromium.MISSING)

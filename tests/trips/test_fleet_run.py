@@ -8,10 +8,10 @@ import pytest
 from support.killed_runs import ON_SPARK
 from support.node import run_cli
 from support.standing_tables import contents
-from trips.conftest import Exported
 
 from fleet.errors import JavaError
 from fleet.session import check_java
+from trips.conftest import Exported
 
 
 def test_a_window_that_lasts_is_judged_up_to_the_last_push(zone: Path, tmp_path: Path) -> None:

@@ -234,6 +234,17 @@ def test_a_fault_is_named_with_its_document_line_and_row(
     assert project.check() == (1, [fault])
 
 
+@pytest.mark.parametrize(("end", "code"), [(":", 0), (".", 1)])
+def test_a_line_that_ends_with_a_colon_names_the_tests_of_the_table_below_it(
+    project: Project, end: str, code: int
+) -> None:
+    table = "\n\n| attack | answer |\n|---|---|\n| a trickle | none |"
+    project.replace(
+        "docs/hardening.md", "Also `unit/test_a.py::test_text`.", f"By `unit/test_a.py::test_text`{end}{table}"
+    )
+    assert project.check()[0] == code
+
+
 def test_a_page_that_lost_the_heading_of_its_promises_is_named(project: Project) -> None:
     project.replace("README.md", "What it promises:", "What it does:")
     code, said = project.check()

@@ -106,6 +106,18 @@ const traffic = (client) =>
           ]
         : "none known",
     ),
+    client.malformed
+      ? fact(
+          "Malformed payloads",
+          integer(client.malformed),
+          ", ",
+          name(client.malformed_reason, 200),
+          ", ",
+          at(client.malformed_at),
+          ": ",
+          name(client.malformed_detail, 300),
+        )
+      : null,
     client.asked_for_records
       ? fact("Records", "It asked this node for records, which it does not carry: its bootstrap.servers should name your Kafka brokers.")
       : null,

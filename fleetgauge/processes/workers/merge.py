@@ -178,6 +178,7 @@ def merged_clients(rows: Iterable[Sequence[Any]]) -> list[ClientRow]:
 def _merged_client(one: ClientRow, other: ClientRow) -> ClientRow:
     earlier, later = sorted((one, other), key=lambda row: row.last_seen_at)
     refused = max(one, other, key=lambda row: row.last_error_at or 0)
+    malformed = max(one, other, key=lambda row: row.malformed_at or 0)
     return with_software_of(later, earlier)._replace(
         state=_merged_state(earlier, later),
         connections=_sum(one.connections, other.connections),
@@ -189,6 +190,10 @@ def _merged_client(one: ClientRow, other: ClientRow) -> ClientRow:
         last_error=refused.last_error,
         last_error_reason=refused.last_error_reason,
         last_error_at=refused.last_error_at,
+        malformed=one.malformed + other.malformed,
+        malformed_reason=malformed.malformed_reason,
+        malformed_detail=malformed.malformed_detail,
+        malformed_at=malformed.malformed_at,
     )
 
 

@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import lz4.frame
 import snappy
@@ -23,14 +25,28 @@ def _zstd(data: bytes) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    with lz4.frame.open(io.BytesIO(data)) as reader:
+    with lz4.frame.open(io.BytesIO(_streams(data, b"\x04\x22\x4d\x18", lz4.frame.LZ4FrameDecompressor))) as reader:
         return bytes(reader.read())
+
+
+def _gzip(data: bytes) -> bytes:
+    return gzip.decompress(_streams(data, b"\x1f\x8b", lambda: zlib.decompressobj(31)))
+
+
+def _streams(data: bytes, magic: bytes, new: Callable[[], Any]) -> bytes:
+    """`data` without what is behind its last stream, which a broker ignores."""
+    rest = data
+    while rest == data or rest.startswith(magic):
+        stream = new()
+        stream.decompress(rest)
+        rest = stream.unused_data or b""
+    return data[: len(data) - len(rest)]
 
 
 _CODECS = decompressors(MAX_BYTES)
 _ORACLES: dict[CompressionType, Callable[[bytes], bytes]] = {
     CompressionType.NONE: bytes,
-    CompressionType.GZIP: gzip.decompress,
+    CompressionType.GZIP: _gzip,
     CompressionType.SNAPPY: snappy.uncompress,
     CompressionType.LZ4: _lz4,
     CompressionType.ZSTD: _zstd,

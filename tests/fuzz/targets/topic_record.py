@@ -15,7 +15,7 @@ from push_log.kafka_topic.record_codec import (
 )
 
 _REASONS = {
-    "bad_key", "garbled_header", "header_too_long", "malformed_payload", "missing_header", "newer_schema", "not_utf8",
+    "bad_key", "garbled_header", "header_too_long", "missing_header", "newer_schema", "not_utf8",
     "null_value",
 }  # fmt: skip
 _NULL = 255

@@ -4,7 +4,7 @@ import uuid
 
 import zstandard
 from golden.scenarios.pushes import begin
-from golden.scenarios.scenario import EVERY_SECOND, SMALL, scenario
+from golden.scenarios.scenario import EVERY_SECOND, REFUSING, SMALL, scenario
 from golden.session import Session
 from support.payloads import metrics_data
 from support.raw_client import ZSTD, Subscription, framed, header, parse_get
@@ -31,7 +31,7 @@ def byte_by_byte(session: Session) -> None:
     session.send("a", frames + session.get_frame(subscription.client_instance_id), cut=[3, 1, 150, 7])
 
 
-@scenario()
+@scenario(REFUSING + EVERY_SECOND)
 def many_frames_a_chunk(session: Session) -> None:
     """Hundreds of frames in one chunk: answers in order, pushes of one iteration in one commit."""
     session.connect("a")
@@ -176,7 +176,7 @@ def push_and_end_in_one_iteration(session: Session) -> None:
     session.do("clients")
 
 
-@scenario()
+@scenario(REFUSING + EVERY_SECOND)
 def several_connections_in_one_iteration(session: Session) -> None:
     """Pushes of several connections share a commit; a refused one among them is answered as it is."""
     session.connect("a", "b", "c")

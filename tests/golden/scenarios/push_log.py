@@ -3,7 +3,7 @@
 import zstandard
 from golden.scenarios.connections import FSYNC, ids
 from golden.scenarios.pushes import begin
-from golden.scenarios.scenario import EVERY_SECOND, SMALL, scenario
+from golden.scenarios.scenario import EVERY_SECOND, REFUSING, SMALL, scenario
 from golden.session import Session
 from support.raw_client import ZSTD, uvarint
 
@@ -23,13 +23,13 @@ def _what_a_full_log_costs(session: Session) -> None:
     session.advance(40_000)
 
 
-@scenario(FULL + EVERY_SECOND)
+@scenario(REFUSING + FULL + EVERY_SECOND)
 def no_room_on_the_disk(session: Session) -> None:
     """push.log.min.free.bytes is not there: every push is throttled, and its turn given back."""
     _what_a_full_log_costs(session)
 
 
-@scenario(FULL + FSYNC + EVERY_SECOND)
+@scenario(REFUSING + FULL + FSYNC + EVERY_SECOND)
 def no_room_on_the_disk_fsync(session: Session) -> None:
     """The same with flush=fsync."""
     _what_a_full_log_costs(session)

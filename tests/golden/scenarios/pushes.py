@@ -7,7 +7,7 @@ import uuid
 import lz4.frame
 import snappy
 import zstandard
-from golden.scenarios.scenario import EVERY_SECOND, SMALL, scenario
+from golden.scenarios.scenario import EVERY_SECOND, REFUSING, SMALL, scenario
 from golden.session import Session
 from support.payloads import metrics_data
 from support.raw_client import GZIP, LZ4, NONE, SNAPPY, ZSTD, Subscription, framed, header, push_request, uvarint
@@ -143,7 +143,18 @@ def broken_compression(session: Session) -> None:
 
 @scenario()
 def malformed_otlp(session: Session) -> None:
-    """Payloads that are no MetricsData: refused for good, and the interval counts."""
+    """Payloads that are no MetricsData: accepted and logged as they came, counted, and shown of the client."""
+    _malformed_payloads(session)
+    session.do("clients")
+
+
+@scenario(REFUSING + EVERY_SECOND)
+def malformed_otlp_refused(session: Session) -> None:
+    """Payloads that are no MetricsData where they are refused: for good, and the interval counts."""
+    _malformed_payloads(session)
+
+
+def _malformed_payloads(session: Session) -> None:
     subscription = begin(session)
     for data in (
         SMALL[:-3],
@@ -250,7 +261,7 @@ def after_terminating(session: Session) -> None:
     session.push("b", subscription, SMALL)
 
 
-@scenario()
+@scenario(REFUSING + EVERY_SECOND)
 def terminating_that_is_refused(session: Session) -> None:
     """A terminating push that is refused does not end the client."""
     subscription = begin(session)

@@ -4,7 +4,7 @@ import uuid
 
 from golden.scenarios.connections import ids
 from golden.scenarios.pushes import begin
-from golden.scenarios.scenario import EVERY_SECOND, SMALL, scenario
+from golden.scenarios.scenario import EVERY_SECOND, REFUSING, SMALL, scenario
 from golden.session import Session
 from support.payloads import metrics_data
 
@@ -46,7 +46,12 @@ def request_quota_and_what_waits(session: Session) -> None:
     session.advance(30_000)
 
 
-@scenario('"max.in.flight.requests.per.connection" = 2\n"push.log.flush" = "fsync"\n' + EVERY_SECOND + REQUEST_QUOTA)
+@scenario(
+    REFUSING
+    + '"max.in.flight.requests.per.connection" = 2\n"push.log.flush" = "fsync"\n'
+    + EVERY_SECOND
+    + REQUEST_QUOTA
+)
 def request_quota_with_fsync(session: Session) -> None:
     """A push that waits for the disk is throttled from its request on; its answer comes while the channel is held."""
     session.do("tick", ms=80)
@@ -237,7 +242,7 @@ def interval_bound_of_librdkafka(session: Session) -> None:
     session.push("c1", known[1], SMALL, "too early")
 
 
-@scenario('"telemetry.client.instance.metrics.max" = 2\n' + EVERY_SECOND)
+@scenario(REFUSING + '"telemetry.client.instance.metrics.max" = 2\n' + EVERY_SECOND)
 def metrics_of_instances(session: Session) -> None:
     """Instances with metrics of their own, and one too many; they leave with their instances."""
     session.connect("a", "b")

@@ -8,6 +8,8 @@ from golden.session import Session
 from support.payloads import metrics_data
 
 EVERY_SECOND = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = 1000\n'
+REFUSING = '"telemetry.malformed" = "refuse"\n'
+"""What is no OTLP is refused with INVALID_RECORD, and not accepted as by a broker."""
 SMALL = metrics_data(1)
 
 

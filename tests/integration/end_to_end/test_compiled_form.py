@@ -190,7 +190,7 @@ def test_a_node_of_compiled_modules_answers_refuses_and_logs_as_ever(
             subscription = client.get()
             assert client.push(subscription, ZstdCompressor().compress(metrics), compression_type=ZSTD).error_code == 0
             assert client.push(subscription, b"", subscription_id=subscription.subscription_id + 1).error_code == 89
-            assert client.push(subscription, b"not OTLP", terminating=True).error_code == 87
+            assert client.push(subscription, b"no zstd", compression_type=ZSTD, terminating=True).error_code == 87
             assert client.push(subscription, b"", subscription_id=1, terminating=True).error_code == 117
         with RawClient(node.port) as client:
             client.send(b"GET / HTTP/1.1\r\n\r\n")

@@ -20,6 +20,7 @@ from spark.landing_zone import NOON_US, LandingZone, push
 from support.alertmanager import Alertmanager, missing_tools
 from support.json_receiver import JsonReceiver, listening
 from support.standing_tables import rows
+from support.trickling import HEAD, trickling
 from support.waiting import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 from unit.fleet import dialect_payloads as dialect
@@ -198,12 +199,15 @@ def test_a_kill_between_delivery_and_its_note_delivers_again_under_the_same_id(
 ) -> None:
     slow(zone, 0, 6_000)
     slow(zone, 1, 6_000)
-    killer = Killer()
+    killer, command = Killer(), arguments(zone, tmp_path / "tables", rules)
+    with watching(*command) as watch:
+        watch.next()
+        watch.wait_for(lambda: delivered(tmp_path / "tables"), "the note of what was delivered")
+        watch.stop()
     with listening(receiver=killer):
-        command = [*arguments(zone, tmp_path / "tables", rules), "--webhook", killer.url]
+        command += ["--webhook", killer.url]
         with watching(*command) as watch:
             killer.victim = watch.process
-            watch.next()
             assert watch.process.wait(PATIENCE_S) == -signal.SIGKILL
         killer.victim = None
         with watching(*command) as watch:
@@ -240,6 +244,24 @@ def test_headers_may_stand_in_the_environment(
 def delivered(tables: Path) -> set[str]:
     """The destinations that have got something."""
     return {row["destination"] for row in rows(tables, "delivered") if row["id"]}
+
+
+def test_a_webhook_whose_answer_has_no_end_holds_up_neither_the_others_nor_the_end(
+    zone: LandingZone, rules: Path, tmp_path: Path
+) -> None:
+    slow(zone, 0, 6_000)
+    slow(zone, 1, 6_000)
+    with trickling(HEAD) as hook, listening(200) as alertmanager:
+        more = ("--webhook", f"http://{hook.address}/hook", "--alertmanager", alertmanager.address)
+        with watching(*arguments(zone, tmp_path / "tables", rules, *more)) as watch:
+            opened = watch.next()
+            watch.wait_for(lambda: hook.asked and alertmanager.bodies, "a post to both")
+            slow(zone, 2, 10)
+            slow(zone, 3, 10)
+            cleared = watch.next()
+            assert (opened["change"], cleared["change"], cleared["id"]) == ("opened", "cleared", opened["id"])
+            watch.wait_for(lambda: alertmanager.bodies[-1][0]["endsAt"] == cleared["cleared_at"], "the alert's end")
+            assert watch.stop().startswith("stopped: 0 verdicts are open")
 
 
 @pytest.mark.skipif(bool(missing_tools()), reason=missing_tools())

@@ -22,6 +22,7 @@ from gateway.gateway import Gateway, GatewaySettings
 from gateway.in_flight import InFlight
 from gateway.rules import Answer, ClientConnection, NoRules, RequestVerdict
 from gateway.server_names import ServerNames
+from gateway.splices import uvarint
 from wire.channel import Channel
 from wire.codec import Request, encode_push_telemetry_response
 from wire.listener import Listener, ListenerSettings
@@ -556,6 +557,33 @@ def test_a_client_that_sends_thousands_of_requests_at_once_takes_turns_with_the_
             assert passed < len(flood)
             await wait_for_async(lambda: passed, "the whole flood", until=lambda size: size == len(flood))
             assert way.gateway.status()["requests"]["Produce"] == 20_000
+
+    run(scenario())
+
+
+def test_a_client_with_a_response_of_99000_addresses_takes_turns_with_the_others() -> None:
+    asked = request(10, 4, 1, b"")
+    address = b"\x04key" + struct.pack(">i", 1) + b"\x07broker" + struct.pack(">i", 9092) + b"\0\0\x01\0"
+    body = struct.pack(">i", 0) + uvarint(99_001) + address * 99_000 + b"\0"
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            frame = await read_frame(reader)
+            writer.write(response(10, 4, 1, body) if frame == asked else answer_to(frame))
+
+    async def scenario() -> None:
+        async with relay(broker, time=SlowTime(), addresses=parse_nodes(["*=gateway:1"])) as way:
+            large, asking = await way.connect()
+            reader, writer = await way.connect()
+            asking.write(asked)
+            passed = 0
+            answered = asyncio.create_task(read_frame(large))
+            while not answered.done():
+                writer.write(FETCH)
+                assert await read_frame(reader) == answer_to(FETCH)
+                passed += 1
+            assert passed > 10
+            assert answered.result().count(b"gateway") == 99_000
 
     run(scenario())
 

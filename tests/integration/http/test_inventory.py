@@ -20,7 +20,7 @@ from support.http import get, url_of
 from support.node import Node, run_cli
 from support.payloads import metrics_data
 from support.push_watch import close_after_a_push
-from support.raw_client import RawClient, get_request, parse_get
+from support.raw_client import ZSTD, RawClient, get_request, parse_get
 from support.waiting import PATIENCE_S, wait_for
 
 from telemetry.push_record import format_instance_id
@@ -136,7 +136,7 @@ def clients(node: Node) -> Iterator[tuple[RawClient, RawClient]]:
         for each in (good, bad):
             each.api_versions(name="raw", software_version="1.2.3")
         assert good.push(good.get(), metrics_data()).error_code == 0
-        assert bad.push(bad.get(), b"\xff" * 9).error_code == 87
+        assert bad.push(bad.get(), b"\xff" * 9, compression_type=ZSTD).error_code == 87
         yield good, bad
     wait_for_no_instance(node)
 
@@ -149,7 +149,7 @@ def test_the_http_port_and_both_sources_of_the_command_say_the_same(
     good, bad = told["good\x1b[2J"], told["=bad,1"]
     assert (good["state"], good["pushes"], good["push_bytes"]) == ("live", 1, len(metrics_data()))
     assert (bad["state"], bad["pushes"], bad["refused"]) == ("refused", 0, 1)
-    assert (bad["last_error"], bad["last_error_reason"]) == ("INVALID_RECORD", "malformed_metrics_data")
+    assert (bad["last_error"], bad["last_error_reason"]) == ("INVALID_RECORD", "broken_compression")
     assert good["client_source_port"] == clients[0].socket.getsockname()[1]
     times = {"last_push_at", "last_seen_at", "last_error_at"}
     for source in (("--log-dirs", str(node.data)), ("--url", url_of(node))):
@@ -163,7 +163,7 @@ def test_the_http_port_and_both_sources_of_the_command_say_the_same(
         assert {row["client_id"] for row in rows} == {r"good\x1b[2J", "'=bad,1"}, "no formula for a spreadsheet"
         assert {row["pushes"] for row in rows} == {"0", "1"}
         table = run_cli("clients", *source, "--state", "refused").stdout
-        assert "malformed_metrics_data" in table
+        assert "broken_compression" in table
         assert "good" not in table
         table = run_cli("clients", *source).stdout
         assert r"good\x1b[2J" in table

@@ -16,7 +16,7 @@ from push_log.kafka_topic.record_codec import (
 from telemetry.push_record import PushRecord, format_instance_id
 
 REASONS = {
-    "bad_key", "garbled_header", "header_too_long", "malformed_payload", "missing_header", "newer_schema",
+    "bad_key", "garbled_header", "header_too_long", "missing_header", "newer_schema",
     "not_utf8", "null_value",
 }  # fmt: skip
 int32 = st.integers(-(2**31), 2**31 - 1)

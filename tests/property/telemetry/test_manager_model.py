@@ -70,7 +70,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         self.time = MockTime()
         self.interval_ms = INTERVALS[0]
         self.manager = ClientMetricsManager(
-            ClientMetricsSettings(telemetry_max_bytes=9),
+            ClientMetricsSettings(accept_malformed=False, telemetry_max_bytes=9),
             node_id=1,
             cluster_id="c",
             metrics=Metrics(time=self.time),

@@ -68,18 +68,6 @@ NULL_PAYLOAD = Rule(
     "takes it for an empty payload, a heartbeat",
     "librdkafka before 2.10.1 sends it, and would lose its connection",
 )
-MALFORMED = Rule(
-    "a payload that is no OTLP MetricsData",
-    "accepts it unread",
-    "INVALID_RECORD",
-    "one bad client must not spoil a batch that others share",
-)
-TRAILING_BYTES = Rule(
-    "bytes behind the end of a gzip or lz4 stream",
-    "ignores them (but not behind zstd and snappy)",
-    "INVALID_RECORD for every codec",
-    "what is not read is not what the client meant to send",
-)
 LARGE_DECOMPRESSED = Rule(
     "more than telemetry.max.bytes when decompressed",
     "INVALID_RECORD, and the client switches its telemetry off",
@@ -171,9 +159,6 @@ EDITED = Rule(
 RULES = tuple(value for value in globals().values() if isinstance(value, Rule))
 
 _PAYLOAD_RULES: dict[str, tuple[Rule, int, int]] = {
-    "malformed": (MALFORMED, NONE, INVALID_RECORD),
-    "garbled": (MALFORMED, NONE, INVALID_RECORD),
-    "trailing": (TRAILING_BYTES, NONE, INVALID_RECORD),
     "large-decompressed": (LARGE_DECOMPRESSED, INVALID_RECORD, NONE),
     "bomb": (BOMB, INVALID_RECORD, TOO_LARGE),
 }

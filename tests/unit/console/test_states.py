@@ -171,6 +171,24 @@ def test_a_node_adds_what_no_log_has(of: FleetOfTest) -> None:
     assert of.states()["orders"] == "live"
 
 
+def test_a_client_that_a_node_has_given_a_longer_interval_is_waited_for_by_that_one(of: FleetOfTest) -> None:
+    of.push("orders", number=1, terminating=False, push_interval_ms=15_000)
+    of.pass_time(5)
+    take_listing(of, listed(of, "orders", 1, "live", push_interval_ms=300_000))
+    of.pass_time(400, 20)
+    assert of.states() == {"orders": "live"}
+    of.pass_time(600, 20)
+    assert of.states() == {"orders": "vanished"}
+
+
+def test_the_interval_that_an_export_knows_of_subscriptions_is_waited_for(of: FleetOfTest) -> None:
+    of.push("orders", number=1, terminating=False, push_interval_ms=15_000)
+    of.pass_time(5)
+    take_listing(of, listed(of, "orders", 1, "live", push_interval_ms=300_000, connections=None))
+    of.pass_time(400, 20)
+    assert of.states() == {"orders": "live"}
+
+
 def test_a_client_whose_connection_was_lost_has_vanished_at_once(of: FleetOfTest) -> None:
     of.push("orders", number=1, terminating=False)
     of.pass_time(5)

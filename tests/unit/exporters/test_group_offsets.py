@@ -7,8 +7,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka.admin import AdminClient
+from support.trickling import KAFKA, trickling
 
-from base.clock import MockTime
+from base.clock import MockTime, SystemTime
 from exporters.group_offsets.requests import NOT_SAMPLED, Requests, error_of
 from exporters.group_offsets.sampler import Sampler
 from exporters.group_offsets.schema import GROUP_OFFSETS_SCHEMA, Sample, record_batch
@@ -197,6 +199,16 @@ def test_a_coordinator_that_hangs_costs_its_own_groups_alone() -> None:
     assert errors.count("TIMED_OUT") == 3
     assert errors.count(NOT_SAMPLED) == 7
     assert len(admin.asked) == 13
+
+
+@pytest.mark.slow
+def test_a_broker_whose_answer_has_no_end_costs_one_timeout() -> None:
+    with trickling(KAFKA) as server:
+        admin = AdminClient({"bootstrap.servers": server.address, "log_level": 0})
+        settings = OffsetsSettings(bootstrap_servers=server.address, path="-", writer="-", timeout_ms=1_000)
+        sampler = Sampler(admin, settings, SystemTime())
+        assert (sampler.round(), sampler.cluster_id) == ([], "")
+        assert server.asked
 
 
 def test_groups_of_a_coordinator_that_never_answered_are_asked_last() -> None:

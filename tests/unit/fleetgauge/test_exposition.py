@@ -92,6 +92,7 @@ def status(**changes: Any) -> dict[str, Any]:
             "get_answers": {"NONE": 4},
             "push_answers": {"NONE": 8, "THROTTLING_QUOTA_EXCEEDED: PushLogFullError": 1},
             "refusals": {"INVALID_RECORD": {"broken_compression": 2}},
+            "malformed": {"invalid_utf8": 3},
             "counters": dict.fromkeys(TELEMETRY, 3),
             "plugin_timeouts": 1,
             "plugin_errors": {"SlowBrokerReporter": 2},

@@ -266,6 +266,15 @@ def test_an_instance_that_two_workers_have_seen_is_one_row_of_its_latest_request
         assert found.state == "live"
 
 
+def test_malformed_payloads_of_workers_are_summed_with_the_latest_reason() -> None:
+    one = row(malformed=2, malformed_reason="invalid_utf8", malformed_detail="x", malformed_at=150)
+    other = row(last_seen_at=200, malformed=1, malformed_reason="malformed_metrics_data", malformed_at=100)
+    for rows in ([one, other, row()], [row(), other, one]):
+        (found,) = merged_clients(rows)
+        assert (found.malformed, found.malformed_reason, found.malformed_at) == (3, "invalid_utf8", 150)
+        assert found.malformed_detail == "x"
+
+
 def test_misdirected_clients_of_workers_are_listed_once_with_the_latest_first() -> None:
     def one(client_id: str, last_at: int, requests: int) -> dict[str, Any]:
         return {"client_id": client_id, "client_source_address": "a", "last_at": last_at, "requests": requests}

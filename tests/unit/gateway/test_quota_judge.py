@@ -12,6 +12,7 @@ from kio.serial import entity_reader
 from support.gateway_traffic import encoded, framed, request, request_schema, response, response_schema
 from support.judged_relay import CLIENT, Counted, JudgedRelay
 
+from gateway.in_flight import InFlight
 from gateway.quotas.judge import with_throttle_time
 from gateway.quotas.mutations import QUOTA_EXCEEDED
 from gateway.requests.walk import COMPRESSIONS
@@ -433,7 +434,7 @@ def test_errors_of_an_answer_that_ends_in_the_next_minute_are_counted_there(rela
 
 @pytest.mark.parametrize(("api_key", "version"), [(18, 3), (0, 99), (8, 2)])
 def test_an_answer_without_a_place_for_the_throttle_time_is_left_as_it_is(api_key: int, version: int) -> None:
-    assert with_throttle_time(api_key, version, bytes(40), 5) == bytes(40)
+    assert with_throttle_time(InFlight(api_key, version, 1, "client", 0, 0), bytes(40), 5) == bytes(40)
 
 
 def test_frames_are_as_kio_reads_them() -> None:

@@ -98,6 +98,9 @@ def test_api_versions_names_the_software_of_the_client() -> None:
     [
         (struct.pack(">i", -1) + b"x" * 20, "short_frame"),
         (struct.pack(">i", 5) + b"x" * 20, "short_frame"),
+        (struct.pack(">i", 0), "short_frame"),
+        (struct.pack(">i", 9), "short_frame"),
+        (struct.pack(">i", (1 << 20) + 1), "frame_too_large"),
         (struct.pack(">i", 1 << 21) + b"x" * 20, "frame_too_large"),
         (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large"),
         (request(4, 1, 1, b""), "unknown_api_key"),
@@ -121,6 +124,23 @@ def test_a_stream_that_is_no_kafka_ends_whole_and_byte_by_byte(data: bytes, reas
     with pytest.raises(ProtocolError) as piecewise:
         byte_by_byte(Relay(), data)
     assert piecewise.value.reason == reason
+
+
+class _Whole(NoRules):
+    """Rules that want the whole body."""
+
+    def request(self, connection: ClientConnection, request: InFlight, body: bytes, now_ns: int) -> RequestVerdict:
+        verdict = More(WHOLE_FRAME) if request.note is None else None
+        request.note = "asked"
+        return verdict
+
+
+def test_a_header_that_would_end_in_the_next_request_ends_whole_and_byte_by_byte() -> None:
+    data = request(37, 3, 1, b"", tags=b"") + METADATA
+    for step in (1, len(data)):
+        relay = Relay(rules=_Whole())
+        with pytest.raises(ProtocolError, match="CreatePartitions v3 does not follow its schema"):
+            b"".join(relay.from_client(data[at : at + step]) for at in range(0, len(data), step))
 
 
 def test_a_sasl_token_may_be_as_large_as_at_a_broker() -> None:

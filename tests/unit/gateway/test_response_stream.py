@@ -62,6 +62,8 @@ def test_an_answer_of_the_gateway_does_not_cut_into_a_response() -> None:
         (response(1, 15, 2, b""), "broker_out_of_order"),
         (struct.pack(">ii", 3, 1) + b"xxx", "broker_malformed"),
         (struct.pack(">ii", -5, 1) + b"xxx", "broker_malformed"),
+        (struct.pack(">i", 0), "broker_malformed"),
+        (struct.pack(">i", 3), "broker_malformed"),
         (response(1, 15, 1, b"") + response(1, 15, 1, b""), "broker_unasked"),
     ],
 )

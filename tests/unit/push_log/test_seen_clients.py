@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import pytest
+from support.damaged_payloads import LATIN_1, REPLACED, with_rack
 from support.push_log import push_record
 from support.topic import topic_message
 
@@ -45,6 +46,15 @@ def test_a_client_is_live_then_late_then_vanished_as_its_partition_is_read(seen:
         assert states(seen) == {"a": state}
     seen.take([(0, 1, push(at_s=200))])
     assert states(seen) == {"a": "live"}
+
+
+def test_of_an_interval_that_changed_the_longer_one_counts_for_a_push(seen: SeenClients) -> None:
+    seen.take([(0, 0, push(push_interval_ms=300_000)), (0, 1, push(at_s=300, push_interval_ms=15_000))])
+    seen.read_to_end([0], NOW + 700 * SECOND)
+    assert states(seen) == {"a": "live"}
+    seen.take([(0, 2, push(at_s=701, push_interval_ms=15_000))])
+    seen.read_to_end([0], NOW + 770 * SECOND)
+    assert states(seen) == {"a": "vanished"}
 
 
 def test_what_is_not_read_says_nothing_of_a_client(seen: SeenClients) -> None:
@@ -214,3 +224,15 @@ def test_a_push_on_a_connection_without_software_is_of_the_client_that_named_it(
     for client, first, second in (("a", {}, unnamed), ("b", unnamed, {})):
         seen.take([(0, 0, push(client, **first)), (0, 1, push(client, at_s=1, **second))])
     assert [(each.pushes, each.client_software_name) for each in seen.snapshot()] == [(2, "librdkafka")] * 2
+
+
+def test_a_client_whose_payloads_are_malformed_is_listed_with_the_reason(time: MockTime) -> None:
+    seen = SeenClients(100, time, examines_payloads=True)
+    damaged = [(0, 1, push(at_s=1, metrics=with_rack(LATIN_1))), (0, 2, push(at_s=2, metrics=with_rack(LATIN_1)))]
+    for _ in range(2):  # as two exporters read them
+        seen.take([(0, 0, push(metrics=with_rack(b"r"))), *damaged, (0, 3, push("b", at_s=3, metrics=b""))])
+    rows = {each.client_id: each.row(NOW) for each in seen.snapshot()}
+    assert (rows["a"].pushes, rows["a"].malformed, rows["a"].malformed_reason) == (3, 2, "invalid_utf8")
+    assert rows["a"].malformed_at == NOW + 2 * SECOND
+    assert REPLACED in str(rows["a"].malformed_detail)
+    assert (rows["b"].malformed, rows["b"].malformed_reason) == (0, None)

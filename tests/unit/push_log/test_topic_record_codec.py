@@ -68,7 +68,6 @@ def test_headers_of_others_are_nobody_s_business_and_the_last_of_one_name_counts
     ("changed", "reason"),
     [
         ({"value": None}, "null_value"),
-        ({"value": b"\x0a\xff"}, "malformed_payload"),
         ({"key": None}, "bad_key"),
         ({"key": b""}, "bad_key"),
         ({"key": b"Tm+1TLjmRReIm+FbmcCcIA"}, "bad_key"),
@@ -95,6 +94,11 @@ def test_what_is_no_push_record_is_refused_with_the_reason(changed: dict[str, An
     with pytest.raises(MalformedRecordError) as raised:
         decode_record(*encoded(**changed))
     assert raised.value.reason == reason
+
+
+def test_a_payload_of_any_bytes_is_handed_on_as_it_came() -> None:
+    for metrics in (b"\x0a\xff", b"text", b"\xff" * 100):
+        assert decode_record(*encoded(value=metrics)).metrics == metrics
 
 
 def test_a_newer_record_is_known_as_such_whatever_else_it_holds() -> None:

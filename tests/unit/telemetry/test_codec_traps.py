@@ -76,10 +76,13 @@ def test_a_stream_cut_anywhere_is_refused(decompress: Decompress, kind: Compress
 
 @pytest.mark.parametrize("garbage", [b"\x00", b"garbage", bytes(64)])
 @pytest.mark.parametrize(("kind", "encode"), ENCODERS)
-def test_garbage_behind_the_stream_is_refused(
+def test_garbage_behind_the_stream_is_ignored_where_a_broker_ignores_it_and_else_refused(
     decompress: Decompress, kind: CompressionType, encode: Encode, garbage: bytes
 ) -> None:
     for data in (DATA, b""):
+        if kind in (CompressionType.GZIP, CompressionType.LZ4):
+            assert decompress(kind, encode(data) + garbage) == data
+            continue
         with pytest.raises(InvalidRecordError):
             decompress(kind, encode(data) + garbage)
 
@@ -101,13 +104,13 @@ def test_streams_may_be_joined_and_are_bounded_together(
 def test_a_payload_of_countless_empty_frames_is_refused(
     decompress: Decompress, kind: CompressionType, encode: Encode
 ) -> None:
-    with pytest.raises(InvalidRecordError, match="more than 256 frames"):
+    with pytest.raises(TelemetryTooLargeError, match=r"more than 256 \w+ frames"):
         decompress(kind, encode(b"") * 10_000)
 
 
 def test_a_payload_of_countless_snappy_blocks_is_refused(decompress: Decompress) -> None:
     blocks = xerial(b"x") + b"\x00\x00\x00\x01\x00" * 100_000
-    with pytest.raises(InvalidRecordError, match="more than 16384 frames"):
+    with pytest.raises(TelemetryTooLargeError, match="more than 16384 snappy frames"):
         decompress(CompressionType.SNAPPY, blocks)
 
 

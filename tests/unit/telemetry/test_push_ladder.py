@@ -133,8 +133,10 @@ def test_a_refused_early_push_after_a_get_leaves_the_next_one_due(node: Node, cl
     ],
 )
 def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_terminate(
-    node: Node, client: Client, fault: dict[str, Any], reason: str
+    make_node: type[Node], make_client: type[Client], fault: dict[str, Any], reason: str
 ) -> None:
+    node = make_node(accept_malformed=False)
+    client = make_client(node)
     client.get()
     assert client.answer(terminating=True, **fault) is ErrorCode.INVALID_RECORD
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -154,8 +156,10 @@ def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_term
     ],
 )
 def test_a_payload_that_cannot_be_decompressed_counts_as_a_plugin_error_as_in_kafka(
-    node: Node, client: Client, fault: dict[str, Any], errors: int
+    make_node: type[Node], make_client: type[Client], fault: dict[str, Any], errors: int
 ) -> None:
+    node = make_node(accept_malformed=False)
+    client = make_client(node)
     client.get()
     assert client.answer(**fault) is not ErrorCode.NONE
     assert node.sensor("plugin-error-count") == errors

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from verdicts.judge import judge
 from verdicts.memory import Memory
+from verdicts.notes import EXPECTED_INTERVAL
 from verdicts.offsets import COLUMNS as OFFSETS_COLUMNS
 from verdicts.offsets import Samples
 from verdicts.rows import ranked
@@ -145,7 +146,9 @@ class Judged:
         return pa.Table.from_pylist([own | row for row in rows], schema=SCHEMA)
 
     def client_table(self) -> pa.Table:
-        return pa.Table.from_pylist(self.clients, schema=CLIENTS)
+        is_expected = any(EXPECTED_INTERVAL in row for row in self.clients)
+        schema = CLIENTS.append(pa.field(EXPECTED_INTERVAL, pa.int64())) if is_expected else CLIENTS
+        return pa.Table.from_pylist(self.clients, schema=schema)
 
     def point_table(self) -> pa.Table | None:
         return pa.Table.from_pylist(self.points, schema=POINTS) if self.rules.own else None

@@ -129,6 +129,14 @@ def test_an_instance_that_ends_without_a_word_is_silent() -> None:
     assert judged.windows(1, lambda _: [client("gone", dialect="librdkafka"), *others()]).only()["state"] == "cleared"
 
 
+def test_a_client_that_was_given_a_longer_interval_is_not_silent_while_it_waits_for_it() -> None:
+    judged = Judged()
+    judged.clients = [known("slowed-1", 0, 9.9, expected_interval_ms=900_000)]
+    judged.windows(2, lambda _: [client("slowed", dialect="librdkafka"), *others()])
+    assert judged.windows(8, lambda _: others()).found == []
+    assert judged.windows(4, lambda _: others()).only()["verdict"] == "silent"
+
+
 def test_the_beginning_of_a_window_makes_nobody_silent() -> None:
     """A run reads what there is, and of its last window that may be the first minute."""
     judged = Judged()

@@ -133,6 +133,17 @@ def test_how_long_it_is_waited_for_follows_from_the_records_interval(
     assert samples_of(exporter).all(LATENCY_ON_PAGE) == []
 
 
+def test_of_an_interval_that_changed_the_longer_one_counts_for_a_push(
+    exporter: PrometheusExporter, clock: MockTime
+) -> None:
+    export(exporter, push(0, gauge(1), push_interval_ms=300_000), push(1, gauge(1), push_interval_ms=15_000))
+    clock.sleep(899_000)
+    assert samples_of(exporter).one(LATENCY_ON_PAGE) == 1
+    export(exporter, push(899, gauge(1), push_interval_ms=15_000))
+    clock.sleep(61_000)
+    assert samples_of(exporter).all(LATENCY_ON_PAGE) == []
+
+
 def test_a_terminating_push_is_shown_for_a_minute(exporter: PrometheusExporter, clock: MockTime) -> None:
     export(exporter, push(0, counter(1), push_interval_ms=300_000), push(1, counter(2), terminating=True))
     clock.sleep(59_000)

@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from support import trickling
 from support.json_receiver import listening
+from support.waiting import wait_for
 from unit.fleet.watch.verdict_rows import Row, at, verdict
 
 from fleet.errors import FleetError
@@ -72,6 +74,19 @@ def test_a_webhook_that_nobody_serves_may_come_back() -> None:
     with pytest.raises(DeliveryError, match="refused") as caught:
         webhook("http://127.0.0.1:1/hook").deliver([OPENED], AT)
     assert not isinstance(caught.value, RefusedError)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "opening"),
+    [("http", trickling.HEAD), ("http", trickling.BODY), ("http", trickling.ERROR), ("https", trickling.TLS)],
+)
+def test_an_answer_that_has_no_end_ends_with_its_connection_at_one_deadline(scheme: str, opening: bytes) -> None:
+    with trickling.trickling(opening) as server:
+        endpoint = Endpoint(option="--webhook", url=f"{scheme}://{server.address}/hook?token=secret", within_s=0.5)
+        with pytest.raises(DeliveryError, match=r"^no whole answer within 0.5 s$") as caught:
+            ToWebhook(endpoint=endpoint).deliver([OPENED], AT)
+        assert not isinstance(caught.value, RefusedError)
+        wait_for(lambda: server.ended, "the end of the connection")
 
 
 def test_the_name_of_a_destination_lasts_and_tells_no_secret() -> None:

@@ -1,11 +1,13 @@
 """Rounds and deliveries: what each destination gets, and when, as sources and destinations come and go."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.waiting import PATIENCE_S, wait_for
 from unit.fleet.watch.verdict_rows import Row, verdict
 
 from base.clock import MockTime
@@ -63,6 +65,7 @@ class Watched:
         self.once = once
         self.since = since
         self.waited: list[float] = []
+        self.patience_s = PATIENCE_S
         for each in destinations:
             each.time = self.time
 
@@ -106,6 +109,8 @@ class Watched:
             wait=wait,
             note=self.notes.append,
             step=self.steps.append,
+            patience_s=self.patience_s,
+            stops_within_s=self.patience_s,
         )
         loop.run()
         return self
@@ -174,6 +179,34 @@ def test_a_destination_that_is_away_holds_up_no_other_and_gets_everything_later(
         *(1, 2, 4, 8, 16, 32, 64)
     ]
     assert watched.notes[0] == "away does not take verdicts (no answer): trying again in 1 s"
+
+
+def test_a_destination_that_does_not_come_back_holds_up_neither_another_nor_the_end(tmp_path: Path) -> None:
+    released, begun = threading.Event(), threading.Event()
+
+    class Hanging(Recorder):
+        def deliver(self, changes: Sequence[Change], at: datetime) -> None:
+            begun.set()
+            released.wait()
+            super().deliver(changes, at)
+
+    hanging, other = Hanging("hanging"), Recorder("other")
+    watched = Watched(tmp_path, hanging, other)
+    watched.patience_s = 0.0
+
+    def other_has(*subjects: str) -> Callable[[], None]:
+        def wait() -> None:
+            wait_for(lambda: [subject for _, subject in other.got] == [*subjects], "the other's verdicts")
+
+        return wait
+
+    try:
+        rows = [verdict()]
+        watched.run(lambda: watched.write(*rows), other_has("3"), [*rows, verdict("4")], other_has("3", "4"))
+    finally:
+        released.set()
+    assert begun.is_set()
+    assert "hanging has not taken what it was given: the next start delivers it again" in watched.notes
 
 
 @pytest.mark.slow

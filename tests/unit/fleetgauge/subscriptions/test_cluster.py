@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from support.ports import free_ports
+from support.trickling import KAFKA, trickling
 
 from fleetgauge.subscriptions.cluster import Cluster, _refusal
 from fleetgauge.subscriptions.resources import NotAuthorizedError, SubscriptionError
@@ -25,6 +26,18 @@ def test_settings_that_cannot_be_used_are_named(servers: str, client: dict[str, 
     with pytest.raises(SubscriptionError) as raised:
         Cluster(ClusterSettings(bootstrap_servers=servers, client=client, timeout_ms=100))
     assert words in str(raised.value)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_broker_whose_answer_has_no_end_is_given_up() -> None:
+    with trickling(KAFKA) as server:
+        with pytest.raises(SubscriptionError) as raised:
+            Cluster(ClusterSettings(bootstrap_servers=server.address, timeout_ms=1_000))
+        assert f"no broker at {server.address} answers" in str(raised.value)
+        assert server.asked
+    del raised
+    gc.collect()  # as below
 
 
 @pytest.mark.slow
