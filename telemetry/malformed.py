@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-import structlog
-
+from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from telemetry.instances.instance import ClientInstance
 from telemetry.instances.payload_faults import with_fault
 from telemetry.validate import INVALID_TEXT, NOT_OTLP
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LOG_INTERVAL_MS: Final = 3_600_000
 """Time between two lines about one client [ms]."""

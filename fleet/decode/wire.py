@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 
-from telemetry.otlp.check import MAX_DEPTH, field_end, is_part, is_text, read_length, read_varint
+from telemetry.otlp.check import field_end, is_part, is_text, read_length
+from telemetry.otlp.fields import MAX_DEPTH, read_varint
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from telemetry.otlp.check import BYTES, MAX_DEPTH, MESSAGE, STRING, is_text, read_varint
+from telemetry.otlp.fields import BYTES, MAX_DEPTH, MAX_VARINT_BYTES, MESSAGE, STRING, read_varint
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -22,7 +22,6 @@ MAX_EXAMPLE_CHARS: Final = 48
 """Maximum length of `TextRepair.example`."""
 
 _MAX_TAG_BYTES: Final = 5
-_MAX_VARINT_BYTES: Final = 10
 _START_GROUP: Final = 3
 _END_GROUP: Final = 4
 
@@ -71,7 +70,7 @@ class TextRepair:
                 if depth == 0:
                     raise ValueError(f"messages are nested deeper than {MAX_DEPTH} at byte {start}")
                 changed = self._message(content, stop, (action - MESSAGE) << 7, depth - 1)
-            elif action == STRING and not is_text(data, content, stop):
+            elif action == STRING and not _is_text(data[content:stop]):
                 changed = self._text(content, stop)
             if changed is not None:
                 pieces.append(data[kept:at])
@@ -114,7 +113,7 @@ class TextRepair:
         """The end of a field that is no bytes: a number, or a group, which OTLP does not have."""
         wire_type: i64 = tag & 7
         if wire_type == 0:
-            at = read_varint(self._data, at, end, _MAX_VARINT_BYTES)[1]
+            at = read_varint(self._data, at, end, MAX_VARINT_BYTES)[1]
             if at < 0:
                 raise ValueError(f"a number is cut off or too long at byte {start}")
         elif wire_type == 1:
@@ -148,3 +147,11 @@ def _varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -5,13 +5,13 @@ from typing import Final
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from telemetry.otlp import check
+from telemetry.otlp import fields
 
 _FIXED64: Final = {FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64}
 _FIXED32: Final = {FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32}
-_OF_WIRE_TYPE: Final = {0: check.VARINT, 1: check.FIXED64, 2: check.BYTES, 5: check.FIXED32}
+_OF_WIRE_TYPE: Final = {0: fields.VARINT, 1: fields.FIXED64, 2: fields.BYTES, 5: fields.FIXED32}
 ROW_BYTES: Final = 128
-_MAX_MESSAGES: Final = 256 - check.MESSAGE
+_MAX_MESSAGES: Final = 256 - fields.MESSAGE
 
 
 def table_of(root: Descriptor) -> bytes:
@@ -51,14 +51,14 @@ def _row(message: Descriptor, messages: list[Descriptor]) -> bytes:
 def _length_delimited(field: FieldDescriptor, messages: list[Descriptor]) -> int:
     if field.message_type is not None:
         number = messages.index(field.message_type)
-        return check.MESSAGE + number if number < _MAX_MESSAGES else check.UNDECIDED
+        return fields.MESSAGE + number if number < _MAX_MESSAGES else fields.UNDECIDED
     if field.type == FieldDescriptor.TYPE_STRING:
-        return check.STRING
+        return fields.STRING
     if field.type == FieldDescriptor.TYPE_BYTES or not field.is_repeated:
-        return check.BYTES
+        return fields.BYTES
     if field.type in _FIXED64:
-        return check.PACKED_FIXED64
-    return check.UNDECIDED if field.type in _FIXED32 else check.PACKED_VARINT
+        return fields.PACKED_FIXED64
+    return fields.UNDECIDED if field.type in _FIXED32 else fields.PACKED_VARINT
 
 
 METRICS_DATA: Final = table_of(MetricsData.DESCRIPTOR)

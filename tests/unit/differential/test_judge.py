@@ -76,7 +76,7 @@ WAIT = step(Wait(intervals=1.5))
     "exchanges",
     [
         (get(0, 0), get(89, 89), push(0, 0), push(89, 89), WAIT, get(0, 0), push(0, 0)),
-        (push(0, 87, "malformed:none:cut"), push(89, 89)),
+        (push(87, 0, "large-decompressed:zstd"), push(89, 89)),
         (push(117, 117, right_id=False), push(89, 0), push(89, 89), WAIT, push(0, 0)),
         (push(76, 76, "unknown-codec:5"), get(0, 0), push(89, 0), push(89, 89)),
         (push(117, 117, right_id=False, last=True), push(42, 0), push(89, 89)),
@@ -94,8 +94,8 @@ def test_what_the_rules_say_is_no_problem(exchanges: tuple[Exchange, ...]) -> No
         ((get(0, 89),), 0),
         ((push(0, 42),), 0),
         ((get(0, 0), push(0, 89)), 1),
-        ((push(0, 0, "malformed:none:cut"),), 0),  # the rule says 87 for ours
-        ((push(87, 87, "malformed:none:cut"),), 0),  # the rule says 0 for Kafka
+        ((push(87, 87, "large-decompressed:zstd"),), 0),  # the rule says 0 for ours
+        ((push(0, 0, "large-decompressed:zstd"),), 0),  # the rule says 87 for Kafka
         ((push(87, 87, "bomb:zstd"),), 0),
         ((push(117, 117, right_id=False), push(89, 89)), 1),  # our turn was not given back
         ((push(117, 117, right_id=False), push(0, 0)), 1),  # Kafka has mended it: the rule is out of date

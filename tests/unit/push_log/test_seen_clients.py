@@ -226,8 +226,8 @@ def test_a_push_on_a_connection_without_software_is_of_the_client_that_named_it(
     assert [(each.pushes, each.client_software_name) for each in seen.snapshot()] == [(2, "librdkafka")] * 2
 
 
-def test_a_client_whose_payloads_are_malformed_is_listed_with_the_reason(time: MockTime) -> None:
-    seen = SeenClients(100, time, examines_payloads=True)
+def test_a_client_whose_payloads_are_malformed_is_listed_with_the_reason(clock: MockTime) -> None:
+    seen = SeenClients(100, clock, examines_payloads=True)
     damaged = [(0, 1, push(at_s=1, metrics=with_rack(LATIN_1))), (0, 2, push(at_s=2, metrics=with_rack(LATIN_1)))]
     for _ in range(2):  # as two exporters read them
         seen.take([(0, 0, push(metrics=with_rack(b"r"))), *damaged, (0, 3, push("b", at_s=3, metrics=b""))])
