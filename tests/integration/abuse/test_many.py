@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
+from integration.abuse.crowd import Crowd
 from support.abuse import connections, exactly
-from support.crowd import Crowd
 from support.node import Node
 from support.raw_client import get_request
 from support.rss import rss_bytes

@@ -24,7 +24,7 @@ def test_it_holds_64_mib_of_pushes_and_is_then_passed_over(
     payload = metrics_data(9_000)
     assert 800_000 < len(payload) < MIB
     overrides = (
-        "metric.reporters=support.hanging_reporter.HangingReporter",
+        "metric.reporters=integration.abuse.hanging_reporter.HangingReporter",
         "plugin.export.timeout.ms=20000",
         # One sender makes all these pushes, each under a new id: 1.8 GB of first pushes at full size.
         "telemetry.max.byte.rate.per.ip=0",

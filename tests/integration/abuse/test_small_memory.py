@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from integration.abuse.control_group import limited_memory
 from support.abuse import connections, is_closed, metadata_request, send_until_nobody_takes_more
-from support.control_group import limited_memory
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from integration.clients.tampering_proxy import TamperingProxy
 from support.bad_reporters import BLOCKS_WHILE
 from support.built import ROOT
 from support.client_fleet import ALL_EACH_SECOND, ALL_IN_TEN_MINUTES, INTERVALS, ClientFleet
@@ -26,7 +27,6 @@ from support.node import Node
 from support.payloads import metrics_data
 from support.ports import free_port
 from support.raw_client import RawClient
-from support.tampering_proxy import TamperingProxy
 from support.telemetry_clients import (
     LIBRDKAFKA_WAITS_FOR_MINUTES,
     VERSIONS,

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from integration.fleet.fleet_commands import FleetCommands
 from spark.landing_zone import OTHER_INSTANCE, push
-from support.fleet_commands import FleetCommands
 from support.kafka_broker import KafkaBroker
 from support.ports import free_ports
 from support.standing_tables import rows
@@ -150,7 +150,7 @@ class Requests:
 
     def answers(self) -> dict[str, dict[str, Any]]:
         done = subprocess.run(
-            [sys.executable, "tests/support/fleet_answers.py"],
+            [sys.executable, "tests/integration/fleet/fleet_answers.py"],
             input=json.dumps(list(self.asked.values())),
             capture_output=True,
             text=True,

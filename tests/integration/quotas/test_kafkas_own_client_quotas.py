@@ -1,7 +1,7 @@
 """Kafka's own quota managers of clients say the same as ours: waits, refusals, limits in force, metrics and tags."""
 
 import pytest
-from support.client_quota_scenarios import client_script
+from integration.quotas.client_quota_scenarios import client_script
 from support.quota_oracle import QuotaOracle
 
 pytestmark = pytest.mark.integration

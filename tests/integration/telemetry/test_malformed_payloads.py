@@ -32,7 +32,7 @@ from exporters.dead_letters.store import DeadLetters
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
-PROGRAM = ROOT / "tests" / "support" / "latin1_clients.py"
+PROGRAM = Path(__file__).with_name("latin1_clients.py")
 SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 500\n'
 READERS = ("collector", "console", "page")
 """Exporters that read payloads; `landing` does not."""

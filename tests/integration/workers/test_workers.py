@@ -29,7 +29,7 @@ from telemetry.push_record import format_instance_id
 pytestmark = pytest.mark.integration
 
 INTERVAL_MS = 1_000
-REPORTER = "metric.reporters=support.printing_reporter.PrintingReporter"
+REPORTER = "metric.reporters=integration.workers.printing_reporter.PrintingReporter"
 EXPORTS = "kafka_server_client_metrics_plugin_export_count"
 SUBSCRIPTION = f'[client-metrics.all]\nmetrics = "*"\ninterval.ms = {INTERVAL_MS}\n'
 

@@ -21,7 +21,7 @@ class FleetCommands:
     def __init__(self, *, options: tuple[str, ...] = ("--master", "local[2]")) -> None:
         self._options = (*options, *QUICK_SPARK)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.fleet_commands"],
+            [sys.executable, "-m", "integration.fleet.fleet_commands"],
             env={**os.environ, **QUICK_JVM, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

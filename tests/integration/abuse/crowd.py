@@ -10,14 +10,14 @@ from typing import Self
 from support.abuse import connections
 from support.waiting import PATIENCE_S
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 
 class Crowd:
     """Opens so many connections to a port on loopback, and closes them at the end of the block."""
 
     def __init__(self, port: int, count: int) -> None:
-        self._command = [sys.executable, "-m", "support.crowd", str(port), str(count)]
+        self._command = [sys.executable, "-m", "integration.abuse.crowd", str(port), str(count)]
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
