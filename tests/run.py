@@ -98,8 +98,13 @@ def read(results: str) -> Outcome:
 
 
 def node_id(case: ElementTree.Element) -> str:
-    """As pytest takes it."""
-    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '')}"
+    """As pytest takes it; of a file that could not be collected, the file."""
+    place, name = case.get("classname", ""), case.get("name", "")
+    if not place:
+        return name.replace(".", "/") + ".py"
+    parts = place.split(".")
+    classes = [part for part in parts if part[:1].isupper()]
+    return "::".join(["/".join(parts[: len(parts) - len(classes)]) + ".py", *classes, name])
 
 
 def note(
