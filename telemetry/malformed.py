@@ -11,11 +11,17 @@ from typing import Final
 from base.library_log import get_logger
 from base.log_limiter import LogLimiter
 from telemetry.instances.instance import ClientInstance
-from telemetry.instances.payload_faults import with_fault
-from telemetry.validate import INVALID_TEXT, NOT_OTLP
+from telemetry.instances.payload_faults import PayloadFaults
+from telemetry.validate import INVALID_TEXT, NOT_OTLP, fault_of
 
 log = get_logger(__name__)
 
+ALWAYS_READ_BYTES: Final = 16_384
+"""Payloads up to this size, as nearly all are, are examined one by one [B]."""
+READ_AGAIN_MS: Final = 60_000
+"""How long the reason of a client's earlier payload stands for its later, larger ones [ms]: to find it takes several
+times as long as to see that there is one.
+"""
 LOG_INTERVAL_MS: Final = 3_600_000
 """Time between two lines about one client [ms]."""
 _MAX_CLIENTS: Final = 4_096
@@ -26,6 +32,14 @@ _MESSAGES: Final[Mapping[str, str]] = {
     INVALID_TEXT: "accepted, and delivered with U+FFFD: the client's configuration has text that is not UTF-8",
     NOT_OTLP: "accepted as by a broker, but cannot be read: a dead letter of every exporter that has to read it",
 }
+
+
+def with_fault(faults: PayloadFaults | None, metrics: bytes, now_ms: int) -> PayloadFaults:
+    """`faults` with another payload that `validate_metrics` refused, at `now_ms` [ms]."""
+    if faults is not None and len(metrics) > ALWAYS_READ_BYTES and 0 <= now_ms - faults.read_ms < READ_AGAIN_MS:
+        return faults._replace(pushes=faults.pushes + 1, last_ms=now_ms)
+    reason, detail = fault_of(metrics)
+    return PayloadFaults(1 if faults is None else faults.pushes + 1, reason, detail, now_ms, now_ms)
 
 
 class MalformedPushes:

@@ -17,7 +17,8 @@ from base.errors import InvalidRecordError, TelemetryTooLargeError
 from base.presence import expected_interval_ms
 from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS, ClientState, judged
 from telemetry.instances.inventory import ClientRow, key_among, sender_key, with_faults
-from telemetry.instances.payload_faults import PayloadFaults, with_fault
+from telemetry.instances.payload_faults import PayloadFaults
+from telemetry.malformed import with_fault
 from telemetry.push_record import PushRecord, parse_instance_id
 from telemetry.validate import validate_metrics
 from wire.software import UNKNOWN_SOFTWARE

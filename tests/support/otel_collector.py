@@ -110,6 +110,7 @@ class OtelCollector:
 
     def start(self) -> None:
         """Starts it and waits until both ports answer."""
+        self._cut_off_what_was_not_acknowledged()
         config = self.directory / "config.yaml"
         config.write_text(json.dumps(self._config()))  # JSON is YAML
         with self.log.open("ab") as log:
@@ -169,16 +170,30 @@ class OtelCollector:
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
 
+    def _cut_off_what_was_not_acknowledged(self) -> None:
+        """Cuts the file behind its last whole message: the next run would go on behind half a one."""
+        if self._received.exists():
+            whole = sum(4 + len(message) for message in self._messages())
+            os.truncate(self._received, whole)
+
+    @property
+    def _received(self) -> Path:
+        return self.directory / "received.pb"
+
     def received(self) -> Iterator[ResourceMetrics]:
-        """Everything that it has written to its file, in order: 4 bytes of length (big endian) and a message each."""
-        path = self.directory / "received.pb"
-        data = path.read_bytes() if path.exists() else b""
+        """Everything that it has written to its file and acknowledged, in order."""
+        for message in self._messages():
+            yield from MetricsData.FromString(message).resource_metrics
+
+    def _messages(self) -> Iterator[bytes]:
+        """The whole messages of its file: 4 bytes of length (big endian) and a message each."""
+        data = self._received.read_bytes() if self._received.exists() else b""
         position = 0
         while position + 4 <= len(data):
             (size,) = struct.unpack_from(">I", data, position)
             if position + 4 + size > len(data):
-                return  # killed in mid-write: that request was not acknowledged
-            yield from MetricsData.FromString(data[position + 4 : position + 4 + size]).resource_metrics
+                return
+            yield data[position + 4 : position + 4 + size]
             position += 4 + size
 
     def output(self) -> str:
