@@ -16,6 +16,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from base.errors import InvalidRecordError, TelemetryTooLargeError
 from telemetry.otlp import IS_COMPILED
 from telemetry.otlp.check import is_well_formed
+from telemetry.otlp.fields import encode_varint
 from telemetry.otlp.repair import TextRepair
 from telemetry.otlp.schema import METRICS_DATA
 
@@ -165,7 +166,7 @@ class _PieceByPiece:
         """Parses some fields, wrapped in their enclosing messages so that the depth limit applies as in the whole."""
         piece = self._data[start:end]
         for number in reversed(path):
-            piece = _encode_varint(number << 3 | _LENGTH_DELIMITED) + _encode_varint(len(piece)) + piece
+            piece = encode_varint(number << 3 | _LENGTH_DELIMITED) + encode_varint(len(piece)) + piece
         validate_metrics(piece, len(piece))
 
     def _field(self, position: int, end: int) -> tuple[int, int, int]:
@@ -202,12 +203,3 @@ class _PieceByPiece:
             if byte < 0x80:
                 return value, at + 1
         raise _malformed("a number is cut off or too long")
-
-
-def _encode_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

@@ -41,3 +41,13 @@ def read_varint(data: bytes, at: i64, end: i64, max_bytes: i64 = MAX_VARINT_BYTE
             return value, at
         shift += 7
     return 0, -1
+
+
+def encode_varint(value: int) -> bytes:
+    """A number as protobuf writes it."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

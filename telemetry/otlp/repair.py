@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from telemetry.otlp.fields import BYTES, MAX_DEPTH, MAX_VARINT_BYTES, MESSAGE, STRING, read_varint
+from telemetry.otlp.fields import BYTES, MAX_DEPTH, MAX_VARINT_BYTES, MESSAGE, STRING, encode_varint, read_varint
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -74,7 +74,7 @@ class TextRepair:
                 changed = self._text(content, stop)
             if changed is not None:
                 pieces.append(data[kept:at])
-                pieces.append(_varint(len(changed)))
+                pieces.append(encode_varint(len(changed)))
                 pieces.append(changed)
                 kept = stop
             at = stop
@@ -138,15 +138,6 @@ class TextRepair:
                 return at
             at = self._length(inner, at, end)[1] if tag & 7 == 2 else self._scalar_end(tag, inner, at, end, depth - 1)
         raise ValueError(f"a group does not end at byte {start}")
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def _is_text(data: bytes) -> bool:

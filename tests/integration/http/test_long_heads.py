@@ -1,24 +1,17 @@
 """The bound of a request's line and headers, however they arrive."""
 
-import asyncio
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from integration.http.serving import Address, serving
 from support.http import read_to_end, responses_of
 from support.waiting import pause_async
-
-from exporters.http.access import Access, AccessSettings
-from exporters.http.connection import HttpSettings
-from exporters.http.server import HttpServer
 
 pytestmark = pytest.mark.integration
 
 BOUND = 16 << 10
-Address = tuple[str, int]
 
 
 async def _app(_scope: Any, _receive: Any, send: Any) -> None:
@@ -29,31 +22,8 @@ async def _app(_scope: Any, _receive: Any, send: Any) -> None:
 
 @pytest.fixture(name="address", scope="module")
 def _address() -> Iterator[Address]:
-    with _serving() as address:
+    with serving(_app) as address:
         yield address
-
-
-@contextmanager
-def _serving() -> Iterator[Address]:
-    bound = socket.create_server(("127.0.0.1", 0))
-    loop = asyncio.new_event_loop()
-    ended = asyncio.Event()
-
-    async def serve() -> None:
-        server = HttpServer([(bound, False)], _app, HttpSettings(), Access(AccessSettings()))
-        await server.start()
-        await ended.wait()
-        await server.stop(0.5)
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        yield bound.getsockname()
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join(60)
-        bound.close()
-        loop.close()
 
 
 def head(size_bytes: int, how: str = "one header") -> bytes:

@@ -13,45 +13,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from integration.http.serving import Address, serving
 from structlog.testing import capture_logs
 from support.http import get_at, read_to_end, reset, responses_of
 from support.waiting import PATIENCE_S, pause_async, wait_for
 
 from exporters.http.access import Access, AccessSettings
-from exporters.http.connection import HttpSettings
-from exporters.http.server import HttpServer
 from exporters.http.users import token_hash
 
 pytestmark = pytest.mark.integration
 
-Address = tuple[str, int]
 _START = {"type": "http.response.start", "status": 200, "headers": []}
 _STREAM = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
-
-
-@contextmanager
-def serving(app: Any, access: Access | None = None, **settings: Any) -> Iterator[Address]:
-    """The application on a port of its own, in a thread."""
-    bound = socket.create_server(("127.0.0.1", 0))
-    loop = asyncio.new_event_loop()
-    ended = asyncio.Event()
-
-    async def serve() -> None:
-        server = HttpServer([(bound, False)], app, HttpSettings(**settings), access or Access(AccessSettings()))
-        await server.start()
-        await ended.wait()
-        await server.stop(0.5)
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        yield bound.getsockname()
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join(PATIENCE_S)
-        bound.close()
-        loop.close()
-        assert not thread.is_alive()
 
 
 class App:
