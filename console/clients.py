@@ -5,6 +5,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from base.clock import Time
+from base.presence import IntervalOf
 from console.source import Polled
 from push_log.kafka_topic.seen_clients import SeenClient, SeenClients
 from telemetry.instances.client_state import ClientState
@@ -107,14 +108,10 @@ class Entry:
         if listed is not None and listed.state not in _OF_LOG and self.listed_us >= self.seen.latest.received_at:
             self.state = listed.state
             return
-        # Of a node, what it has answered its Get with; of an export, which has no connections, what subscriptions give.
-        # Its pushes show that interval only once it has waited for as long.
+        # The node has answered its Get with this interval, which its pushes show only once it has waited for as long.
         self.answered_ms = None
         if listed is not None and self.listed_us >= self.seen.latest.received_at:
-            if listed.connections is None:
-                self.seen.allowed_ms = listed.push_interval_ms
-            else:
-                self.answered_ms = listed.push_interval_ms
+            self.answered_ms = listed.push_interval_ms
         self.state = self.seen.state(read_up_to.get(self.seen.partition, 0), self.answered_ms).value
 
     def row(self, *, is_topic: bool) -> dict[str, Any]:
@@ -204,6 +201,10 @@ class Clients:
         for key, row in listed.items():
             entry = self._entries[key] = Entry()
             entry.listed, entry.listed_us, entry.state = row, at_us, row.state
+
+    def allow_intervals(self, interval_ms: IntervalOf, *, anew: bool) -> None:
+        """See `SeenClients.allow_intervals`."""
+        self._seen.allow_intervals(interval_ms, anew=anew)
 
     def judge(self) -> None:
         """Judges every client's state anew; changes nothing else."""

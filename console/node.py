@@ -69,27 +69,34 @@ class Node:
         socket: its control socket; None where the console runs alone.
         data: the data directory.
         clock_s: monotonic time [s].
+
+    Attributes:
+        in_force: client-metrics resources in force at the latest look, as Kafka's properties by name; None where they
+            are not known.
     """
 
     def __init__(self, socket: Path | None, data: DataDirectory, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._socket = socket
         self._data = data
+        self.in_force: dict[str, dict[str, str]] | None = None
         self._delivered = Rates(clock_s)
         self._passed = Rates(clock_s)
 
     def keep_looking(self, stopped: Event) -> None:
-        """Looks at the counts now and then, so that rates are known when they are asked for."""
+        """Looks at counts and subscriptions now and then, so that they are known when they are asked for."""
         while self._socket is not None and not stopped.wait(_LOOK_EVERY_S):
             with suppress(FleetgaugeError, KeyError):  # it may have just started
                 self.look()
 
     def look(self) -> None:
-        """Looks at the counts.
+        """Looks at counts and subscriptions.
 
         Raises:
             NotRunningError: the process does not answer.
         """
         status = self._status()
+        looks = status["exporter_process"].get("subscription_deadlines") or {}
+        self.in_force = _own_subscriptions(status) or looks.get("in_force")
         self._delivery_rates(status)
         if "gateway" in status:
             self._traffic_rates(status)
@@ -192,8 +199,7 @@ class Node:
             NotRunningError: the process does not answer.
         """
         status = {} if self._socket is None else self._status()
-        found: dict[str, dict[str, str]] | None = status.get("telemetry", {}).get("subscription_properties")
-        return found
+        return _own_subscriptions(status)
 
     def admin_address(self) -> str | None:
         """Address of a listener of the node that serves its Admin API to this machine without TLS or login.
@@ -263,3 +269,8 @@ def _some(count: int) -> int:
     if not count:
         raise NotThereError("there are no such dead letters")
     return count
+
+
+def _own_subscriptions(status: Status) -> dict[str, dict[str, str]] | None:
+    found: dict[str, dict[str, str]] | None = status.get("telemetry", {}).get("subscription_properties")
+    return found

@@ -47,8 +47,8 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
     subscriptions = functools.cache(lambda: _subscriptions(console, node, state))
     app = make_app(state, node, Sessions(console["token"]), subscriptions, endpoints, index)
     stopped = threading.Event()
-    threading.Thread(target=node.keep_looking, args=(stopped,), name="console-rates", daemon=True).start()
-    threading.Thread(target=_load, args=(state, console, socket), name="console-load", daemon=True).start()
+    threading.Thread(target=node.keep_looking, args=(stopped,), name="console-looks", daemon=True).start()
+    threading.Thread(target=_load, args=(state, console, node, socket), name="console-load", daemon=True).start()
 
     def close() -> None:
         stopped.set()
@@ -58,7 +58,7 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
     return Site(app=app, settings=SETTINGS, close=close)
 
 
-def _load(state: Fleetless, console: dict[str, Any], socket: Path | None) -> None:
+def _load(state: Fleetless, console: dict[str, Any], node: Node, socket: Path | None) -> None:
     try:
         from console.fleet import Fleet, FleetSettings
 
@@ -69,7 +69,8 @@ def _load(state: Fleetless, console: dict[str, Any], socket: Path | None) -> Non
             rules=None if console["rules"] is None else Path(console["rules"]),
             decode_cores=console["decode_cores"],
         )
-        fleet = Fleet(_source(console), settings, node_socket=socket if console["form"] == "serve" else None)
+        of_node = socket if console["form"] == "serve" else None
+        fleet = Fleet(_source(console), settings, node_socket=of_node, in_force=lambda: node.in_force)
         fleet.start()
     except ModuleNotFoundError as error:
         state.problem = f"the console needs {error.name}: pip install 'fleetgauge[console]'"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from base.presence import expected_interval_ms
 from exporters.prometheus.names import Kind, MetricId, help_text
 from exporters.prometheus.points import Measurement, Mode, Values
 from exporters.prometheus.shapes import Identity, Shape
@@ -195,7 +196,8 @@ class Client:
         series: by metric and labels of the data point.
         received_at: when its latest push was received [us since the epoch].
         time_unix_nano: the latest time of its data points; 0 before the first.
-        interval_ms: its push interval [ms].
+        interval_ms, before_ms: push intervals of its latest push and of the one before [ms]; 0 before there is one.
+        allowed_ms: push interval that the subscriptions in force give it [ms]; None if they are not known.
         terminated: its latest push was a terminating one.
         expires_ms: when it is removed if no push comes [ms, monotonic].
         check_ms: no series of it expires before [ms, monotonic].
@@ -219,6 +221,8 @@ class Client:
     received_at: int = 0
     time_unix_nano: int = 0
     interval_ms: int = 0
+    before_ms: int = 0
+    allowed_ms: int | None = None
     terminated: bool = False
     expires_ms: int = NEVER
     check_ms: int = 0
@@ -233,6 +237,11 @@ class Client:
 
     def __post_init__(self) -> None:
         self.saved_key = encode_key(self.key)
+
+    @property
+    def expected_interval_ms(self) -> int:
+        """The push interval that it is waited for by [ms]; see `base.presence`."""
+        return expected_interval_ms(None, self.interval_ms, self.before_ms, self.allowed_ms)
 
     def every_series(self) -> Iterable[tuple[MetricId, Series]]:
         """All its series, in a fixed order."""

@@ -9,12 +9,12 @@ again: so a broker outage does not lose the vanished clients, and no client is l
 import threading
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from base.clock import SystemTime, Time
 from base.errors import InvalidRecordError, TelemetryTooLargeError
-from base.presence import expected_interval_ms
+from base.presence import IntervalOf, expected_interval_ms
 from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS, ClientState, judged
 from telemetry.instances.inventory import ClientRow, key_among, sender_key, with_faults
 from telemetry.instances.payload_faults import PayloadFaults
@@ -237,7 +237,7 @@ class SeenClients:
             for partition in partitions:
                 self._read_to(partition, at_us)
 
-    def allow(self, interval_ms: Callable[[SeenClient], int], *, anew: bool) -> None:
+    def allow_intervals(self, interval_ms: IntervalOf, *, anew: bool) -> None:
         """Notes the interval that the subscriptions in force give each client [ms].
 
         Args:
@@ -246,7 +246,7 @@ class SeenClients:
         """
         for client in self.snapshot():
             if anew or client.allowed_ms is None:
-                client.allowed_ms = interval_ms(client)
+                client.allowed_ms = interval_ms(client.latest._asdict())
 
     def keep(self, partitions: Collection[int]) -> None:
         """Lists the clients of these partitions from now on, and removes those of partitions that were revoked
