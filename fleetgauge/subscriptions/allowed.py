@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from base.errors import InvalidConfigError
 from base.presence import IntervalOf
+
+if TYPE_CHECKING:
+    from telemetry.subscriptions.resources import Subscriptions
 
 Properties = Mapping[str, Mapping[str, str]]
 """Subscriptions by name, in Kafka's form."""
@@ -23,10 +27,11 @@ class WaitsForClients(Protocol):
 class AllowedIntervals:
     """The subscriptions in force, as last known."""
 
-    def __init__(self) -> None:
+    @cached_property
+    def _subscriptions(self) -> "Subscriptions":
         from telemetry.subscriptions.resources import Subscriptions  # RE2: only where there are subscriptions
 
-        self._subscriptions = Subscriptions()
+        return Subscriptions()
 
     def take(self, in_force: Properties, waiting: Iterable[WaitsForClients]) -> None:
         """Replaces the subscriptions, and passes the intervals that they give on."""
