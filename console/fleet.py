@@ -109,9 +109,10 @@ class Fleet:
         self._time = time or SystemTime()
         self._node = None if node_socket is None else NodeListing(node_socket, settings.clients_max, self._time)
         self._lock = threading.Lock()
-        self._clients = Clients(settings.clients_max, self._time, is_topic=source.is_topic)
         self._history = History()
         self._analysis, self._measures = _analysis(settings, self._time)
+        known = {} if self._analysis is None else self._analysis.known_clients()
+        self._clients = Clients(settings.clients_max, self._time, is_topic=source.is_topic, known=known)
         self._entries: list[Entry] = []
         self._version = 0
         self._overview: dict[str, Any] = {}
