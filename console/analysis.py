@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from base.clock import Time
-from console.clients import Clients, Entry, Instance, application_of
-from console.judged import live_verdicts, standing_verdicts
+from console.clients import Clients, Entry, Instance, InstanceKey, Known, application_of
+from console.judged import live_verdicts, standing_clients, standing_verdicts
 from console.live import LiveMeasures, clients_table, put_into
 from console.measures import (
     COLUMNS,
@@ -90,6 +90,14 @@ class Analysis:
         if self._live.malformed:
             found.append(f"{self._live.malformed:,} payloads could not be read.")
         return found
+
+    def known_clients(self) -> dict[InstanceKey, Known]:
+        """Clients of the standing tables; none without tables, or where they cannot be read now."""
+        try:
+            return {} if self._tables is None else standing_clients(self._tables)
+        except Exception as error:  # noqa: BLE001  as in `_standing`
+            self._notices["clients"] = f"Counts begin anew: the clients in {self._tables} could not be read: {error}."
+            return {}
 
     # --- by the fleet's thread
 

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from base.clock import Time
 from base.presence import IntervalOf
@@ -26,24 +27,47 @@ _NUMBERED: Final = re.compile(
 """Numbers, hex and UUIDs at the end. The quantifiers are possessive: a hostile id must not have it backtrack."""
 
 
+class Known(NamedTuple):
+    """What standing tables have of a client instance.
+
+    Attributes:
+        first_us, last_us: receipt of its first and its latest push in the tables [us].
+        pushes: between these.
+    """
+
+    first_us: int
+    last_us: int
+    pushes: int
+
+
+_UNKNOWN: Final = Known(first_us=1 << 62, last_us=-1, pushes=0)
+
+
 class Instance:
     """What the console keeps of a client instance beside its latest push.
 
     Attributes:
         key: of the instance.
         number: in the rings; -1 before its first measure.
-        first_us: receipt of its first push that was read [us].
+        first_us: receipt of its first push that was read, or that the tables have [us].
+        earlier: pushes that the tables alone have: not those that were read as well.
         role, group_id: as its payloads say; None before that is known.
     """
 
-    __slots__ = ("first_us", "group_id", "key", "number", "role")
+    __slots__ = ("_tables_to_us", "earlier", "first_us", "group_id", "key", "number", "role")
 
-    def __init__(self, key: InstanceKey, first_us: int) -> None:
+    def __init__(self, key: InstanceKey, known: Known) -> None:
         self.key = key
         self.number = -1
-        self.first_us = first_us
+        self.first_us, self._tables_to_us, self.earlier = known
         self.role: str | None = None
         self.group_id: str | None = None
+
+    def take(self, received_us: int) -> None:
+        """Notes a push that was read."""
+        self.first_us = min(self.first_us, received_us)
+        if received_us <= self._tables_to_us:
+            self.earlier = max(0, self.earlier - 1)
 
 
 class Entry:
@@ -76,9 +100,24 @@ class Entry:
         return self.listed
 
     @property
-    def counted(self) -> Any:
-        """What has `pushes` and `push_bytes`."""
-        return self.seen if self.seen is not None else self.listed
+    def pushes(self) -> int:
+        """Of its log, with those that the tables alone have; else as the node lists it."""
+        if self.seen is None:
+            assert self.listed is not None
+            return self.listed.pushes
+        return self.seen.pushes + (0 if self.instance is None else self.instance.earlier)
+
+    @property
+    def push_bytes(self) -> int | None:
+        """Of all its pushes [B]; None if that is not known: the tables have no sizes."""
+        if self.seen is None:
+            return None if self.listed is None else self.listed.push_bytes
+        return None if self.instance is not None and self.instance.earlier else self.seen.push_bytes
+
+    @property
+    def first_push_at(self) -> int | None:
+        """Receipt of the first push that is known [us]; None for none."""
+        return None if self.instance is None else self.instance.first_us
 
     @property
     def cluster_id(self) -> str:
@@ -118,13 +157,14 @@ class Entry:
         """The fields of `/clients`."""
         if self.seen is None:
             assert self.listed is not None
-            return self.listed._asdict() | {"state": self.state}
+            return self.listed._asdict() | {"state": self.state, "first_push_at": None}
         found = self.seen.row(0)
         if not is_topic:
             found = found._replace(broker=None, partition=None)
         if self.listed is not None:
             found = with_software_of(found, self.listed)
-        row = found._asdict() | {"state": self.state, "last_seen_at": self.last_seen_at}
+        own = ("pushes", "push_bytes", "first_push_at", "state", "last_seen_at")
+        row = found._asdict() | {name: getattr(self, name) for name in own}
         if self.listed is not None:
             row |= {name: getattr(self.listed, name) for name in _OF_NODE}
         return row
@@ -144,9 +184,18 @@ class Clients:
         clients_max: most clients of the log, and most of a node's listing; beyond it the longest silent are dropped.
         time: the clocks.
         is_topic: the pushes are those of a topic, whose payloads no node has examined.
+        known: what standing tables had of instances at the start, before any push is read.
     """
 
-    def __init__(self, clients_max: int, time: Time, *, is_topic: bool = False) -> None:
+    def __init__(
+        self,
+        clients_max: int,
+        time: Time,
+        *,
+        is_topic: bool = False,
+        known: Mapping[InstanceKey, Known] = MappingProxyType({}),
+    ) -> None:
+        self._known = known
         self._clients_max = clients_max
         self._time = time
         self._tidy_due_ms = 0
@@ -164,9 +213,8 @@ class Clients:
             key = (record.cluster_id, record.principal, record.client_instance_id)
             instance = self._instances.get(key)
             if instance is None:
-                self._instances[key] = Instance(key, record.received_at)
-            elif record.received_at < instance.first_us:
-                instance.first_us = record.received_at
+                instance = self._instances[key] = Instance(key, self._known.get(key, _UNKNOWN))
+            instance.take(record.received_at)
 
     def instance(self, key: InstanceKey) -> Instance | None:
         """What is kept of an instance."""

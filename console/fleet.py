@@ -120,9 +120,10 @@ class Fleet:
         self._known_in_force: Properties | None = None
         self._allowed = AllowedIntervals()
         self._lock = threading.Lock()
-        self._clients = Clients(settings.clients_max, self._time, is_topic=source.is_topic)
         self._history = History()
         self._analysis, self._measures = _analysis(settings, self._time)
+        known = {} if self._analysis is None else self._analysis.known_clients()
+        self._clients = Clients(settings.clients_max, self._time, is_topic=source.is_topic, known=known)
         self._entries: list[Entry] = []
         self._version = 0
         self._overview: dict[str, Any] = {}

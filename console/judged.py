@@ -1,12 +1,16 @@
-"""Verdicts of the live judge, or of standing tables."""
+"""Verdicts of the live judge, or of standing tables, and what these know of clients."""
 
 from datetime import datetime
 from typing import Final
 
+from console.clients import InstanceKey, Known
 from console.verdict_rows import Row, Verdicts, by_severity
+from fleet.decode.arrow import pa
 from fleet.errors import FleetError
 from fleet.html.words import title, who
 from fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
+from fleet.schemas import INSTANCE
+from fleet.tables import catalog
 from verdicts.memory import Memory
 from verdicts.rows import ranked
 from verdicts.rules import Rules
@@ -33,6 +37,24 @@ def standing_verdicts(tables: str) -> Verdicts:
     except FleetError as error:
         raise OSError(str(error)) from error
     return Verdicts(source="tables", judged_from=_micros(of.begin), judged_to=_micros(of.end), rows=rows)
+
+
+def standing_clients(tables: str) -> dict[InstanceKey, Known]:
+    """What the inventory of standing tables has of each client instance.
+
+    Raises:
+        OSError: the tables cannot be read; one sentence.
+    """
+    columns = [*INSTANCE, "first_seen", "last_seen", "pushes"]
+    try:
+        store = opened(tables, {})
+        rows = store.log(catalog.INVENTORY).rows(columns=columns)
+    except FleetError as error:
+        raise OSError(str(error)) from error
+    keys = zip(*(rows[name].to_pylist() for name in INSTANCE), strict=True)
+    micros = (rows[name].cast(pa.int64()).to_pylist() for name in ("first_seen", "last_seen"))
+    known = map(Known._make, zip(*micros, rows["pushes"].to_pylist(), strict=True))
+    return dict(zip(keys, known, strict=True))
 
 
 _TIMES: Final = ("opened_at", "last_seen_at", "cleared_at")
