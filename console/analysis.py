@@ -28,6 +28,7 @@ from console.windows import WINDOW_US
 from telemetry.instances.client_state import ClientState
 from verdicts.errors import RulesError
 from verdicts.rules import default_rules, load_rules
+from verdicts.waits import LEAST_CLIENTS
 
 _GRACE_US: Final = 5_000_000
 """After a minute has ended, how long pushes of other logs may still come [us]."""
@@ -263,7 +264,9 @@ class Analysis:
 
     def _broker(self, cluster: str, node: int, entries: list[Entry]) -> dict[str, Any]:
         entries = [entry for entry in entries if entry.state not in _DEPARTED] or entries
-        links = self.rings.link_rows((number, node) for number in _numbers(_sample(entries)).tolist())
+        links = self._broker_times(node, [each for each in entries if _role(each) != "consumer"])
+        if np.count_nonzero(~np.isnan(links).all(axis=1)) < LEAST_CLIENTS:  # as `verdicts.families.latency`
+            links = self._broker_times(node, entries)
         by_minute = [values[~np.isnan(values)] for values in links.T] if len(links) else []
         last = _last_of_rows(links)
         return {
@@ -281,6 +284,9 @@ class Analysis:
             **_verdicts_of(self.verdicts.about("node", cluster, str(node))),
         }
 
+    def _broker_times(self, node: int, entries: Sequence[Entry]) -> Numbers:
+        return self.rings.broker_times((number, node) for number in _numbers(_sample(entries)).tolist())
+
     def node_verdicts(self, entry: Entry) -> list[Row]:
         """Open verdicts about the nodes to which a client has links."""
         return [
@@ -288,6 +294,10 @@ class Analysis:
             for node in sorted(self.nodes_of(entry))
             for row in self.verdicts.about("node", entry.cluster_id, str(node))
         ]
+
+
+def _role(entry: Entry) -> str | None:
+    return None if entry.instance is None else entry.instance.role
 
 
 def _verdicts_of(rows: Sequence[Row]) -> dict[str, Any]:
