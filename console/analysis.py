@@ -120,9 +120,9 @@ class Analysis:
         closed = self._live.close(read_up_to_us - _GRACE_US, lambda: clients_table(clients, self._rules))
         verdicts = None
         if closed and self._tables is None:
-            verdicts = live_verdicts(self._live.memory, self._rules)
+            verdicts = live_verdicts(self._live.memory, self._rules, clients.first_push_us)
         elif self._tables is not None:
-            verdicts = self._standing()
+            verdicts = self._standing(clients)
         for each in (*found, *closed):
             with lock:
                 put_into(self.rings, clients, each, self._next_number)
@@ -137,13 +137,13 @@ class Analysis:
         self._numbers += 1
         return self._numbers - 1
 
-    def _standing(self) -> Verdicts | None:
+    def _standing(self, clients: Clients) -> Verdicts | None:
         """The verdicts of standing tables, if it is time to look."""
         now_ms = self._time.hi_res_clock_ms()
         if now_ms < self._standing_due_ms or self._tables is None:
             return None
         try:
-            found = standing_verdicts(self._tables)
+            found = standing_verdicts(self._tables, clients.first_push_us)
             self._notices.pop("tables", None)
         except Exception as error:  # noqa: BLE001  of files, Parquet, a store in a cloud: the page says it, and goes on
             self._notices["tables"] = f"The verdicts in {self._tables} cannot be read now: {error}."

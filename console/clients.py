@@ -176,6 +176,11 @@ class Clients:
         """What is kept of an instance."""
         return self._instances.get(key)
 
+    def first_push_us(self, key: InstanceKey) -> int | None:
+        """Receipt of the first push of an instance that was read [us]; None for an unknown one."""
+        found = self._instances.get(key)
+        return None if found is None else found.first_us
+
     def entries(self) -> Collection[Entry]:
         """The clients as of the latest refresh."""
         return self._entries.values()

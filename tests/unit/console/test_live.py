@@ -344,3 +344,21 @@ def test_time_in_poll_is_that_of_a_day_for_java_too(of: FleetOfTest, seconds: in
     of.pass_time(seconds)
     shown = {row["client_id"]: row["measures"]["poll_idle_ratio_avg"] for row in of.rows()}
     assert shown == pytest.approx({"java-polls": 1.0, "java-works": 0.25, "c-polls": 0.78})
+
+
+@pytest.mark.parametrize("pushed_before", [False, True])
+def test_no_verdict_is_shown_since_before_the_first_push_of_its_client(of: FleetOfTest, pushed_before: bool) -> None:
+    """It is found by windows, and so is its identity: one that began within the first window began with the client."""
+    tiny = measured("consumer", 5.0, fetch_manager_fetch_rate=100.0, fetch_manager_fetch_size_avg=100.0)
+    if pushed_before:
+        of.push("reader", measured("consumer", 5.0), number=1, client_software_name=JAVA, terminating=False)
+        of.pass_time(60, 10)
+    of.pass_time(25)
+    first = of.time.microseconds()
+    for _ in range(13):
+        of.push("reader", tiny, number=1, client_software_name=JAVA, terminating=False)
+        of.pass_time(60, 10)
+    [row] = of.fleet.verdicts()["verdicts"]
+    assert (row["verdict"], row["opened_at"]) == ("tiny-fetches", first // 60_000_000 * 60_000_000)
+    assert row["since"] == (row["opened_at"] if pushed_before else first)
+    assert of.fleet.client(instance_id(1))["verdicts"][0]["since"] == row["since"]  # type: ignore[index]
