@@ -57,7 +57,7 @@ def _plain(row: Row, first_push: FirstPush) -> Row:
 
 
 def _since(row: Row, first_push: FirstPush) -> int:
-    """When it began [us]: `opened_at`, a part of its identity, is the start of a window, in which its client may be new.
+    """When it began [us]; `opened_at`, a part of its identity, is the start of a window, in which its client may begin.
 
     A verdict of windows of 60 s that opened at 02:25:00 began at 02:25:40 if its client's first push came then.
     """

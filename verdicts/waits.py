@@ -35,7 +35,8 @@ def time_in_poll(idle_ratio: Numbers) -> Numbers:
     >>> time_in_poll(np.array([0.5, 0.2, 0.0, 0.6])).tolist()
     [1.0, 0.25, 0.0, 1.0]
     """
-    return np.minimum(idle_ratio / np.maximum(1 - idle_ratio, 0.5), 1.0)
+    found: Numbers = np.minimum(idle_ratio / np.maximum(1 - idle_ratio, 0.5), 1.0)
+    return found
 
 
 def away_from_poll_ms(between_ms: Numbers, idle_ratio: Numbers) -> Numbers:
@@ -44,7 +45,8 @@ def away_from_poll_ms(between_ms: Numbers, idle_ratio: Numbers) -> Numbers:
     >>> away_from_poll_ms(np.array([1000.0, 1000.0, 1500.0]), np.array([0.5, 0.2, 0.0])).tolist()
     [0.0, 750.0, 1500.0]
     """
-    return between_ms * (1 - time_in_poll(idle_ratio))
+    found: Numbers = between_ms * (1 - time_in_poll(idle_ratio))
+    return found
 
 
 def waits_for_poll(
