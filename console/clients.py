@@ -11,6 +11,7 @@ from console.source import Polled
 from push_log.kafka_topic.seen_clients import SeenClient, SeenClients
 from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientRow, sender_key, with_software_of
+from telemetry.malformed import MalformedPushes
 
 InstanceKey = tuple[str, str, str]
 """Cluster id, principal and instance id, by which tables and wide rows tell instances."""
@@ -199,7 +200,7 @@ class Clients:
         self._clients_max = clients_max
         self._time = time
         self._tidy_due_ms = 0
-        self._seen = SeenClients(clients_max, time, examines_payloads=is_topic)
+        self._seen = SeenClients(clients_max, time, malformed=MalformedPushes(is_logged=False) if is_topic else None)
         self._entries: dict[Hashable, Entry] = {}
         self._instances: dict[InstanceKey, Instance] = {}
 
@@ -219,6 +220,11 @@ class Clients:
     def instance(self, key: InstanceKey) -> Instance | None:
         """What is kept of an instance."""
         return self._instances.get(key)
+
+    def first_push_us(self, key: InstanceKey) -> int | None:
+        """Receipt of the first push of an instance that was read [us]; None for an unknown one."""
+        found = self._instances.get(key)
+        return None if found is None else found.first_us
 
     def entries(self) -> Collection[Entry]:
         """The clients as of the latest refresh."""

@@ -139,6 +139,8 @@ class SeriesTable:
             if not is_late:
                 self._note(client, record, points, now)
             self._take(client, points, now, before, deltas_alone=is_late)
+            if not is_late:
+                _hide(client, points)
             self._changed(client, now)
 
     def alike(self, record: PushRecord) -> AlikePush | None:
@@ -467,6 +469,15 @@ class SeriesTable:
         self._removed[client.key] = None
 
 
+def _hide(client: Client, points: PushPoints) -> None:
+    """Removes from the page what a push has without a value, unless it has a value under the same labels, too."""
+    for metric, found in points.without_value.items():
+        series, measured = client.series.get(metric, {}), points.measurements[metric]
+        for labels in found:
+            if labels in series and labels not in measured:
+                series[labels].hide()
+
+
 def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
     """Adds deltas and sets gauges; returns the number of gauges without a value."""
     numbers, expires_ms = client.numbers, client.expires_ms
@@ -476,9 +487,10 @@ def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
     for series, value in zip(binding.gauges, push.gauges, strict=True):
         if value != value:
             without_value += 1
+            series.hide()
             continue
         at = series.at
-        numbers[at], numbers[at + 1] = 0.0, value
+        numbers[at], numbers[at + 1], numbers[at + 2] = 0.0, value, 0.0
         series.expires_ms = expires_ms
     if binding.gauges:
         client.check_ms = min(client.check_ms, expires_ms)
