@@ -207,5 +207,7 @@ def _sampling(config: ServiceConfig) -> QuotaConfig:
     return QuotaConfig(
         quota_window_num=config.quota_window_num,
         quota_window_size_seconds=config.quota_window_size_seconds,
+        controller_quota_window_num=config.controller_quota_window_num,
+        controller_quota_window_size_seconds=config.controller_quota_window_size_seconds,
         client_quota_callback_class=config.client_quota_callback_class or None,
     )
