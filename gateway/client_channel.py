@@ -5,6 +5,7 @@ either direction. The end of one connection ends the other, and no third one.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from base.principal import ANONYMOUS, KafkaPrincipal
@@ -62,6 +63,7 @@ class ClientChannel(asyncio.Protocol):
         "_drain_reason",
         "_handshake",
         "_in_flight",
+        "_is_unanswered",
         "_local",
         "_loop_ns",
         "_named",
@@ -74,8 +76,11 @@ class ClientChannel(asyncio.Protocol):
         "_security",
         "_session",
         "_shared",
+        "_since_ns",
+        "_spends_unanswered",
         "_transport",
         "_turn_ends_ns",
+        "_unanswered_ns",
         "_waits",
         "attachment",
         "buffered_bytes",
@@ -137,7 +142,10 @@ class ClientChannel(asyncio.Protocol):
         self._waits = False  # for its turn
         self._local: dict[int, InFlight] | None = None  # requests that the gateway is answering, by slot
         self._clock = context.time.nanoseconds
-        self._loop_ns = 0
+        self._loop_ns = self._unanswered_ns = 0
+        self._since_ns = 0  # from when on the loop's time is not counted yet; 0 while it does something else
+        self._is_unanswered = False  # the client's bytes are those of a request without an answer
+        self._spends_unanswered = False  # what the loop does now is for them
         self._turn_ends_ns = 0
         self._next_slot = 0
         self._client_reads = self._broker_reads = True
@@ -190,8 +198,9 @@ class ClientChannel(asyncio.Protocol):
         self._context.counters.bytes_received += len(data)
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
+        self._since_ns, self._spends_unanswered = now_ns, self._is_unanswered
         self._take_requests(data, now_ns)
-        self._loop_ns += self._clock() - now_ns
+        self._stop_meter()
 
     def eof_received(self) -> bool:
         """The client has closed its side. Requests that it sent are still passed and answered."""
@@ -298,8 +307,9 @@ class ClientChannel(asyncio.Protocol):
             return
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
+        self._since_ns, self._spends_unanswered = now_ns, False
         self._take_responses(data, now_ns)
-        self._loop_ns += self._clock() - now_ns
+        self._stop_meter()
 
     def broker_reads(self, reads: bool) -> None:
         """The broker takes bytes, or too many wait for it."""
@@ -506,7 +516,7 @@ class ClientChannel(asyncio.Protocol):
     def flush(self) -> None:
         """See `Channel.flush`."""
         if self._in_flight and self._in_flight[0].local and self._close_reason is None:
-            self._take_responses(b"", self._clock())
+            self._take_metered(self._take_responses, self._clock())
 
     def mute(self) -> None:
         """See `Channel.mute`."""
@@ -524,13 +534,48 @@ class ClientChannel(asyncio.Protocol):
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
         if self._close_reason is None and self._transport is not None and not requests.is_held:
-            self._take_requests(b"", now_ns)
-            self._loop_ns += self._clock() - now_ns
+            self._take_metered(self._take_requests, now_ns)
 
     def take_loop_ns(self) -> int:
         """See `ClientConnection.take_loop_ns`."""
+        self._read_meter()
         taken, self._loop_ns = self._loop_ns, 0
         return taken
+
+    def take_unanswered_ns(self) -> int:
+        """See `ClientConnection.take_unanswered_ns`."""
+        taken, self._unanswered_ns = self._unanswered_ns, 0
+        return taken
+
+    def begin_request(self, is_answered: bool) -> None:
+        """See `ClientConnection.begin_request`."""
+        self._is_unanswered = not is_answered
+        if self._spends_unanswered is is_answered:
+            self._read_meter()
+            self._spends_unanswered = not is_answered
+
+    def _take_metered(self, take: Callable[[bytes, int], None], now_ns: int) -> None:
+        """Takes what is at hand, and counts its time once: also within a call, as when the rules unmute it."""
+        if self._since_ns:
+            take(b"", now_ns)
+        else:
+            self._since_ns, self._spends_unanswered = now_ns, False
+            take(b"", now_ns)
+            self._stop_meter()
+
+    def _read_meter(self) -> None:
+        """Adds the loop's time since it was last read to what it was spent for."""
+        if self._since_ns:
+            now_ns = self._clock()
+            if self._spends_unanswered:
+                self._unanswered_ns += now_ns - self._since_ns
+            else:
+                self._loop_ns += now_ns - self._since_ns
+            self._since_ns = now_ns
+
+    def _stop_meter(self) -> None:
+        self._read_meter()
+        self._since_ns = 0
 
     def _may_go_on(self) -> bool:
         return self._clock() < self._turn_ends_ns
@@ -574,13 +619,14 @@ class ClientChannel(asyncio.Protocol):
             self._waits = True
             self._context.loop.call_later(pause_ms / 1_000, self._context.turns.wait_for, self)
             return
+        self._since_ns, self._spends_unanswered = now_ns, False
         requests.turn_is_over = False
         if responses.turn_is_over:
             responses.turn_is_over = False
             self._take_responses(b"", now_ns)
         if self._close_reason is None and not requests.is_held:
             self._take_requests(b"", now_ns)
-        self._loop_ns += self._clock() - now_ns
+        self._stop_meter()
 
     def _wait_for_turn(self) -> None:
         if not self._waits:

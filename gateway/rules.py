@@ -45,7 +45,13 @@ class ClientConnection(Protocol):
         """Ends one mute; allowed after the connection has ended."""
 
     def take_loop_ns(self) -> int:
-        """Time that the loop has spent with this connection since the last call [ns]."""
+        """Time that the loop has spent with this connection since the last call, but for `take_unanswered_ns` [ns]."""
+
+    def take_unanswered_ns(self) -> int:
+        """Time that the loop has spent with requests without an answer since the last call [ns]."""
+
+    def begin_request(self, is_answered: bool) -> None:
+        """Notes that from now on a client's bytes are those of a request that has an answer, or has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,9 @@ class Rules(Protocol):
         """
 
     def sent(self, connection: ClientConnection, request: InFlight, size: int, now_ns: int) -> None:
-        """Notes that an answer of `size` bytes [B] is passed on, after `response`: the broker's, or a local one."""
+        """Notes that an answer of `size` bytes [B] is passed on, after `response`: the broker's, or a local one, which
+        `InFlight.local` may still be replaced by one of the same size.
+        """
 
     def interrupted(self, connection: ClientConnection, request: InFlight, now_ns: int) -> int:
         """Notes that a turn of the connection has ended within the response to `request`; returns how long its next

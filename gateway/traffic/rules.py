@@ -81,10 +81,13 @@ class TrafficRules:
         if passage is None:
             passage = request.note = Passage(self.judge.begin(connection, request, now_ms))
             self._look(connection, request)
+            connection.begin_request(request.is_answered)
         elif not body:
             return None  # it was judged, and the data path needs more of it
         verdict = self.judge.request(connection, request, passage.judged, body, now_ms)
         if not request.is_answered:
+            passage.gateway_ns = connection.take_unanswered_ns()  # of those before it, whose bytes have come
+            self.judge.exempt(passage.gateway_ns, now_ms)
             self._count(connection, request, passage)
         return verdict
 
@@ -106,7 +109,8 @@ class TrafficRules:
         is_local = request.local is not None
         if is_local or not request.response_bytes:
             passage.gateway_ns = connection.take_loop_ns()
-            self.judge.answered(request, passage.judged, passage.gateway_ns, now_ns // 1_000_000)
+        if is_local:
+            self.judge.answered(connection, request, passage.judged, passage.gateway_ns, now_ns // 1_000_000)
         counts = self._count(connection, request, passage)
         counts.response_bytes += size
         if not is_local:

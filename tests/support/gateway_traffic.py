@@ -82,6 +82,11 @@ class Client:
     def take_loop_ns(self) -> int:
         return 0
 
+    def take_unanswered_ns(self) -> int:
+        return 0
+
+    def begin_request(self, is_answered: bool) -> None: ...
+
 
 class Relay:
     """The streams of one connection; `served` holds the telemetry requests that nobody has answered yet."""
