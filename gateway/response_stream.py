@@ -316,7 +316,7 @@ class ResponseStream:
         if request.response_walk is None:
             self._walk = None
         else:
-            request.response_walk.is_bounded = True
+            request.response_walk.bound()
 
     def _end(self, request: InFlight) -> None:
         if self._front is not None or self._rewriter is not None:

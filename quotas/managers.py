@@ -107,12 +107,14 @@ class QuotaManagers:
                 return manager
         raise ValueError(f"Not a client quota type: {quota_type.name}")
 
-    def update_cluster_metadata(self, cluster: Cluster) -> None:
-        """Passes partitions and leaders to the callback, and updates all limits if it returns True."""
+    def update_cluster_metadata(self, cluster: Cluster) -> bool:
+        """Passes partitions and leaders to the callback, and updates all limits if it returns True; returns that."""
         callback = self.client_quota_callback
-        if callback is not None and callback.update_cluster_metadata(cluster):
-            for manager in self.client_quota_managers:
-                manager.update_quota_metric_configs()
+        if callback is None or not callback.update_cluster_metadata(cluster):
+            return False
+        for manager in self.client_quota_managers:
+            manager.update_quota_metric_configs()
+        return True
 
     def start_reapers(self, driver: Callable[[ThrottledChannelReaper, Time], ReaperDriver]) -> None:
         """Starts the reapers of all four managers, which unmute channels when their time has come.
