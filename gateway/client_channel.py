@@ -534,6 +534,8 @@ class ClientChannel(asyncio.Protocol):
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
         if self._close_reason is None and self._transport is not None and not requests.is_held:
+            if self.buffered_bytes:
+                self._context.requests.restart(self, self.last_active_ms)
             self._take_metered(self._take_requests, now_ns)
 
     def take_loop_ns(self) -> int:
@@ -600,6 +602,11 @@ class ClientChannel(asyncio.Protocol):
     def is_held_up(self) -> bool:
         """See `OpenConnection.is_held_up`."""
         return self._requests.is_held or not self._broker_reads or not self._client_reads
+
+    @property
+    def is_muted(self) -> bool:
+        """See `OpenConnection.is_muted`."""
+        return self._requests.mutes > 0
 
     @property
     def unread_bytes(self) -> int:
