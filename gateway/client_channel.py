@@ -63,7 +63,6 @@ class ClientChannel(asyncio.Protocol):
         "_drain_reason",
         "_handshake",
         "_in_flight",
-        "_is_unanswered",
         "_local",
         "_loop_ns",
         "_named",
@@ -77,7 +76,6 @@ class ClientChannel(asyncio.Protocol):
         "_session",
         "_shared",
         "_since_ns",
-        "_spends_unanswered",
         "_transport",
         "_turn_ends_ns",
         "_unanswered_ns",
@@ -93,6 +91,7 @@ class ClientChannel(asyncio.Protocol):
         "listener_name",
         "principal",
         "security_protocol",
+        "spends_unanswered",
         "traffic",
         "usual_pushes",
     )
@@ -144,8 +143,7 @@ class ClientChannel(asyncio.Protocol):
         self._clock = context.time.nanoseconds
         self._loop_ns = self._unanswered_ns = 0
         self._since_ns = 0  # from when on the loop's time is not counted yet; 0 while it does something else
-        self._is_unanswered = False  # the client's bytes are those of a request without an answer
-        self._spends_unanswered = False  # what the loop does now is for them
+        self.spends_unanswered = False
         self._turn_ends_ns = 0
         self._next_slot = 0
         self._client_reads = self._broker_reads = True
@@ -198,7 +196,7 @@ class ClientChannel(asyncio.Protocol):
         self._context.counters.bytes_received += len(data)
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
-        self._since_ns, self._spends_unanswered = now_ns, self._is_unanswered
+        self._since_ns, self.spends_unanswered = now_ns, self._requests.is_within_unanswered
         self._take_requests(data, now_ns)
         self._stop_meter()
 
@@ -307,7 +305,7 @@ class ClientChannel(asyncio.Protocol):
             return
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
-        self._since_ns, self._spends_unanswered = now_ns, False
+        self._since_ns, self.spends_unanswered = now_ns, False
         self._take_responses(data, now_ns)
         self._stop_meter()
 
@@ -538,9 +536,10 @@ class ClientChannel(asyncio.Protocol):
                 self._context.requests.restart(self, self.last_active_ms)
             self._take_metered(self._take_requests, now_ns)
 
-    def take_loop_ns(self) -> int:
+    def take_loop_ns(self, *, to_now: bool = False) -> int:
         """See `ClientConnection.take_loop_ns`."""
-        self._read_meter()
+        if to_now:
+            self._read_meter()
         taken, self._loop_ns = self._loop_ns, 0
         return taken
 
@@ -551,33 +550,32 @@ class ClientChannel(asyncio.Protocol):
 
     def begin_request(self, is_answered: bool) -> None:
         """See `ClientConnection.begin_request`."""
-        self._is_unanswered = not is_answered
-        if self._spends_unanswered is is_answered:
-            self._read_meter()
-            self._spends_unanswered = not is_answered
+        self._read_meter()
+        self.spends_unanswered = not is_answered
 
     def _take_metered(self, take: Callable[[bytes, int], None], now_ns: int) -> None:
         """Takes what is at hand, and counts its time once: also within a call, as when the rules unmute it."""
         if self._since_ns:
             take(b"", now_ns)
         else:
-            self._since_ns, self._spends_unanswered = now_ns, False
+            self._since_ns, self.spends_unanswered = now_ns, False
             take(b"", now_ns)
             self._stop_meter()
 
     def _read_meter(self) -> None:
-        """Adds the loop's time since it was last read to what it was spent for."""
+        """Adds the time of the call under way, so far, to what it was spent for."""
         if self._since_ns:
-            now_ns = self._clock()
-            if self._spends_unanswered:
-                self._unanswered_ns += now_ns - self._since_ns
-            else:
-                self._loop_ns += now_ns - self._since_ns
-            self._since_ns = now_ns
+            self._since_ns = self._stop_meter()
 
-    def _stop_meter(self) -> None:
-        self._read_meter()
-        self._since_ns = 0
+    def _stop_meter(self) -> int:
+        """Adds the time of a call to what it was spent for; returns the time [ns]."""
+        now_ns = self._clock()
+        took_ns, self._since_ns = now_ns - self._since_ns, 0
+        if self.spends_unanswered:
+            self._unanswered_ns += took_ns
+        else:
+            self._loop_ns += took_ns
+        return now_ns
 
     def _may_go_on(self) -> bool:
         return self._clock() < self._turn_ends_ns
@@ -626,7 +624,7 @@ class ClientChannel(asyncio.Protocol):
             self._waits = True
             self._context.loop.call_later(pause_ms / 1_000, self._context.turns.wait_for, self)
             return
-        self._since_ns, self._spends_unanswered = now_ns, False
+        self._since_ns, self.spends_unanswered = now_ns, False
         requests.turn_is_over = False
         if responses.turn_is_over:
             responses.turn_is_over = False

@@ -118,7 +118,8 @@ class TrafficRules:
         if passage is None:
             passage = request.note = Passage(self.judge.begin(connection, request, now_ms))
             self._look(connection, request)
-            connection.begin_request(request.is_answered)
+            if connection.spends_unanswered is request.is_answered:
+                connection.begin_request(request.is_answered)
         elif not body:
             return None  # it was judged, and the data path needs more of it
         verdict = self.judge.request(connection, request, passage.judged, body, now_ms)
@@ -145,7 +146,7 @@ class TrafficRules:
             return  # the data path answered it before the rules saw it
         is_local = request.local is not None
         if is_local or not request.response_bytes:
-            passage.gateway_ns = connection.take_loop_ns()
+            passage.gateway_ns = connection.take_loop_ns(to_now=is_local)
         if is_local:
             self.judge.answered(connection, request, passage.judged, passage.gateway_ns, now_ns // 1_000_000)
         counts = self._count(connection, request, passage)

@@ -112,6 +112,17 @@ def test_a_produce_without_acks_behind_it_hides_no_requests_time(timed: Timed) -
     assert timed.waits_one_window()
 
 
+def test_later_bytes_of_a_request_that_began_behind_a_produce_without_acks_are_its_own(timed: Timed) -> None:
+    timed.pair.channel.mute()
+    sent = produce(2, records=bytes(1_000))
+    timed.from_client(produce(1, acks=0) + sent[:500])
+    timed.pair.channel.unmute()
+    timed.from_client(sent[500:], takes_ms=200)
+    timed.from_broker(response(0, 9, 2, b"\x01" + bytes(4) + b"\0"))
+    assert timed.is_held
+    assert timed.exempt == 0
+
+
 def test_a_push_that_the_gateway_answers_is_held_for_its_time(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = timed.pair.handler.handle
 

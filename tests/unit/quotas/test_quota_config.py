@@ -201,7 +201,7 @@ def test_changed_rates_of_replication_are_in_force_and_count_what_was_recorded(m
     }
     managers.update_replication_rates(QuotaConfig.from_properties(rates))
     assert [manager.upper_bound for manager in each_of] == [40_000, 60_000, 49_999]
-    assert [manager.is_quota_exceeded() for manager in each_of] == [True, False, True], "50,000 bytes in the first second"
+    assert [manager.is_quota_exceeded() for manager in each_of] == [True, False, True], "50,000 B in the first second"
     managers.update_replication_rates(QuotaConfig())
     assert [manager.is_quota_exceeded() for manager in each_of] == [False, False, False]
 
