@@ -112,6 +112,17 @@ full = pytest.mark.soak
 @pytest.mark.parametrize("n", [1, pytest.param(2, marks=full), pytest.param(3, marks=[pytest.mark.real])])
 def test_x(n): ...
 """
+STATEMENTS = """## The specification, statement by statement
+
+| id | section | statement | class | where it acts |
+|---|---|---|---|---|
+| K714-1 | Naming | Names have dots. | `names` | serve, library |
+| C-1 | Caches | They are full. | `cache` | gateway |
+| C-2 | Caches | ZooKeeper is left out. | - | none: there is no ZooKeeper |
+
+## Promises
+"""
+SHOWN = "| K714-1 C-1 KIP | holds | `unit/test_a.py::test_rule` |"
 COUNTED = '<testcase classname="tests.unit.test_a" name="test_counted"/>'
 
 
@@ -243,6 +254,50 @@ def test_a_line_that_ends_with_a_colon_names_the_tests_of_the_table_below_it(
         "docs/hardening.md", "Also `unit/test_a.py::test_text`.", f"By `unit/test_a.py::test_text`{end}{table}"
     )
     assert project.check()[0] == code
+
+
+@pytest.fixture
+def specified(project: Project) -> Project:
+    """The project with a specification whose statements have their row."""
+    project.replace("docs/conformance.md", "## Promises\n", STATEMENTS)
+    project.replace("docs/conformance.md", "| KIP | holds | `unit/test_a.py::test_rule` |", SHOWN)
+    return project
+
+
+def test_statements_that_rows_show_need_no_test_of_their_own(specified: Project) -> None:
+    code, said = specified.check()
+    assert (code, said[2]) == (0, "docs/conformance.md: 1 rows, guarded by 1 tests (make test 1)")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "faults"),
+    [
+        ("C-1 KIP", "KIP", ['line 12, "C-1 They are full.": no row shows it']),
+        ("K714-1 C-1 KIP", "K714-1 C-1 K124-9 KIP", ["line 5: K124-9 is no statement"]),
+        (
+            "| C-2 |",
+            "| C-1 |",
+            [
+                'line 12, "C-1 They are full.": the id stands 2 times',
+                'line 13, "C-1 ZooKeeper is left out.": the id stands 2 times',
+            ],
+        ),
+        ("| C-2 |", "| C2 |", ['line 13, "C2 ZooKeeper is left out.": not an id such as K714-1 or C-1']),
+        (
+            "| gateway |",
+            "| proxy |",
+            [
+                'line 12, "C-1 They are full.": acts in "proxy": choose of serve, gateway, plugin, library, '
+                'or write "none: why"'
+            ],
+        ),
+    ],
+)
+def test_a_statement_without_its_row_and_a_wrong_id_are_named(
+    specified: Project, old: str, new: str, faults: list[str]
+) -> None:
+    specified.replace("docs/conformance.md", old, new)
+    assert specified.check() == (1, [f"docs/conformance.md, {fault}" for fault in faults])
 
 
 def test_a_page_that_lost_the_heading_of_its_promises_is_named(project: Project) -> None:
