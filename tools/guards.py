@@ -109,6 +109,7 @@ class Statement:
 
     @property
     def acts(self) -> bool:
+        """True if a row has to show it."""
         return not self.where.startswith("none: ")
 
 
@@ -227,7 +228,7 @@ def statement_faults(listed: Sequence[Statement], shown: Sequence[tuple[int, str
         elif each.acts and each.id not in by_row:
             wrong.append(f"{place}: no row shows it")
         if each.acts and not {part.strip() for part in each.where.split(",")} <= set(PARTS):
-            wrong.append(f'{place}: acts in "{each.where}": choose of {", ".join(PARTS)}, or write "none: why"')
+            wrong.append(f'{place}: "{each.where}" is not of {", ".join(PARTS)}, nor "none: why"')
     wrong += (f"{CONFORMANCE}, line {line}: {name} is no statement" for line, name in shown if name not in ids)
     return wrong
 

@@ -1,6 +1,7 @@
 """The table of what guards what finds a rule, an attack or a promise without a test, and a test that did not pass."""
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -8,6 +9,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
+ROOMS = ("base", "bridge/src/main", "exporters", "fleet", "fleetgauge", "telemetry", "wire")
 
 
 def loaded() -> ModuleType:
@@ -287,8 +289,7 @@ def test_statements_that_rows_show_need_no_test_of_their_own(specified: Project)
             "| gateway |",
             "| proxy |",
             [
-                'line 12, "C-1 They are full.": acts in "proxy": choose of serve, gateway, plugin, library, '
-                'or write "none: why"'
+                'line 12, "C-1 They are full.": "proxy" is not of serve, gateway, plugin, library, nor "none: why"',
             ],
         ),
     ],
@@ -298,6 +299,25 @@ def test_a_statement_without_its_row_and_a_wrong_id_are_named(
 ) -> None:
     specified.replace("docs/conformance.md", old, new)
     assert specified.check() == (1, [f"docs/conformance.md, {fault}" for fault in faults])
+
+
+def test_every_class_that_a_statement_names_is_in_our_source() -> None:
+    page = (ROOT / "docs/conformance.md").read_text()
+    columns = [
+        cells[3]
+        for _, head, line in guards.table_lines(page)
+        if head == guards.STATEMENTS_HEAD
+        if (cells := guards.cells(line))
+    ]
+    names = {name for column in columns for name in re.findall("`([^`]+)`", column)}
+    source = "\n".join(
+        path.read_text() for room in ROOMS for kind in ("py", "java") for path in (ROOT / room).rglob(f"*.{kind}")
+    )
+    defined = set(re.findall(r"\b(?:class|def|record|interface) (\w+)|^(\w+)(?:: Final)? = ", source, re.MULTILINE))
+    known = {name for found in defined for name in found}
+    modules = [name.replace(".", "/") for name in names - known]
+    assert names
+    assert [each for each in modules if not (ROOT / each).is_dir() and not (ROOT / f"{each}.py").is_file()] == []
 
 
 def test_a_page_that_lost_the_heading_of_its_promises_is_named(project: Project) -> None:
