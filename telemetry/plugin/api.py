@@ -124,7 +124,7 @@ class MetricsReporter(Protocol):
     """Kafka's `MetricsReporter`. Derive from it to implement only some of the methods."""
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Called first, with every configured key, including unknown ones, so that a reporter may have its own."""
+        """Called first, with every key of the process's configuration but secrets."""
 
     def init(self, metrics: Sequence[KafkaMetric]) -> None:
         """`metrics` exist already."""
