@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from base.clock import MockTime
 from base.principal import ANONYMOUS, KafkaPrincipal
@@ -36,11 +37,14 @@ class SansIoChannel:
 class Served:
     """A listener's work on one connection: every frame that may be handled is a push that takes `work_ms`."""
 
-    def __init__(self, quota: RequestQuota, clock: MockTime, channel: SansIoChannel, client_id: str = "app") -> None:
+    def __init__(
+        self, quota: RequestQuota, clock: MockTime, channel: SansIoChannel, client_id: str = "app", error_code: int = 0
+    ) -> None:
         self.quota = quota
         self.time = clock
         self.channel = channel
         self.client_id = client_id
+        self.error_code = error_code
 
     def handle_all(self, work_ms: float) -> list[int]:
         """The throttle times in the responses to the frames that may be handled now."""
@@ -60,7 +64,7 @@ class Served:
     def handler(self, work_ms: float) -> Callable[..., bytes]:
         def handle(_channel: object, request: Request) -> bytes:
             self.time.sleep(work_ms)
-            return encode_push_telemetry_response(request.correlation_id, 0, 0)
+            return encode_push_telemetry_response(request.correlation_id, 0, self.error_code)
 
         return handle
 
@@ -168,6 +172,16 @@ def test_the_throttle_time_brings_the_rate_back_to_the_limit_and_is_one_window_a
     clock.sleep(1_000)
     manager.reaper.reap(clock.hi_res_clock_ms())
     assert not quota.held
+
+
+def test_requests_that_are_refused_use_up_the_quota_too(
+    quota: RequestQuota, limit: Callable[[float], None], clock: MockTime
+) -> None:
+    limit(1.0)
+    channel = SansIoChannel()
+    channel.connection.receive_data(FRAMED)
+    served = Served(quota, clock, channel, error_code=ErrorCode.cluster_authorization_failed)
+    assert served.handle_all(105) == [500]
 
 
 def test_a_connection_that_ends_while_it_is_held_leaves_nothing_behind(

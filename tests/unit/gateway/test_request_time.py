@@ -11,12 +11,16 @@ from support.gateway_pair import PUSH, Pair, Transport
 from support.gateway_traffic import authenticate, encoded, handshake, produce, request, response, response_schema
 from support.judged_relay import JudgedRelay
 
+from gateway.in_flight import InFlight
+from gateway.quotas.judge import with_throttle_time
 from wire.channel import Channel
 from wire.codec import Request, encode_push_telemetry_response
 
 HEARTBEAT = request(12, 4, 9, b"\x02g\0\0\0\x01\x02m\0\0")
 LONGEST_MS = 1_000
 """One window: no request time holds a client for longer."""
+THROTTLE_TIME_SINCE = {2: 2, 3: 3, 8: 3, 9: 3, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 15: 1, 16: 1, 19: 2, 20: 1}
+"""By api key, the version of KIP-124 that begins with a throttle time; ApiVersions (18) ends with one from 1 on."""
 
 
 def heartbeat_answer(throttle_ms: int) -> bytes:
@@ -176,6 +180,15 @@ def test_sasl_that_ends_at_the_gateway_is_exempt_as_part_of_a_log_in_alone(
     assert relay.from_broker(b"") == answer
     assert relay.client.mutes == (not is_log_in)
     assert timed.exempt == pytest.approx(20 if is_log_in else 0)
+
+
+@pytest.mark.parametrize(("api_key", "since"), THROTTLE_TIME_SINCE.items())
+def test_each_response_has_its_throttle_time_from_the_version_of_kip_124_on(api_key: int, since: int) -> None:
+    body = bytes(100)
+    patched = (2_000).to_bytes(4) + body[4:]
+    for version in range(since + 1):
+        sent = InFlight(api_key, version, 9, "app", 100, 0)
+        assert with_throttle_time(sent, body, 2_000) == (patched if version == since else body)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])

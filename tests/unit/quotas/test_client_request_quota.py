@@ -47,6 +47,23 @@ def test_a_pause_of_the_broker_keeps_a_client_out_for_one_window_at_most(manager
     assert record(manager, 100 * MS) == 1_000, "and not for 90 seconds"
 
 
+def test_a_client_far_above_its_limit_uses_one_request_of_each_connection_in_a_window(
+    manager: ClientRequestQuotaManager, clock: MockTime
+) -> None:
+    """KIP-124: at most max(quota, C * R) a window, here 3 connections with requests of 200 ms against 10 ms."""
+    set_quota(manager, "alice", None, 1)
+    free_at_ms = dict.fromkeys(range(3), clock.hi_res_clock_ms())
+    requests = []
+    for _ in range(100):
+        now_ms = clock.hi_res_clock_ms()
+        for connection in (each for each, at_ms in free_at_ms.items() if at_ms <= now_ms):
+            requests.append(now_ms)
+            free_at_ms[connection] = now_ms + record(manager, 200 * MS)
+        clock.sleep(100)
+    assert all(sum(start <= at_ms < start + 1_000 for at_ms in requests) <= 3 for start in requests)
+    assert len(requests) == 3 * 10
+
+
 def test_the_time_of_sending_throttles_nobody_and_counts_at_the_next_request(
     manager: ClientRequestQuotaManager,
 ) -> None:
@@ -67,6 +84,23 @@ def test_exempt_requests_are_measured_and_no_clients_usage(
     clock.sleep(365 * 86_400_000)
     metrics.remove_expired_sensors(clock.hi_res_clock_ms())
     assert exempt_time(metrics) == 0, "the exempt sensor never expires"
+
+
+def test_the_metrics_and_sensors_of_request_time_are_those_of_kip_124(
+    manager: ClientRequestQuotaManager, metrics: Metrics
+) -> None:
+    set_quota(manager, "alice", None, 1)
+    set_quota(manager, "alice", "app", 1)
+    record(manager, 1)
+    tagged = {(name.name, *name.tags.values()) for name in metrics.metrics() if name.group == "Request"}
+    assert tagged - {("quota-utilization", "alice", "app")} == {
+        ("request-time", "alice", "app"),
+        ("throttle-time", "alice", "app"),
+        ("queue-size",),
+        ("exempt-request-time",),
+    }
+    for sensor in ("Request-alice:app", "RequestThrottleTime-alice:app", "Request-delayQueue", "exempt-Request"):
+        assert metrics.get_sensor(sensor) is not None
 
 
 def test_without_quotas_a_request_is_not_measured(manager: ClientRequestQuotaManager) -> None:

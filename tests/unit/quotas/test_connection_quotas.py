@@ -222,6 +222,33 @@ def test_the_rate_of_addresses_has_a_default_and_changes_keep_what_was_recorded(
     assert acceptor.connect()[1] == Admit()
 
 
+def test_rates_and_throttle_times_have_kafkas_names_and_tags() -> None:
+    acceptor = Acceptor()
+    acceptor.quotas.update_ip_connection_rate_quota(None, 100)
+    acceptor.connect()
+    names = {(name.group, name.name, *name.tags.items()) for name in acceptor.metrics.metrics()}
+    group = "socket-server-metrics"
+    assert {name for name in names if name[0] == group} == {
+        (group, "broker-connection-accept-rate"),
+        (group, "connection-accept-rate", ("listener", EXTERNAL)),
+        (group, "connection-accept-rate", ("ip", ALICE)),
+        (group, "connection-accept-throttle-time", ("listener", EXTERNAL)),
+        (group, "ip-connection-accept-throttle-time", ("listener", EXTERNAL)),
+    }
+
+
+def test_a_connection_waits_for_its_place_before_the_rate_and_then_the_number_of_its_address_count() -> None:
+    acceptor = Acceptor(max_connections=1, max_connections_per_ip_overrides={BOB: 0})
+    acceptor.quotas.update_ip_connection_rate_quota(BOB, 0)
+    first, _ = acceptor.connect()
+    waiting, decision = acceptor.connect(BOB)
+    assert decision == Wait(None), "though it will be refused"
+    acceptor.quotas.dec(first)
+    assert isinstance(refusal(acceptor.decide(waiting)), ConnectionThrottledError), "and not for its number"
+    acceptor.quotas.update_ip_connection_rate_quota(BOB, 100)
+    assert isinstance(refusal(acceptor.connect(BOB)[1]), TooManyConnectionsError)
+
+
 def test_the_sensor_of_an_address_goes_an_hour_after_its_last_connection() -> None:
     acceptor = Acceptor()
     acceptor.quotas.update_ip_connection_rate_quota(None, 100)
