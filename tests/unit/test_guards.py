@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("base", "bridge/src/main", "exporters", "fleet", "fleetgauge", "telemetry", "wire")
+ROOMS = ("base", "bridge/src/main", "exporters", "fleet", "fleetgauge", "gateway", "quotas", "telemetry", "wire")
 
 
 def loaded() -> ModuleType:
