@@ -216,7 +216,7 @@ class ClientMetricsManager:
             return self._refuse(refused.AFTER_TERMINATING, instance, now_ms)
         interval_ms = instance.subscription.push_interval_ms
         is_due = gate.may_push(interval_ms, now_ms)
-        if not is_due and not (terminating and gate.may_end_early):
+        if not is_due and not (terminating and gate.may_end_early(interval_ms, now_ms)):
             return self._refuse_early(refused.PUSH_TOO_EARLY, instance, now_ms)
         refusal, metrics = self._check(instance, subscription_id, terminating, compression_type, encoded, now_ms)
         if refusal is not None:
