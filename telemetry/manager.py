@@ -85,7 +85,7 @@ class ClientMetricsManager:
         self._advice = PrefixAdvice()
         self._refusals: Counter[Refusal] = Counter()
         self._malformed = MalformedPushes()
-        self._stats = ClientMetrics(metrics, lambda: len(self._instances.cache), settings.instance_metrics_max)
+        self._stats = ClientMetrics(metrics, lambda: self._instances.cache.ids, settings.instance_metrics_max)
         self._bounds = SenderBounds(settings.sender_limits)
         self._instances = KnownInstances(
             settings.cache_max_size, self._subscriptions, self._guard, self._stats, new_instance_id, pace, self._bounds

@@ -431,7 +431,7 @@ def test_another_sender_under_the_same_id_is_another_instance(
         assert thief.answer() is client.answer() is ErrorCode.NONE
         node.time.sleep(INTERVAL_MS)
     assert node.disconnect("c2") == node.disconnect("c1") == 1
-    assert node.manager._instances.cache._shared_ids == 0
+    assert node.sensor("instance-count") == 0
 
 
 def test_the_sensors_carry_kafkas_names_and_count_the_log_as_a_receiver(node: Node, client: Client) -> None:
