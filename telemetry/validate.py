@@ -70,8 +70,8 @@ class ReadableMetrics(NamedTuple):
     """A payload as protobuf's parser takes it.
 
     Attributes:
-        metrics: the payload; text that is not UTF-8 has U+FFFD in place of the invalid bytes, and metrics in the form of
-            OTLP before 0.15 are `scope_metrics`.
+        metrics: the payload; text that is not UTF-8 has U+FFFD in place of the invalid bytes, and metrics in the form
+            of OTLP before 0.15 are `scope_metrics`.
         replaced: number of texts that were replaced.
         example: the first of them as replaced, cut; empty if there are none.
     """

@@ -72,7 +72,7 @@ def join_sources(
 def _assumed_subscription(in_file: Mapping[str, Sourced], elsewhere: Mapping[str, Sourced]) -> dict[str, Sourced]:
     """The default subscription, unless another one is configured; an override of one of its keys keeps the others.
 
-    It is for trying `fleetgauge serve` out. A gateway stands before production traffic: it has none, as a broker has none.
+    It is for trying `fleetgauge serve` out. A gateway stands before production traffic, and has none, as a broker has.
     """
     broker = elsewhere.get(_GATEWAY_BROKER) or in_file.get(_GATEWAY_BROKER)
     others = [key for key in elsewhere if not key.startswith(_DEFAULT_SUBSCRIPTION)]

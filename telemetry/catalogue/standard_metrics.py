@@ -55,8 +55,8 @@ _REQUIRED: Final = frozenset(
 """See `REQUIRED_SOURCE`."""
 
 REQUIRED_SOURCE: Final = "by the list of another client, Dekaf (its issue 1005); unchecked against the KIP's bold marks"
-"""Where the required metrics are from: KIP-714 (Standard producer and consumer metrics) marks them in bold alone, and no
-source with the marks was at hand. Known clients send all six."""
+"""Where the required metrics are from: KIP-714 (Standard producer and consumer metrics) marks them in bold alone, and
+no source with the marks was at hand. Known clients send all six."""
 
 _STANDARD: Final = _REQUIRED.union(
     _pairs(

@@ -1,7 +1,8 @@
 """Reads `instrumentation_library_metrics`, the field of OTLP before 0.15 that 0.19 still has as number 1000 of a
 `ResourceMetrics`, as the `scope_metrics` that it became.
 
-The messages of both have the same fields (a name and version, metrics, a schema URL). No known client sends the old one.
+The messages of both have the same fields (a name and version, metrics, a schema URL). No known client sends the old
+one.
 """
 
 from collections.abc import Iterator

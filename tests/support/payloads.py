@@ -33,7 +33,7 @@ def metric_names(payload: bytes) -> set[str]:
 
 
 def with_library_metrics(payload: bytes) -> bytes:
-    """The same metrics in the form of OTLP before 0.15: field 1000 of a `ResourceMetrics` in place of `scope_metrics`."""
+    """The same metrics in the form of OTLP before 0.15: field 1000 of `ResourceMetrics` in place of `scope_metrics`."""
     pieces = []
     for each in MetricsData.FromString(payload).resource_metrics:
         body = _delimited(1, each.resource.SerializeToString()) if each.HasField("resource") else b""

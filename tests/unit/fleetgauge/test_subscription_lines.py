@@ -7,6 +7,7 @@ import pytest
 from fleetgauge.config.load import load_config
 from fleetgauge.serving import subscription_lines
 
+BUILT_IN = " (built in, for trying out: all clients push all metrics)"
 GATEWAY = "gateway.broker=kafka:9092"
 
 
@@ -15,7 +16,7 @@ GATEWAY = "gateway.broker=kafka:9092"
     [
         (
             [],
-            "  subscription  default: metrics=*, interval.ms=60000 (built in, for trying out: all clients push all metrics)",
+            "  subscription  default: metrics=*, interval.ms=60000" + BUILT_IN,
         ),
         (["client-metrics.default.interval.ms=1000"], "  subscription  default: metrics=*, interval.ms=1000"),
         (["client-metrics.own.metrics=a."], "  subscription  own: metrics=a."),
