@@ -51,14 +51,14 @@ MUTATIONS = [
     Mutation(
         "a push keeps its interval",
         "telemetry/manager.py",
-        "if not is_due and not (terminating and gate.may_end_early):",
+        "if not is_due and not (terminating and gate.may_end_early(interval_ms, now_ms)):",
         "if False:",
         LADDER,
     ),
     Mutation(
         "a terminating push need not wait",
         "telemetry/manager.py",
-        "if not is_due and not (terminating and gate.may_end_early):",
+        "if not is_due and not (terminating and gate.may_end_early(interval_ms, now_ms)):",
         "if not is_due:",
         LADDER,
     ),
