@@ -110,7 +110,7 @@ class Follows(Good):
         calls.append("configure")
 
     def context_change(self, context: Any) -> None:
-        calls.append(f"context_change {context.labels}")
+        calls.append(f"context_change of {context.labels['kafka.cluster.id']} {context.labels['kafka.node.id']}")
 
     def init(self, metrics: Any) -> None:
         calls.append("init")
@@ -129,7 +129,7 @@ def test_a_reporter_is_given_its_context_before_it_is_asked_for_a_receiver(monke
     reporters(monkeypatch, follows=Follows).close()
     assert calls == [
         "configure",
-        "context_change {'kafka.cluster.id': 'c', 'kafka.node.id': '1'}",
+        "context_change of c 1",
         "init",
         "client_receiver",
     ]
