@@ -5,10 +5,14 @@ pushes show it. So its interval is that of the latest answer to a Get where it i
 its latest two pushes had and the subscriptions in force give it, where these are known.
 """
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 DEFAULT_PUSH_INTERVAL_MS: Final = 300_000
 """Where a record has no interval (KIP-714: the default of `interval.ms`) [ms]."""
+
+IntervalOf = Callable[[Mapping[str, Any]], int]
+"""The push interval that the subscriptions in force give a client [ms], by the names of its push record's fields."""
 
 ABSENT_INTERVALS: Final = 3
 ABSENT_AT_LEAST_MS: Final = 60_000

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from base.clock import Time
-from console.clients import Clients, Entry, Instance, application_of
-from console.judged import live_verdicts, standing_verdicts
+from console.clients import Clients, Entry, Instance, InstanceKey, Known, application_of
+from console.judged import live_verdicts, standing_clients, standing_verdicts
 from console.live import LiveMeasures, clients_table, put_into
 from console.measures import (
     COLUMNS,
@@ -28,6 +28,7 @@ from console.windows import WINDOW_US
 from telemetry.instances.client_state import ClientState
 from verdicts.errors import RulesError
 from verdicts.rules import default_rules, load_rules
+from verdicts.waits import LEAST_CLIENTS
 
 _GRACE_US: Final = 5_000_000
 """After a minute has ended, how long pushes of other logs may still come [us]."""
@@ -91,6 +92,14 @@ class Analysis:
             found.append(f"{self._live.malformed:,} payloads could not be read.")
         return found
 
+    def known_clients(self) -> dict[InstanceKey, Known]:
+        """Clients of the standing tables; none without tables, or where they cannot be read now."""
+        try:
+            return {} if self._tables is None else standing_clients(self._tables)
+        except Exception as error:  # noqa: BLE001  as in `_standing`
+            self._notices["clients"] = f"Counts begin anew: the clients in {self._tables} could not be read: {error}."
+            return {}
+
     # --- by the fleet's thread
 
     def put(self, pushes: Sequence[StoredPush]) -> None:
@@ -119,9 +128,9 @@ class Analysis:
         closed = self._live.close(read_up_to_us - _GRACE_US, lambda: clients_table(clients, self._rules))
         verdicts = None
         if closed and self._tables is None:
-            verdicts = live_verdicts(self._live.memory, self._rules)
+            verdicts = live_verdicts(self._live.memory, self._rules, clients.first_push_us)
         elif self._tables is not None:
-            verdicts = self._standing()
+            verdicts = self._standing(clients)
         for each in (*found, *closed):
             with lock:
                 put_into(self.rings, clients, each, self._next_number)
@@ -136,13 +145,13 @@ class Analysis:
         self._numbers += 1
         return self._numbers - 1
 
-    def _standing(self) -> Verdicts | None:
+    def _standing(self, clients: Clients) -> Verdicts | None:
         """The verdicts of standing tables, if it is time to look."""
         now_ms = self._time.hi_res_clock_ms()
         if now_ms < self._standing_due_ms or self._tables is None:
             return None
         try:
-            found = standing_verdicts(self._tables)
+            found = standing_verdicts(self._tables, clients.first_push_us)
             self._notices.pop("tables", None)
         except Exception as error:  # noqa: BLE001  of files, Parquet, a store in a cloud: the page says it, and goes on
             self._notices["tables"] = f"The verdicts in {self._tables} cannot be read now: {error}."
@@ -263,7 +272,9 @@ class Analysis:
 
     def _broker(self, cluster: str, node: int, entries: list[Entry]) -> dict[str, Any]:
         entries = [entry for entry in entries if entry.state not in _DEPARTED] or entries
-        links = self.rings.link_rows((number, node) for number in _numbers(_sample(entries)).tolist())
+        links = self._broker_times(node, [each for each in entries if _role(each) != "consumer"])
+        if np.count_nonzero(~np.isnan(links).all(axis=1)) < LEAST_CLIENTS:  # as `verdicts.families.latency`
+            links = self._broker_times(node, entries)
         by_minute = [values[~np.isnan(values)] for values in links.T] if len(links) else []
         last = _last_of_rows(links)
         return {
@@ -281,6 +292,9 @@ class Analysis:
             **_verdicts_of(self.verdicts.about("node", cluster, str(node))),
         }
 
+    def _broker_times(self, node: int, entries: Sequence[Entry]) -> Numbers:
+        return self.rings.broker_times((number, node) for number in _numbers(_sample(entries)).tolist())
+
     def node_verdicts(self, entry: Entry) -> list[Row]:
         """Open verdicts about the nodes to which a client has links."""
         return [
@@ -288,6 +302,10 @@ class Analysis:
             for node in sorted(self.nodes_of(entry))
             for row in self.verdicts.about("node", entry.cluster_id, str(node))
         ]
+
+
+def _role(entry: Entry) -> str | None:
+    return None if entry.instance is None else entry.instance.role
 
 
 def _verdicts_of(rows: Sequence[Row]) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from base.clock import Time
+from base.presence import IntervalOf
 from console.source import Polled
 from push_log.kafka_topic.seen_clients import SeenClient, SeenClients
 from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientRow, sender_key, with_software_of
+from telemetry.malformed import MalformedPushes
 
 InstanceKey = tuple[str, str, str]
 """Cluster id, principal and instance id, by which tables and wide rows tell instances."""
@@ -25,24 +28,47 @@ _NUMBERED: Final = re.compile(
 """Numbers, hex and UUIDs at the end. The quantifiers are possessive: a hostile id must not have it backtrack."""
 
 
+class Known(NamedTuple):
+    """What standing tables have of a client instance.
+
+    Attributes:
+        first_us, last_us: receipt of its first and its latest push in the tables [us].
+        pushes: between these.
+    """
+
+    first_us: int
+    last_us: int
+    pushes: int
+
+
+_UNKNOWN: Final = Known(first_us=1 << 62, last_us=-1, pushes=0)
+
+
 class Instance:
     """What the console keeps of a client instance beside its latest push.
 
     Attributes:
         key: of the instance.
         number: in the rings; -1 before its first measure.
-        first_us: receipt of its first push that was read [us].
+        first_us: receipt of its first push that was read, or that the tables have [us].
+        earlier: pushes that the tables alone have: not those that were read as well.
         role, group_id: as its payloads say; None before that is known.
     """
 
-    __slots__ = ("first_us", "group_id", "key", "number", "role")
+    __slots__ = ("_tables_to_us", "earlier", "first_us", "group_id", "key", "number", "role")
 
-    def __init__(self, key: InstanceKey, first_us: int) -> None:
+    def __init__(self, key: InstanceKey, known: Known) -> None:
         self.key = key
         self.number = -1
-        self.first_us = first_us
+        self.first_us, self._tables_to_us, self.earlier = known
         self.role: str | None = None
         self.group_id: str | None = None
+
+    def take(self, received_us: int) -> None:
+        """Notes a push that was read."""
+        self.first_us = min(self.first_us, received_us)
+        if received_us <= self._tables_to_us:
+            self.earlier = max(0, self.earlier - 1)
 
 
 class Entry:
@@ -75,9 +101,24 @@ class Entry:
         return self.listed
 
     @property
-    def counted(self) -> Any:
-        """What has `pushes` and `push_bytes`."""
-        return self.seen if self.seen is not None else self.listed
+    def pushes(self) -> int:
+        """Of its log, with those that the tables alone have; else as the node lists it."""
+        if self.seen is None:
+            assert self.listed is not None
+            return self.listed.pushes
+        return self.seen.pushes + (0 if self.instance is None else self.instance.earlier)
+
+    @property
+    def push_bytes(self) -> int | None:
+        """Of all its pushes [B]; None if that is not known: the tables have no sizes."""
+        if self.seen is None:
+            return None if self.listed is None else self.listed.push_bytes
+        return None if self.instance is not None and self.instance.earlier else self.seen.push_bytes
+
+    @property
+    def first_push_at(self) -> int | None:
+        """Receipt of the first push that is known [us]; None for none."""
+        return None if self.instance is None else self.instance.first_us
 
     @property
     def cluster_id(self) -> str:
@@ -107,27 +148,24 @@ class Entry:
         if listed is not None and listed.state not in _OF_LOG and self.listed_us >= self.seen.latest.received_at:
             self.state = listed.state
             return
-        # Of a node, what it has answered its Get with; of an export, which has no connections, what subscriptions give.
-        # Its pushes show that interval only once it has waited for as long.
+        # The node has answered its Get with this interval, which its pushes show only once it has waited for as long.
         self.answered_ms = None
         if listed is not None and self.listed_us >= self.seen.latest.received_at:
-            if listed.connections is None:
-                self.seen.allowed_ms = listed.push_interval_ms
-            else:
-                self.answered_ms = listed.push_interval_ms
+            self.answered_ms = listed.push_interval_ms
         self.state = self.seen.state(read_up_to.get(self.seen.partition, 0), self.answered_ms).value
 
     def row(self, *, is_topic: bool) -> dict[str, Any]:
         """The fields of `/clients`."""
         if self.seen is None:
             assert self.listed is not None
-            return self.listed._asdict() | {"state": self.state}
+            return self.listed._asdict() | {"state": self.state, "first_push_at": None}
         found = self.seen.row(0)
         if not is_topic:
             found = found._replace(broker=None, partition=None)
         if self.listed is not None:
             found = with_software_of(found, self.listed)
-        row = found._asdict() | {"state": self.state, "last_seen_at": self.last_seen_at}
+        own = ("pushes", "push_bytes", "first_push_at", "state", "last_seen_at")
+        row = found._asdict() | {name: getattr(self, name) for name in own}
         if self.listed is not None:
             row |= {name: getattr(self.listed, name) for name in _OF_NODE}
         return row
@@ -147,13 +185,22 @@ class Clients:
         clients_max: most clients of the log, and most of a node's listing; beyond it the longest silent are dropped.
         time: the clocks.
         is_topic: the pushes are those of a topic, whose payloads no node has examined.
+        known: what standing tables had of instances at the start, before any push is read.
     """
 
-    def __init__(self, clients_max: int, time: Time, *, is_topic: bool = False) -> None:
+    def __init__(
+        self,
+        clients_max: int,
+        time: Time,
+        *,
+        is_topic: bool = False,
+        known: Mapping[InstanceKey, Known] = MappingProxyType({}),
+    ) -> None:
+        self._known = known
         self._clients_max = clients_max
         self._time = time
         self._tidy_due_ms = 0
-        self._seen = SeenClients(clients_max, time, examines_payloads=is_topic)
+        self._seen = SeenClients(clients_max, time, malformed=MalformedPushes(is_logged=False) if is_topic else None)
         self._entries: dict[Hashable, Entry] = {}
         self._instances: dict[InstanceKey, Instance] = {}
 
@@ -167,13 +214,17 @@ class Clients:
             key = (record.cluster_id, record.principal, record.client_instance_id)
             instance = self._instances.get(key)
             if instance is None:
-                self._instances[key] = Instance(key, record.received_at)
-            elif record.received_at < instance.first_us:
-                instance.first_us = record.received_at
+                instance = self._instances[key] = Instance(key, self._known.get(key, _UNKNOWN))
+            instance.take(record.received_at)
 
     def instance(self, key: InstanceKey) -> Instance | None:
         """What is kept of an instance."""
         return self._instances.get(key)
+
+    def first_push_us(self, key: InstanceKey) -> int | None:
+        """Receipt of the first push of an instance that was read [us]; None for an unknown one."""
+        found = self._instances.get(key)
+        return None if found is None else found.first_us
 
     def entries(self) -> Collection[Entry]:
         """The clients as of the latest refresh."""
@@ -204,6 +255,10 @@ class Clients:
         for key, row in listed.items():
             entry = self._entries[key] = Entry()
             entry.listed, entry.listed_us, entry.state = row, at_us, row.state
+
+    def allow_intervals(self, interval_ms: IntervalOf, *, anew: bool) -> None:
+        """See `SeenClients.allow_intervals`."""
+        self._seen.allow_intervals(interval_ms, anew=anew)
 
     def judge(self) -> None:
         """Judges every client's state anew; changes nothing else."""

@@ -31,6 +31,7 @@ from console.query import (
 )
 from console.source import Source, StoredPush
 from console.verdict_rows import Row, Verdicts
+from fleetgauge.subscriptions.allowed import AllowedIntervals, Properties
 from telemetry.instances.client_state import ClientState
 from telemetry.push_record import parse_instance_id
 
@@ -98,20 +99,31 @@ class Fleet:
         source: where pushes are read from; closed by `stop`.
         settings: bounds and places.
         node_socket: control socket of a node whose clients' states, errors and subscriptions are shown; None without.
+        in_force: reads the subscriptions in force; None while they are not known.
         time: the clocks.
     """
 
     def __init__(
-        self, source: Source, settings: FleetSettings, *, node_socket: Path | None = None, time: Time | None = None
+        self,
+        source: Source,
+        settings: FleetSettings,
+        *,
+        node_socket: Path | None = None,
+        in_force: Callable[[], Properties | None] = lambda: None,
+        time: Time | None = None,
     ) -> None:
         self._source = source
         self._settings = settings
         self._time = time or SystemTime()
         self._node = None if node_socket is None else NodeListing(node_socket, settings.clients_max, self._time)
+        self._in_force = in_force
+        self._known_in_force: Properties | None = None
+        self._allowed = AllowedIntervals()
         self._lock = threading.Lock()
-        self._clients = Clients(settings.clients_max, self._time, is_topic=source.is_topic)
         self._history = History()
         self._analysis, self._measures = _analysis(settings, self._time)
+        known = {} if self._analysis is None else self._analysis.known_clients()
+        self._clients = Clients(settings.clients_max, self._time, is_topic=source.is_topic, known=known)
         self._entries: list[Entry] = []
         self._version = 0
         self._overview: dict[str, Any] = {}
@@ -197,6 +209,9 @@ class Fleet:
             if self._analysis is not None:
                 self._analysis.drop(unused)
         # States and figures are made by this thread alone: nobody waits for them.
+        if (in_force := self._in_force()) is not None and in_force is not self._known_in_force:
+            self._known_in_force = in_force
+            self._allowed.take(in_force, [self._clients])
         self._clients.judge()
         overview = self._make_overview(now_us)
         if self._has_changed or _lasting(overview) != _lasting(self._overview):

@@ -10,7 +10,7 @@ import numpy as np
 import structlog
 
 from console.clients import Clients, InstanceKey
-from console.measures import AVERAGES, LATENCY
+from console.measures import AVERAGES, LATENCY, POLL_IDLE
 from console.measures import COLUMNS as SHOWN
 from console.rings import Numbers, Rings
 from console.source import StoredPush
@@ -29,7 +29,8 @@ from verdicts.memory import Memory
 from verdicts.notes import EXPECTED_INTERVAL, client_columns
 from verdicts.points import COLUMNS as POINT_COLUMNS
 from verdicts.rules import Rules
-from verdicts.window import MEASURES
+from verdicts.waits import POLL_MEASURES, broker_time_ms, time_in_poll, waits_for_poll
+from verdicts.window import DIALECTS, JAVA, MEASURES
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +45,7 @@ _MOST_REMEMBERED: Final = 2
 _FAR_US: Final = 60_000_000
 """Pushes of a broker whose clock is farther ahead have no measures [us]."""
 _TOPIC_GROUPS: Final = ("producer-topic-metrics",)
+_CONSUMERS: Final = ("consumer", "share-consumer")
 
 
 def metric_names() -> frozenset[str]:
@@ -106,12 +108,30 @@ class Measured:
     Attributes:
         senders: role and group of instances, as far as known.
         values: for each minute [us] its instances, and by measure their values.
-        links: for each minute [us] instance, node and latency of links.
+        links: for each minute those of links.
     """
 
     senders: list[tuple[InstanceKey, str | None, str | None]]
     values: list[tuple[int, list[InstanceKey], dict[str, Numbers]]]
-    links: list[tuple[int, list[InstanceKey], list[int], Numbers]]
+    links: list["MeasuredLinks"]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLinks:
+    """Latencies of links in a minute.
+
+    Attributes:
+        start: of the minute [us].
+        keys, nodes: instance and node of each link.
+        latency: as the client measures it [ms].
+        broker_time: what it says of the broker [ms]; see `verdicts.waits`.
+    """
+
+    start: int
+    keys: list[InstanceKey]
+    nodes: list[int]
+    latency: Numbers
+    broker_time: Numbers
 
 
 class LiveMeasures:
@@ -257,8 +277,7 @@ def _senders(pushes: RecordBatch) -> list[tuple[InstanceKey, str | None, str | N
 
 
 _OfClients = tuple[int, list[InstanceKey], dict[str, Numbers]]
-_OfLinks = tuple[int, list[InstanceKey], list[int], Numbers]
-_Values = tuple[list[_OfClients], list[_OfLinks]]
+_Values = tuple[list[_OfClients], list[MeasuredLinks]]
 
 
 def _values(partials: Table) -> _Values:
@@ -266,7 +285,7 @@ def _values(partials: Table) -> _Values:
     values, links = [], []
     for start, rows in by_window_start(partials):
         wide = Wide(rows)
-        given = {column: wide.value(column) for column in AVERAGES}
+        given = {column: wide.value(column) for column in {*AVERAGES, *POLL_MEASURES}}
         found = _shown(start, rows, given)
         values += found[0]
         links += found[1]
@@ -275,7 +294,8 @@ def _values(partials: Table) -> _Values:
 
 def _judged_values(start: int, rows: Table) -> _Values:
     """Measures of judged rows."""
-    return _shown(start, rows, {column: rows[column] for column in SHOWN if column in rows.schema.names})
+    wanted = {*SHOWN, *POLL_MEASURES}.intersection(rows.schema.names)
+    return _shown(start, rows, {column: rows[column] for column in wanted})
 
 
 def _shown(start: int, rows: Table, given: dict[str, Any]) -> _Values:
@@ -283,14 +303,26 @@ def _shown(start: int, rows: Table, given: dict[str, Any]) -> _Values:
     clients, links = np.flatnonzero(~is_link), np.flatnonzero(is_link)
     numbers = {name: _numbers(column) for name, column in given.items()}
     keys = _keys(rows.select(INSTANCE).take(pa.array(clients)))
-    values = {name: column[clients] for name, column in numbers.items()}
-    of_node = rows.select((*INSTANCE, "node_id", "coordinator")).take(pa.array(links))
+    of_clients = {name: column[clients] for name, column in numbers.items()}
+    dialect = pc.index_in(rows["dialect"].take(pa.array(clients)), value_set=pa.array(DIALECTS)).fill_null(-1)
+    dialects = dialect.to_numpy()
+    values = {name: column for name, column in of_clients.items() if name in SHOWN}
+    idle = values[POLL_IDLE]
+    values[POLL_IDLE] = np.where(dialects == JAVA, time_in_poll(idle), idle)
+    of_node = rows.select((*INSTANCE, "role", "node_id", "coordinator")).take(pa.array(links))
     latency = numbers[LATENCY][links]
     nodes = of_node["node_id"].fill_null(-1).to_numpy()
     is_coordinator = of_node["coordinator"].fill_null(False).to_numpy(zero_copy_only=False)
     kept = np.flatnonzero((nodes >= 0) & ~np.asarray(is_coordinator, np.bool_) & ~np.isnan(latency))
-    link_keys = _keys(of_node.take(pa.array(kept)))
-    return [(start, keys, values)], [(start, link_keys, nodes[kept].tolist(), latency[kept])]
+    of_node, latency = of_node.take(pa.array(kept)), latency[kept]
+    link_keys, place_of = _keys(of_node), {key: place for place, key in enumerate(keys)}
+    client_of = np.array([place_of.get(key, -1) for key in link_keys], np.int64)
+    is_consumer = np.array([role in _CONSUMERS for role in of_node["role"].to_pylist()], np.bool_)
+    # The last place is of links whose client has no row.
+    given_of = {name: np.append(of_clients[name], np.nan) for name in POLL_MEASURES}
+    is_waiting = waits_for_poll(given_of.__getitem__, np.append(dialects == JAVA, False), client_of, latency)[client_of]
+    broker_time = broker_time_ms(latency, is_consumer, np.append(dialects, -1)[client_of], is_waiting)
+    return [(start, keys, values)], [MeasuredLinks(start, link_keys, nodes[kept].tolist(), latency, broker_time)]
 
 
 def _numbers(column: Any) -> Numbers:
@@ -320,12 +352,13 @@ def put_into(rings: Rings, clients: Clients, measured: Measured, next_number: Ca
         if len(rows) and rings.advance(minute):
             for column, of_rows in values.items():
                 rings.put(column, numbers, of_rows[rows], minute)
-    for start, keys, nodes, latency in measured.links:
-        minute = start // WINDOW_US
-        numbers, rows = _placed(keys, clients, next_number)
+    for links in measured.links:
+        minute = links.start // WINDOW_US
+        numbers, rows = _placed(links.keys, clients, next_number)
         if len(rows) and rings.advance(minute):
-            rings.put_links(numbers.tolist(), [nodes[row] for row in rows.tolist()], latency[rows], minute)
-            _put_means(rings, numbers, latency[rows], minute)
+            nodes, latency = [links.nodes[row] for row in rows.tolist()], links.latency[rows]
+            rings.put_links(numbers.tolist(), nodes, latency, links.broker_time[rows], minute)
+            _put_means(rings, numbers, latency, minute)
 
 
 def _put_means(rings: Rings, numbers: Numbers, latency: Numbers, minute: int) -> None:

@@ -19,6 +19,7 @@ from fleetgauge.admin.clients_page import as_object
 from fleetgauge.admin.node_socket import NotRunningError, Status, ask, read_status
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.subscriptions.clients import Client, clients_of
+from fleetgauge.subscriptions.settings import ClusterSettings
 
 _T = TypeVar("_T")
 _RATE_OVER_S: Final = 4.0, 60.0
@@ -68,31 +69,57 @@ class Node:
     Args:
         socket: its control socket; None where the console runs alone.
         data: the data directory.
+        cluster: where a console that runs alone lists the subscriptions; None for nowhere.
         clock_s: monotonic time [s].
+
+    Attributes:
+        in_force: client-metrics resources in force at the latest look, as Kafka's properties by name; None where they
+            are not known.
     """
 
-    def __init__(self, socket: Path | None, data: DataDirectory, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        socket: Path | None,
+        data: DataDirectory,
+        cluster: ClusterSettings | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._socket = socket
+        self._cluster = cluster
         self._data = data
+        self.in_force: dict[str, dict[str, str]] | None = None
         self._delivered = Rates(clock_s)
         self._passed = Rates(clock_s)
 
     def keep_looking(self, stopped: Event) -> None:
-        """Looks at the counts now and then, so that rates are known when they are asked for."""
-        while self._socket is not None and not stopped.wait(_LOOK_EVERY_S):
+        """Looks at counts and subscriptions now and then, so that they are known when they are asked for."""
+        while (self._socket or self._cluster) is not None and not stopped.wait(_LOOK_EVERY_S):
             with suppress(FleetgaugeError, KeyError):  # it may have just started
                 self.look()
 
     def look(self) -> None:
-        """Looks at the counts.
+        """Looks at counts and subscriptions.
 
         Raises:
-            NotRunningError: the process does not answer.
+            FleetgaugeError: the process, or the cluster, does not answer.
         """
+        if self._socket is None:
+            self.in_force = self._list_subscriptions()
+            return
         status = self._status()
+        looks = status["exporter_process"].get("subscription_deadlines") or {}
+        self.in_force = _own_subscriptions(status) or looks.get("in_force")
         self._delivery_rates(status)
         if "gateway" in status:
             self._traffic_rates(status)
+
+    def _list_subscriptions(self) -> dict[str, dict[str, str]] | None:
+        if self._cluster is None:
+            return None
+        from fleetgauge.subscriptions.cluster import Cluster  # needs kafka-python
+
+        with Cluster(self._cluster) as cluster:
+            return {each.name: each.properties() for each in cluster.list()}
 
     def _delivery_rates(self, status: Status) -> dict[str, dict[str, float] | None]:
         states = status["exporter_process"]["exporters"]
@@ -192,8 +219,7 @@ class Node:
             NotRunningError: the process does not answer.
         """
         status = {} if self._socket is None else self._status()
-        found: dict[str, dict[str, str]] | None = status.get("telemetry", {}).get("subscription_properties")
-        return found
+        return _own_subscriptions(status)
 
     def admin_address(self) -> str | None:
         """Address of a listener of the node that serves its Admin API to this machine without TLS or login.
@@ -263,3 +289,8 @@ def _some(count: int) -> int:
     if not count:
         raise NotThereError("there are no such dead letters")
     return count
+
+
+def _own_subscriptions(status: Status) -> dict[str, dict[str, str]] | None:
+    found: dict[str, dict[str, str]] | None = status.get("telemetry", {}).get("subscription_properties")
+    return found

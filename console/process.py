@@ -19,6 +19,7 @@ from console.web import SETTINGS, make_app
 from fleetgauge.admin.routes import ENDPOINTS, Routes
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.processes.http_process import Job, Site, main
+from fleetgauge.subscriptions.settings import ClusterSettings
 
 if TYPE_CHECKING:
     from console.subscriptions import PageSubscriptions
@@ -43,12 +44,13 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
         index: the answer at `/` for all but browsers.
     """
     state = Fleetless()
-    node = Node(socket, DataDirectory(Path(console["log_dirs"])))
-    subscriptions = functools.cache(lambda: _subscriptions(console, node, state))
+    cluster = None if console["cluster"] is None else ClusterSettings(**console["cluster"])
+    node = Node(socket, DataDirectory(Path(console["log_dirs"])), cluster)
+    subscriptions = functools.cache(lambda: _subscriptions(cluster, node, state))
     app = make_app(state, node, Sessions(console["token"]), subscriptions, endpoints, index)
     stopped = threading.Event()
-    threading.Thread(target=node.keep_looking, args=(stopped,), name="console-rates", daemon=True).start()
-    threading.Thread(target=_load, args=(state, console, socket), name="console-load", daemon=True).start()
+    threading.Thread(target=node.keep_looking, args=(stopped,), name="console-looks", daemon=True).start()
+    threading.Thread(target=_load, args=(state, console, node, socket), name="console-load", daemon=True).start()
 
     def close() -> None:
         stopped.set()
@@ -58,7 +60,7 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
     return Site(app=app, settings=SETTINGS, close=close)
 
 
-def _load(state: Fleetless, console: dict[str, Any], socket: Path | None) -> None:
+def _load(state: Fleetless, console: dict[str, Any], node: Node, socket: Path | None) -> None:
     try:
         from console.fleet import Fleet, FleetSettings
 
@@ -69,7 +71,8 @@ def _load(state: Fleetless, console: dict[str, Any], socket: Path | None) -> Non
             rules=None if console["rules"] is None else Path(console["rules"]),
             decode_cores=console["decode_cores"],
         )
-        fleet = Fleet(_source(console), settings, node_socket=socket if console["form"] == "serve" else None)
+        of_node = socket if console["form"] == "serve" else None
+        fleet = Fleet(_source(console), settings, node_socket=of_node, in_force=lambda: node.in_force)
         fleet.start()
     except ModuleNotFoundError as error:
         state.problem = f"the console needs {error.name}: pip install 'fleetgauge[console]'"
@@ -84,12 +87,10 @@ def _load(state: Fleetless, console: dict[str, Any], socket: Path | None) -> Non
         state.fleet = fleet
 
 
-def _subscriptions(console: dict[str, Any], node: Node, state: Fleetless) -> "PageSubscriptions":
+def _subscriptions(cluster: ClusterSettings | None, node: Node, state: Fleetless) -> "PageSubscriptions":
     from console.subscriptions import PageSubscriptions
-    from fleetgauge.subscriptions.settings import ClusterSettings
 
-    configured = None if console["cluster"] is None else ClusterSettings(**console["cluster"])
-    return PageSubscriptions(configured, node, lambda: _clients(node, state))
+    return PageSubscriptions(cluster, node, lambda: _clients(node, state))
 
 
 def _clients(node: Node, state: Fleetless) -> "list[Client]":

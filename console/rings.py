@@ -1,4 +1,4 @@
-"""An hour of values by minute, in arrays: of measures of clients, and of latencies of their links to nodes."""
+"""An hour of values by minute, in arrays: of measures of clients, and of their links to nodes."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -113,7 +113,7 @@ class Rings:
 
     def __init__(self, columns: Iterable[str]) -> None:
         self._of = {column: Ring() for column in columns}
-        self._links = Ring()
+        self._links, self._broker_times = Ring(), Ring()
         self._link_of: dict[tuple[int, int], int] = {}
         self._nodes_of: dict[int, list[int]] = {}
         self._free_links: list[int] = []
@@ -123,7 +123,10 @@ class Rings:
     @property
     def size_bytes(self) -> int:
         """Memory of the arrays [B]."""
-        return sum(ring.size_bytes for ring in (*self._of.values(), self._links))
+        return sum(ring.size_bytes for ring in self._all())
+
+    def _all(self) -> tuple[Ring, ...]:
+        return (*self._of.values(), self._links, self._broker_times)
 
     def order(self) -> Numbers:
         """Places of the minutes in a row, oldest first."""
@@ -137,7 +140,7 @@ class Rings:
         """Makes room for a minute; False if it is too old to be kept."""
         if minute > self.newest:
             cleared = range(max(self.newest + 1, minute - MINUTES + 1), minute + 1)
-            for ring in (*self._of.values(), self._links):
+            for ring in self._all():
                 ring.clear(cleared)
             self.newest = minute
         return minute > self.newest - MINUTES
@@ -146,12 +149,15 @@ class Rings:
         """Sets a measure of some clients in a minute that `advance` has accepted."""
         self._of[column].put(numbers, values, minute)
 
-    def put_links(self, clients: list[int], nodes: list[int], values: Numbers, minute: int) -> None:
-        """Sets latencies of links [ms] in a minute that `advance` has accepted."""
+    def put_links(
+        self, clients: list[int], nodes: list[int], latencies: Numbers, broker_times: Numbers, minute: int
+    ) -> None:
+        """Sets latencies of links, and what they say of brokers [ms], in a minute that `advance` has accepted."""
         numbers = np.array(
             [self._link(client, node) for client, node in zip(clients, nodes, strict=True)], dtype=np.int64
         )
-        self._links.put(numbers[numbers != _NONE], values[numbers != _NONE], minute)
+        for ring, values in ((self._links, latencies), (self._broker_times, broker_times)):
+            ring.put(numbers[numbers != _NONE], values[numbers != _NONE], minute)
 
     def _link(self, client: int, node: int) -> int:
         number = self._link_of.get((client, node))
@@ -188,8 +194,14 @@ class Rings:
 
     def link_rows(self, links: Iterable[tuple[int, int]]) -> Numbers:
         """The latencies of those of these links (client, node) that have any, in any order."""
-        numbers = [self._link_of[link] for link in links if link in self._link_of]
-        return self._links.rows(np.array(numbers, np.int64), self.order())
+        return self._links.rows(self._link_numbers(links), self.order())
+
+    def broker_times(self, links: Iterable[tuple[int, int]]) -> Numbers:
+        """What latencies of those of these links say of their brokers, as `link_rows`."""
+        return self._broker_times.rows(self._link_numbers(links), self.order())
+
+    def _link_numbers(self, links: Iterable[tuple[int, int]]) -> Numbers:
+        return np.array([self._link_of[link] for link in links if link in self._link_of], np.int64)
 
     @property
     def nodes(self) -> int:
@@ -210,11 +222,12 @@ class Rings:
         links = [(client, node) for client in clients for node in self._nodes_of.pop(client, [])]
         numbers = [self._link_of.pop(link) for link in links]
         self._links_at -= Counter(node for _, node in links)
-        self._links.drop(numbers)
+        for ring in (self._links, self._broker_times):
+            ring.drop(numbers)
         self._free_links += numbers
 
     def clear(self) -> None:
         """Removes all values, and forgets the newest minute."""
-        for ring in (*self._of.values(), self._links):
+        for ring in self._all():
             ring.clear(range(MINUTES))
         self.newest = 0

@@ -3,6 +3,9 @@
     client.quota.callback.class = "partition_quotas.PartitionQuotas"
     node.id = 1
 
+At `fleetgauge gateway` that is the broker behind it: `node.id` is the broker's, and partitions are those that Metadata
+responses to its clients have listed.
+
 A user's topics are those that begin with its name and a dot. The quota that is set for a user is one for the cluster: a
 broker that leads 2 of the user's 8 partitions gives a quarter of it, and more when it leads more. A broker that leads
 none gives the share of one partition, so that requests which come astray are still held.

@@ -50,7 +50,7 @@ class WebhookExporter:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
-        self._is_exporting = False
+        self._is_exporting = self._is_cut = False
         self._closed = False
 
     def start(self) -> None:
@@ -72,14 +72,17 @@ class WebhookExporter:
             connection = self._connection
             if not self._is_exporting:
                 self._disconnect()
-            elif connection is not None and connection.sock is not None:
-                with suppress(OSError):  # the peer was faster
-                    connection.sock.shutdown(socket.SHUT_RDWR)
+            elif connection is not None:
+                self._cut(connection)
 
     def _post(self, body: bytes) -> tuple[int, str | None, bytes]:
         with self._lock:
             connection = self._connected()
-            self._is_exporting = True
+            self._is_exporting, self._is_cut = True, False
+        # http.client's own timeout starts anew with every byte; this one is of the whole exchange.
+        deadline = threading.Timer(self._timeout_s, self._cut, (connection,))
+        deadline.daemon = True
+        deadline.start()
         try:
             return self._answer(connection, body)
         except BaseException:
@@ -87,6 +90,7 @@ class WebhookExporter:
                 self._disconnect()
             raise
         finally:
+            deadline.cancel()
             with self._lock:
                 self._is_exporting = False
                 if self._closed:
@@ -95,9 +99,25 @@ class WebhookExporter:
     def _answer(self, connection: http.client.HTTPConnection, body: bytes) -> tuple[int, str | None, bytes]:
         path = self._url.path or "/"
         query = f"?{self._url.query}" if self._url.query else ""
+        if connection.sock is None:
+            connection.connect()
+        self._raise_if_cut()  # a TLS handshake has no socket yet that could be cut
         connection.request("POST", path + query, body, {"Content-Type": "application/json"})
         response = connection.getresponse()
-        return response.status, response.getheader("Retry-After"), response.read(1_000_000)
+        found = response.status, response.getheader("Retry-After"), response.read(1_000_000)
+        self._raise_if_cut()  # a head that was cut off reads as a whole one
+        return found
+
+    def _cut(self, connection: http.client.HTTPConnection) -> None:
+        """Ends a request that another thread makes, and fails there."""
+        self._is_cut = True
+        if connection.sock is not None:
+            with suppress(OSError):  # the peer was faster
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _raise_if_cut(self) -> None:
+        if self._is_cut:
+            raise TimeoutError(f"no whole answer within {self._timeout_s:g} s")
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._closed:

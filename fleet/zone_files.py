@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from pyarrow import ArrowException, BufferReader, fs
 
+from base.deadline import within
 from fleet.errors import LandingError, first_line, no_landing_zone
 from fleet.selection import Selection
 from fleet.tables.paths import is_s3, local_path, qualified, s3_arguments, without_parameters
@@ -28,6 +29,9 @@ FOLDERS_WITHOUT_PUSHES: Final = frozenset({GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER}
 _DATE: Final = "date="
 _NODES_FILE: Final = "meta.properties"
 
+S3_WITHIN_S: Final = 120.0
+"""Time to list a zone in S3, to read a file of it, or to find its region [s]: pyarrow's own limits are of each byte."""
+
 LOCAL: Final = fs.LocalFileSystem()
 
 
@@ -43,13 +47,17 @@ def file_system(source: str, options: Mapping[str, str]) -> fs.FileSystem | None
     """
     if not is_s3(source):
         return None if local_path(source) is None else LOCAL
-    arguments = s3_arguments(source, options)
     try:
-        if not arguments.keys() & {"region", "endpoint_override"} and "AWS_ENDPOINT_URL" not in os.environ:
-            arguments["region"] = fs.resolve_s3_region(_in_s3(without_parameters(source)).partition("/")[0])
-        return fs.S3FileSystem(**arguments)
+        return within(S3_WITHIN_S, lambda: _s3(source, options))  # waits for what others of this process wait for
     except (OSError, ValueError) as error:
         raise LandingError(f"cannot open the landing zone {source}: {first_line(error)}") from error
+
+
+def _s3(source: str, options: Mapping[str, str]) -> fs.S3FileSystem:
+    arguments = s3_arguments(source, options)
+    if not arguments.keys() & {"region", "endpoint_override"} and "AWS_ENDPOINT_URL" not in os.environ:
+        arguments["region"] = fs.resolve_s3_region(_in_s3(without_parameters(source)).partition("/")[0])
+    return fs.S3FileSystem(**arguments)
 
 
 def _in_s3(uri: str) -> str:
@@ -65,14 +73,18 @@ def opened(system: fs.FileSystem, path: str) -> str | BufferReader:
     """
     if system is LOCAL:
         return path
-    with system.open_input_stream(_in_s3(path)) as stream:
-        return BufferReader(stream.read())
+
+    def read() -> bytes:
+        with system.open_input_stream(_in_s3(path)) as stream:
+            return stream.read()
+
+    return BufferReader(within(S3_WITHIN_S, read))
 
 
 def _list_s3(system: fs.FileSystem, source: str) -> dict[str, int]:
     root = _in_s3(without_parameters(source)).rstrip("/")
     try:
-        found = system.get_file_info(fs.FileSelector(root, recursive=True))
+        found = within(S3_WITHIN_S, lambda: system.get_file_info(fs.FileSelector(root, recursive=True)))
     except FileNotFoundError as error:
         raise LandingError(no_landing_zone(source)) from error
     except (OSError, ArrowException) as error:

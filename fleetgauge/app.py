@@ -46,6 +46,7 @@ from fleetgauge.reconfiguration import Changes, changeable_fields, examiner, log
 from fleetgauge.scram_users import NodeUsers
 from fleetgauge.state_store import StateStore
 from fleetgauge.state_topic import StateTopic, of_copy
+from fleetgauge.subscriptions.allowed import Properties
 from quotas.metrics import Metrics
 from telemetry.codecs import CompressionType
 from telemetry.instances.sender_bounds import SenderLimits
@@ -202,6 +203,9 @@ class FleetgaugeNode(NodeProcess):
     def _forget_decisions(self) -> None:
         for listener in self._listeners:
             listener.forget_usual_pushes()
+
+    def _in_force(self) -> Properties:
+        return self._client_metrics.effective()
 
     async def _prepare(self) -> Job:
         config, loop = self._config, asyncio.get_running_loop()

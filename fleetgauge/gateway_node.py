@@ -54,7 +54,11 @@ class GatewayNode(FleetgaugeNode):
     async def _prepare(self) -> Job:
         settings = gateway_settings(self._config)
         job = await super()._prepare()
-        self._traffic = TrafficRules(self._quotas.managers, self._quotas.identities)
+        quotas = self._quotas
+        has_callback = quotas.managers.client_quota_callback is not None
+        self._traffic = TrafficRules(
+            quotas.managers, quotas.identities, quotas.cluster_changed if has_callback else None
+        )
         self._gateway = Gateway(dataclasses.replace(settings, rules=self._traffic))
         return job
 

@@ -50,8 +50,8 @@ _COPIED: Final = "topic"
 """Of a copy, the kind of the record with the offset up to which it holds the topic."""
 
 
-class _FencedError(Exception):
-    """Another node has begun to write."""
+class _TryAgainError(Exception):
+    """A transaction failed, and another may succeed: another node has begun to write, or a broker had a problem."""
 
 
 class _RefusedError(PushLogError):
@@ -168,8 +168,8 @@ class StateTopic:
                 writer.write(records, change, deadline)
                 self._catch_up(deadline, change)
                 return self._state
-            except _FencedError:
-                problem = "other nodes change it without a pause"
+            except _TryAgainError as error:
+                problem = str(error)
             except _RefusedError:
                 self._writer = None
                 raise
@@ -359,7 +359,7 @@ class _Writer:
         """Writes and commits the records of one change.
 
         Raises:
-            _FencedError: another node has begun to write.
+            _TryAgainError: another node has begun to write, or a broker failed; the outcome is not known.
             _RefusedError: the brokers refuse; nothing is written.
             PushLogError: the outcome is not known.
         """
@@ -384,7 +384,10 @@ class _Writer:
 
         fenced = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
         if error.code() in fenced:
-            return _FencedError()
+            return _TryAgainError("other nodes change it without a pause")
+        # The coordinator also answers a commit with UNKNOWN_SERVER_ERROR where another node fences this one meanwhile.
+        if error.code() == KafkaError.UNKNOWN:
+            return _TryAgainError(self._text(error))
         if error.txn_requires_abort():
             with suppress(KafkaException):
                 self._producer.abort_transaction(_READ_S)

@@ -5,6 +5,7 @@ either direction. The end of one connection ends the other, and no third one.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from base.principal import ANONYMOUS, KafkaPrincipal
@@ -74,8 +75,10 @@ class ClientChannel(asyncio.Protocol):
         "_security",
         "_session",
         "_shared",
+        "_since_ns",
         "_transport",
         "_turn_ends_ns",
+        "_unanswered_ns",
         "_waits",
         "attachment",
         "buffered_bytes",
@@ -88,6 +91,7 @@ class ClientChannel(asyncio.Protocol):
         "listener_name",
         "principal",
         "security_protocol",
+        "spends_unanswered",
         "traffic",
         "usual_pushes",
     )
@@ -137,7 +141,9 @@ class ClientChannel(asyncio.Protocol):
         self._waits = False  # for its turn
         self._local: dict[int, InFlight] | None = None  # requests that the gateway is answering, by slot
         self._clock = context.time.nanoseconds
-        self._loop_ns = 0
+        self._loop_ns = self._unanswered_ns = 0
+        self._since_ns = 0  # from when on the loop's time is not counted yet; 0 while it does something else
+        self.spends_unanswered = False
         self._turn_ends_ns = 0
         self._next_slot = 0
         self._client_reads = self._broker_reads = True
@@ -190,8 +196,9 @@ class ClientChannel(asyncio.Protocol):
         self._context.counters.bytes_received += len(data)
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
+        self._since_ns, self.spends_unanswered = now_ns, self._requests.is_within_unanswered
         self._take_requests(data, now_ns)
-        self._loop_ns += self._clock() - now_ns
+        self._stop_meter()
 
     def eof_received(self) -> bool:
         """The client has closed its side. Requests that it sent are still passed and answered."""
@@ -298,8 +305,9 @@ class ClientChannel(asyncio.Protocol):
             return
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
+        self._since_ns, self.spends_unanswered = now_ns, False
         self._take_responses(data, now_ns)
-        self._loop_ns += self._clock() - now_ns
+        self._stop_meter()
 
     def broker_reads(self, reads: bool) -> None:
         """The broker takes bytes, or too many wait for it."""
@@ -506,7 +514,7 @@ class ClientChannel(asyncio.Protocol):
     def flush(self) -> None:
         """See `Channel.flush`."""
         if self._in_flight and self._in_flight[0].local and self._close_reason is None:
-            self._take_responses(b"", self._clock())
+            self._take_metered(self._take_responses, self._clock())
 
     def mute(self) -> None:
         """See `Channel.mute`."""
@@ -524,13 +532,50 @@ class ClientChannel(asyncio.Protocol):
         now_ns = self._clock()
         self.last_active_ms = now_ns // 1_000_000
         if self._close_reason is None and self._transport is not None and not requests.is_held:
-            self._take_requests(b"", now_ns)
-            self._loop_ns += self._clock() - now_ns
+            if self.buffered_bytes:
+                self._context.requests.restart(self, self.last_active_ms)
+            self._take_metered(self._take_requests, now_ns)
 
-    def take_loop_ns(self) -> int:
+    def take_loop_ns(self, *, to_now: bool = False) -> int:
         """See `ClientConnection.take_loop_ns`."""
+        if to_now:
+            self._read_meter()
         taken, self._loop_ns = self._loop_ns, 0
         return taken
+
+    def take_unanswered_ns(self) -> int:
+        """See `ClientConnection.take_unanswered_ns`."""
+        taken, self._unanswered_ns = self._unanswered_ns, 0
+        return taken
+
+    def begin_request(self, is_answered: bool) -> None:
+        """See `ClientConnection.begin_request`."""
+        self._read_meter()
+        self.spends_unanswered = not is_answered
+
+    def _take_metered(self, take: Callable[[bytes, int], None], now_ns: int) -> None:
+        """Takes what is at hand, and counts its time once: also within a call, as when the rules unmute it."""
+        if self._since_ns:
+            take(b"", now_ns)
+        else:
+            self._since_ns, self.spends_unanswered = now_ns, False
+            take(b"", now_ns)
+            self._stop_meter()
+
+    def _read_meter(self) -> None:
+        """Adds the time of the call under way, so far, to what it was spent for."""
+        if self._since_ns:
+            self._since_ns = self._stop_meter()
+
+    def _stop_meter(self) -> int:
+        """Adds the time of a call to what it was spent for; returns the time [ns]."""
+        now_ns = self._clock()
+        took_ns, self._since_ns = now_ns - self._since_ns, 0
+        if self.spends_unanswered:
+            self._unanswered_ns += took_ns
+        else:
+            self._loop_ns += took_ns
+        return now_ns
 
     def _may_go_on(self) -> bool:
         return self._clock() < self._turn_ends_ns
@@ -557,6 +602,11 @@ class ClientChannel(asyncio.Protocol):
         return self._requests.is_held or not self._broker_reads or not self._client_reads
 
     @property
+    def is_muted(self) -> bool:
+        """See `OpenConnection.is_muted`."""
+        return self._requests.mutes > 0
+
+    @property
     def unread_bytes(self) -> int:
         """See `OpenConnection.unread_bytes`."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size() + self._response_bytes
@@ -574,13 +624,14 @@ class ClientChannel(asyncio.Protocol):
             self._waits = True
             self._context.loop.call_later(pause_ms / 1_000, self._context.turns.wait_for, self)
             return
+        self._since_ns, self.spends_unanswered = now_ns, False
         requests.turn_is_over = False
         if responses.turn_is_over:
             responses.turn_is_over = False
             self._take_responses(b"", now_ns)
         if self._close_reason is None and not requests.is_held:
             self._take_requests(b"", now_ns)
-        self._loop_ns += self._clock() - now_ns
+        self._stop_meter()
 
     def _wait_for_turn(self) -> None:
         if not self._waits:

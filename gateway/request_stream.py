@@ -134,6 +134,11 @@ class RequestStream:
         return self._left > 0
 
     @property
+    def is_within_unanswered(self) -> bool:
+        """True if that request has no answer."""
+        return self._under_way is not None and not self._under_way.is_answered
+
+    @property
     def kept_bytes(self) -> int:
         """Size of what is kept for later [B]."""
         return len(self._kept)

@@ -226,10 +226,10 @@ class ResponseStream:
     def _release(self, request: InFlight, now_ns: int) -> None:
         """Passes on the gateway's own answer."""
         assert request.local
-        self.output.append(request.local)
         del self._in_flight[0]
         if self._judges:
             self._policy.rules.sent(self._connection, request, len(request.local) - SIZE_PREFIX_BYTES, now_ns)
+        self.output.append(request.local)
 
     def _match(self, data: bytes, position: int) -> int | None:
         """Returns the size of the response at `position`; None, and sets `_wanted`, if its header is not at hand."""
@@ -316,7 +316,7 @@ class ResponseStream:
         if request.response_walk is None:
             self._walk = None
         else:
-            request.response_walk.is_bounded = True
+            request.response_walk.bound()
 
     def _end(self, request: InFlight) -> None:
         if self._front is not None or self._rewriter is not None:
@@ -368,6 +368,7 @@ class ResponseStream:
         if request.api_key == API_VERSIONS:
             start, end, replacement = self._policy.api_versions(bytes(front), request.api_version)
             front[start:end] = replacement
+            request.throttle_time_at = start + len(replacement)  # of versions that have one
         if request.response_bytes:
             self._ask_rules(request, front, body, now_ns)
         if request.api_key == SASL_AUTHENTICATE:

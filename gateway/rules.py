@@ -26,6 +26,7 @@ class ClientConnection(Protocol):
         connection_id, listener_name, client_address, client_port: as in `wire.channel.Channel`.
         principal: of the client's certificate, or of a SASL exchange that the broker accepted; else ANONYMOUS.
         client_software_name, client_software_version: as ApiVersions named them.
+        spends_unanswered: True while the loop's time is that of a request without an answer.
         traffic: what the rules keep with the connection, the size of its last fetched response; initially None.
     """
 
@@ -36,6 +37,7 @@ class ClientConnection(Protocol):
     principal: KafkaPrincipal
     client_software_name: str
     client_software_version: str
+    spends_unanswered: bool
     traffic: Any
 
     def mute(self) -> None:
@@ -44,8 +46,18 @@ class ClientConnection(Protocol):
     def unmute(self) -> None:
         """Ends one mute; allowed after the connection has ended."""
 
-    def take_loop_ns(self) -> int:
-        """Time that the loop has spent with this connection since the last call [ns]."""
+    def take_loop_ns(self, *, to_now: bool = False) -> int:
+        """Time that the loop has spent with this connection since the last call, but for `take_unanswered_ns` [ns].
+
+        Args:
+            to_now: True to count what the loop is doing now; else that counts the next time.
+        """
+
+    def take_unanswered_ns(self) -> int:
+        """Time that the loop has spent with requests without an answer since the last call [ns]."""
+
+    def begin_request(self, is_answered: bool) -> None:
+        """Sets `spends_unanswered`: from now on the time is that of a request that has an answer, or has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +152,9 @@ class Rules(Protocol):
         """
 
     def sent(self, connection: ClientConnection, request: InFlight, size: int, now_ns: int) -> None:
-        """Notes that an answer of `size` bytes [B] is passed on, after `response`: the broker's, or a local one."""
+        """Notes that an answer of `size` bytes [B] is passed on, after `response`: the broker's, or a local one, which
+        `InFlight.local` may still be replaced by one of the same size.
+        """
 
     def interrupted(self, connection: ClientConnection, request: InFlight, now_ns: int) -> int:
         """Notes that a turn of the connection has ended within the response to `request`; returns how long its next

@@ -17,8 +17,8 @@ Rules of the interface:
   them. Wall time is decades ahead of it: a channel that is throttled by wall time stays muted, a sensor never expires,
   and windows are lost or frozen when the wall clock is set. Nothing can detect that here, so never pass
   `Time.milliseconds()` or `time.time()`. Where the argument may be left out, leave it out: the right clock is read.
-- A value that violates a quota is recorded all the same, here and in the parents of the sensor. To take nothing where
-  a quota is exhausted, use `Sensor.check_and_record` (KIP-599).
+- A value that violates a sensor's quota is recorded in it all the same, but not in its parents, as in Kafka. To take
+  nothing where a quota is exhausted, use `Sensor.check_and_record` (KIP-599).
 """
 
 import logging

@@ -1,6 +1,7 @@
 """Custom quotas (KIP-257): the callback interface, the cluster metadata that it receives, and the loading of its class.
 
-`Cluster` and `PartitionInfo` are for library users: `fleetgauge serve` has no partitions and never sends metadata.
+A gateway feeds `Cluster` from the Metadata responses that pass it; `fleetgauge serve` has no partitions and never sends
+metadata.
 """
 
 import importlib

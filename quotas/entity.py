@@ -39,7 +39,7 @@ class ConfigEntity(Protocol):
 
     @property
     def name(self) -> str:
-        """The user, client id or address as configured; `<default>` for a default."""
+        """The user, client id or address as configured; `<default>` for a default, as in Kafka 4.3.1 (KIP-257: "")."""
 
     @property
     def entity_type(self) -> ConfigEntityType:

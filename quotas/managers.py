@@ -12,6 +12,7 @@ from quotas.client_request_quota import ClientRequestQuotaManager
 from quotas.config import QuotaConfig
 from quotas.controller_mutation import ControllerMutationQuotaManager
 from quotas.metrics import Metrics
+from quotas.quota import Quota
 from quotas.quota_type import QuotaType
 from quotas.replication import ReplicationQuotaManager
 from quotas.throttled_channel import ThrottledChannelReaper
@@ -107,12 +108,23 @@ class QuotaManagers:
                 return manager
         raise ValueError(f"Not a client quota type: {quota_type.name}")
 
-    def update_cluster_metadata(self, cluster: Cluster) -> None:
-        """Passes partitions and leaders to the callback, and updates all limits if it returns True."""
+    def update_cluster_metadata(self, cluster: Cluster) -> bool:
+        """Passes partitions and leaders to the callback, and updates all limits if it returns True; returns that."""
         callback = self.client_quota_callback
-        if callback is not None and callback.update_cluster_metadata(cluster):
-            for manager in self.client_quota_managers:
-                manager.update_quota_metric_configs()
+        if callback is None or not callback.update_cluster_metadata(cluster):
+            return False
+        for manager in self.client_quota_managers:
+            manager.update_quota_metric_configs()
+        return True
+
+    def update_replication_rates(self, config: QuotaConfig) -> None:
+        """Puts the three rates of `config` that are dynamic in force; what was recorded is kept."""
+        for manager, rate in (
+            (self.leader, config.leader_replication_throttled_rate),
+            (self.follower, config.follower_replication_throttled_rate),
+            (self.alter_log_dirs, config.replica_alter_log_dirs_io_max_bytes_per_second),
+        ):
+            manager.update_quota(Quota.upper_bound(rate))
 
     def start_reapers(self, driver: Callable[[ThrottledChannelReaper, Time], ReaperDriver]) -> None:
         """Starts the reapers of all four managers, which unmute channels when their time has come.

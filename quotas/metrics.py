@@ -83,7 +83,7 @@ class Metrics:
             name: unique in the registry.
             config: for its metrics without their own, by default the registry's.
             inactive_sensor_expiration_time_seconds: it may be removed after this time without a record [s].
-            parents: sensors that record every value of this one too, also a value that violates this sensor's quota.
+            parents: sensors that record every value of this one too that does not violate its quota.
 
         Raises:
             ValueError: the parents share an ancestor.

@@ -20,7 +20,7 @@ _Step: TypeAlias = tuple[KafkaMetric, _Record, _RecordAndMeasure, bool]
 
 
 class QuotaViolationError(FleetgaugeError):
-    """A metric is out of its bound after a record. The value stays recorded.
+    """A metric is out of its bound after a record. The value stays recorded in the sensor that has the metric.
 
     Attributes:
         metric: the metric out of its bound.
@@ -64,7 +64,7 @@ class Sensor:
 
     Attributes:
         name: unique within its `Metrics`.
-        parents: sensors that record every value of this one, also a value that violates this sensor's quota.
+        parents: sensors that record every value of this one too that does not violate its quota.
         lock: re-entrant, held while recording, checking and measuring; hold it to make `check_quotas` and `record`
             one step (KIP-599, strict quotas). A sensor's lock is taken before its parents', never after.
         structure_lock: held while metrics are added or the sensor is removed; acquired before the registry's lock,
@@ -117,7 +117,7 @@ class Sensor:
         self._check_forest(set())
 
     def record(self, value: float = 1.0, time_ms: int | None = None, check_quotas: bool = True) -> None:
-        """Records `value` in every statistic here and in the parents, then checks the quotas, here first.
+        """Records `value` in every statistic here and checks the quotas; then the same in each parent, as in Kafka.
 
         Args:
             value: the negative of an earlier value, recorded at the same time, takes that one back.
@@ -126,9 +126,8 @@ class Sensor:
             check_quotas: False to record without a check.
 
         Raises:
-            QuotaViolationError: a metric here or in a parent is out of its bound now. The value is recorded
-                everywhere all the same, also in the parents. (Kafka skips the parents when the sensor itself is over,
-                although it documents that they receive every value; taking such a value back made them negative.)
+            QuotaViolationError: a metric here or in a parent is out of its bound now. The value is recorded in the
+                sensors up to that one, and in none after it. To take it back, record its negative here alone.
         """
         at_ms = self._time.hi_res_clock_ms() if time_ms is None else time_ms
         steps = self._steps
@@ -180,6 +179,8 @@ class Sensor:
             self._record(value, time_ms)
         finally:
             lock.release()
+        for parent in self.parents:
+            parent.record(value, time_ms, False)
 
     def check_quotas(self, time_ms: int | None = None) -> None:
         """Checks this sensor's own metrics at `time_ms` [ms, monotonic, by default now], without a record.
@@ -265,28 +266,14 @@ class Sensor:
         self._last_record_time_ms = time_ms
         for record, under in self._recorders:
             record(under._config, value, time_ms)
-        for parent in self.parents:
-            with parent.lock:
-                parent._record(value, time_ms)
 
     def _record_in_turn(self, value: float, time_ms: int, check_quotas: bool) -> None:
-        """Records here and in the parents, then checks here and in the parents."""
-        lock = self.lock
-        lock.acquire()
-        try:
+        with self.lock:
             self._record(value, time_ms)
             if check_quotas:
                 self._check(time_ms)
-                for parent in self.parents:
-                    parent._check_with_parents(time_ms)
-        finally:
-            lock.release()
-
-    def _check_with_parents(self, time_ms: int) -> None:
-        with self.lock:
-            self._check(time_ms)
-            for parent in self.parents:
-                parent._check_with_parents(time_ms)
+        for parent in self.parents:
+            parent.record(value, time_ms, check_quotas)
 
     def _check(self, time_ms: int) -> None:
         for metric, measure, is_bucket in self._checked:

@@ -1,16 +1,17 @@
-"""Counts and logs accepted pushes whose payload is not well-formed OTLP.
+"""Counts and logs pushes in the push log whose payload is not well-formed OTLP.
 
 A broker parses nothing and answers NONE; so does a node by default (docs/conformance.md). The client does not learn of
-it, so the operator has to: from the node's log, `fleetgauge status` and the listing of clients.
+it, so the operator has to: from the node's log, or that of `fleetgauge export` behind a topic, `fleetgauge status` and
+the listing of clients.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Hashable, Mapping
+from typing import Final, Protocol
 
 from base.library_log import get_logger
 from base.log_limiter import LogLimiter
-from telemetry.instances.instance import ClientInstance
+from telemetry.instances.inventory import Listed
 from telemetry.instances.payload_faults import PayloadFaults
 from telemetry.validate import INVALID_TEXT, NOT_OTLP, fault_of
 
@@ -42,33 +43,60 @@ def with_fault(faults: PayloadFaults | None, metrics: bytes, now_ms: int) -> Pay
     return PayloadFaults(1 if faults is None else faults.pushes + 1, reason, detail, now_ms, now_ms)
 
 
+class Pusher(Listed, Protocol):
+    """A client instance: a `ClientInstance` of a node, or one that was read from a topic."""
+
+    payload_faults: PayloadFaults | None
+
+    @property
+    def sender(self) -> Hashable:
+        """Tells its principal, client id and source address from others'."""
+
+    @property
+    def instance_id_text(self) -> str:
+        """The id in Kafka's text form."""
+
+    @property
+    def client_address(self) -> str:
+        """The peer of its latest request."""
+
+
 class MalformedPushes:
-    """Counts and logs the malformed payloads that a node accepts. Not thread-safe.
+    """Counts and logs the malformed payloads in a push log. Not thread-safe.
+
+    Args:
+        is_logged: lines are logged; otherwise another process does it.
 
     Attributes:
         counts: number by reason.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_logged: bool = True) -> None:
         self.counts: Counter[str] = Counter()
-        self._limiter = LogLimiter(LOG_INTERVAL_MS, max_keys=_MAX_CLIENTS, max_lines=_MAX_LINES)
+        self._limiter = LogLimiter(LOG_INTERVAL_MS, max_keys=_MAX_CLIENTS, max_lines=_MAX_LINES if is_logged else 0)
 
-    def note(self, instance: ClientInstance, metrics: bytes, now_ms: int) -> None:
-        """Records that a push of `instance` with this payload was accepted at `now_ms` [ms, monotonic]."""
-        instance.payload_faults = faults = with_fault(instance.payload_faults, metrics, now_ms)
+    def note(self, client: Pusher, metrics: bytes, *, at_ms: int, now_ms: int) -> None:
+        """Records that a push of `client` with this payload is in the log.
+
+        Args:
+            client: the client.
+            metrics: the payload.
+            at_ms: time of the push, on the clock of the client's listing [ms].
+            now_ms: monotonic time [ms].
+        """
+        client.payload_faults = faults = with_fault(client.payload_faults, metrics, at_ms)
         self.counts[faults.reason] += 1
-        count = self._limiter.admit(instance.sender, now_ms)
+        count = self._limiter.admit(client.sender, now_ms)
         if count:
-            context = instance.context
             log.warning(
                 "telemetry.payload_malformed",
                 message=_MESSAGES[faults.reason],
                 reason=faults.reason,
                 detail=faults.detail,
-                client_id=instance.client_id,
-                client_instance_id=instance.instance_id_text,
-                client_software=f"{instance.client_software_name} {instance.client_software_version}",
-                principal=instance.principal_text,
-                client_address=context.client_address,
+                client_id=client.client_id,
+                client_instance_id=client.instance_id_text,
+                client_software=f"{client.client_software_name} {client.client_software_version}",
+                principal=client.principal_text,
+                client_address=client.client_address,
                 occurrences=count,
             )

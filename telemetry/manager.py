@@ -219,7 +219,7 @@ class ClientMetricsManager:
         if not is_due and not (terminating and gate.may_end_early(interval_ms, now_ms)):
             return self._refuse_early(refused.PUSH_TOO_EARLY, instance, now_ms)
         refusal, metrics = self._check(instance, subscription_id, terminating, compression_type, encoded, now_ms)
-        if refusal is not None:
+        if refusal is not None and not (refusal is refused.MALFORMED_METRICS and self._settings.accept_malformed):
             return self._refuse_push(refusal, instance, is_due, now_ms)
         turn = gate.take_turn(now_ms, terminating=terminating, is_due=is_due)
         tokens = len(encoded) * TOKEN
@@ -237,6 +237,7 @@ class ClientMetricsManager:
             SCHEMA_VERSION,
         )
         push = Push(instance, turn, now_ms, row, metrics, encoded)
+        push.is_malformed = refusal is not None
         pace = self._pace
         if pace is not None and pace.enabled:
             pace.record(instance, instance.context, len(encoded), now_ms)
@@ -260,6 +261,8 @@ class ClientMetricsManager:
             instance.last_push_ms = push.taken_at_ms
             if instance.metrics is not None:
                 instance.metrics.record_plugin_export(took_ms, now_ms)
+            if push.is_malformed:
+                self._malformed.note(instance, push.metrics, at_ms=push.taken_at_ms, now_ms=now_ms)
             count += 1
             total_ms += took_ms
             if took_ms > longest_ms:
@@ -449,7 +452,7 @@ class ClientMetricsManager:
         encoded: bytes,
         now_ms: int,
     ) -> tuple[Refusal | None, bytes]:
-        """Checks after the gate. Returns the reason of a refusal, or None and the decompressed payload.
+        """Checks after the gate. Returns the reason of a refusal, or None; and the decompressed payload, if it can be.
 
         Limits are checked first but reported last: a client with a changed subscription must learn that it needs a Get.
         """
@@ -470,15 +473,13 @@ class ClientMetricsManager:
             return None, b""
         if len(encoded) > self._settings.telemetry_max_bytes:
             return refused.TOO_LARGE, b""
-        return self._decompress(codec[1], encoded, instance, now_ms)
+        return self._decompress(codec[1], encoded)
 
-    def _decompress(
-        self, decompress: Callable[[bytes], bytes], encoded: bytes, instance: ClientInstance, now_ms: int
-    ) -> tuple[Refusal | None, bytes]:
-        """Checks of the payload itself: size, codec, OTLP. What is no OTLP is noted, and refused only if so configured:
-        the refusal would end the client's telemetry, and a broker gives none.
+    def _decompress(self, decompress: Callable[[bytes], bytes], encoded: bytes) -> tuple[Refusal | None, bytes]:
+        """Checks of the payload itself: size, codec, OTLP. `judge` refuses what is no OTLP only if so configured: the
+        refusal would end the client's telemetry, and a broker gives none.
         """
-        fault = refused.BROKEN_COMPRESSION
+        fault, metrics = refused.BROKEN_COMPRESSION, b""
         try:
             metrics = decompress(encoded)
             size = len(metrics)
@@ -489,9 +490,7 @@ class ClientMetricsManager:
         except TelemetryTooLargeError:
             return refused.TOO_LARGE_DECOMPRESSED, b""
         except InvalidRecordError:
-            if fault is refused.BROKEN_COMPRESSION or not self._settings.accept_malformed:
-                return fault, b""
-            self._malformed.note(instance, metrics, now_ms)
+            return fault, metrics
         return None, metrics
 
     def _describe_row(self, instance: ClientInstance) -> tuple[object, ...]:

@@ -25,6 +25,7 @@ class Push:
         throttle_time_ms: throttle time of the request quota [ms].
         is_timed: True if its handling time counts for a request quota.
         is_answered: set by a push log that may report an error before its commit ends.
+        is_malformed: True if the payload is no well-formed OTLP.
     """
 
     __slots__ = (
@@ -33,6 +34,7 @@ class Push:
         "encoded",
         "instance",
         "is_answered",
+        "is_malformed",
         "is_timed",
         "metrics",
         "reply_to",
@@ -65,6 +67,7 @@ class Push:
         self.throttle_time_ms = 0
         self.is_timed = False
         self.is_answered = False
+        self.is_malformed = False
 
     @property
     def record(self) -> PushRecord:

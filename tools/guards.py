@@ -15,10 +15,13 @@ What needs a test:
   "What to watch"; below it, the page describes metrics, events and keys. A paragraph or a list item is one promise;
   code and headings are none. These pages name no tests. The tables below "Promises" in docs/conformance.md do: one row
   per promise, with the page, the words that the promise begins with, and its tests.
+- "The specification, statement by statement" in docs/conformance.md: one table per document, one row per statement. A
+  row of another table of that page names the ids of the statements that it shows at the beginning of its first cell.
+  A statement that acts in none of our parts says why, and needs no row.
 
 Faults are: a row or a promise without a test that `make test` or `make test-real` runs, a row of "Promises" that fits
-not exactly one promise, a test that does not exist, and, of the tests that the target runs, one that did not run, was
-skipped or failed.
+not exactly one promise, a statement that no row shows, an id that stands twice or is no statement's, a test that does
+not exist, and, of the tests that the target runs, one that did not run, was skipped or failed.
 
 `target_of` decides which target runs a test.
 """
@@ -39,6 +42,9 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 CONFORMANCE: Final = "docs/conformance.md"
 NAMING_TESTS: Final = (CONFORMANCE, "docs/hardening.md")
 PROMISES_HEAD: Final = ["page", "the promise begins with", "shown by"]
+STATEMENTS_HEAD: Final = ["id", "section", "statement", "class", "where it acts"]
+PARTS: Final = ("serve", "gateway", "plugin", "library")
+"""Where a statement may act; in none of them: `none: why`."""
 TARGETS: Final = ("test", "test-real", "soak")
 
 Tests = Mapping[str, frozenset[str]]
@@ -47,6 +53,8 @@ Outcomes = Mapping[str, set[str]]
 
 _NAMED = re.compile(r"`([\w/]+\.py::\w+)`")
 _CELL_END = re.compile(r"(?<!\\)\|")
+_ID = re.compile(r"(?:K\d+|C)-\d+")
+"""A statement of a KIP, or of the chapter on Kafka's quotas and client metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +96,21 @@ class PromiseRow:
     page: str
     opening: str
     tests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A statement of the specification; `where` are the parts of ours in which it acts, or `none: why`."""
+
+    line: int
+    id: str
+    text: str
+    where: str
+
+    @property
+    def acts(self) -> bool:
+        """True if a row has to show it."""
+        return not self.where.startswith("none: ")
 
 
 def target_of(path: str, markers: frozenset[str]) -> str:
@@ -142,7 +165,7 @@ def table_lines(document: str) -> Iterator[tuple[int, list[str], str]]:
 
 
 def rows(document: str, name: str) -> Iterator[Row]:
-    """The rows of all tables but those of promises, and each line of text that names tests."""
+    """The rows of all tables but those of promises and statements, and each line of text that names tests."""
     heading = ""
     introduced: tuple[str, ...] = ()
     for number, head, line in table_lines(document):
@@ -151,7 +174,7 @@ def rows(document: str, name: str) -> Iterator[Row]:
             introduced = tests if line.endswith(":") else ()
         if line.startswith("#"):
             heading = line.lstrip("# ")
-        elif head and head != PROMISES_HEAD:
+        elif head and head not in (PROMISES_HEAD, STATEMENTS_HEAD):
             shown_by = tests or introduced
             yield Row(document=name, line=number, text=_row_text(line), tests=shown_by, named_at=(name, number))
         elif tests and not head:
@@ -173,6 +196,41 @@ def promise_rows(document: str) -> list[PromiseRow]:
             tests = tuple(_NAMED.findall(line))
             made.append(PromiseRow(line=number, page=page, opening=plain(opening), tests=tests))
     return made
+
+
+def statements(document: str) -> list[Statement]:
+    """The rows of the tables of statements."""
+    return [
+        Statement(line=number, id=found[0], text=plain(found[2]), where=found[-1])
+        for number, head, line in table_lines(document)
+        if head == STATEMENTS_HEAD and (found := cells(line))
+    ]
+
+
+def shown_ids(document: str) -> Iterator[tuple[int, str]]:
+    """Line and id of each statement that a row of another table names at the beginning of its first cell."""
+    for number, head, line in table_lines(document):
+        if head and head != STATEMENTS_HEAD:
+            yield from ((number, word) for word in itertools.takewhile(_ID.fullmatch, cells(line)[0].split()))
+
+
+def statement_faults(listed: Sequence[Statement], shown: Sequence[tuple[int, str]]) -> list[str]:
+    """Statements without a row, rows of unknown statements, and ids or parts that are none."""
+    ids = Counter(each.id for each in listed)
+    by_row = {name for _, name in shown}
+    wrong = []
+    for each in listed:
+        place = f'{CONFORMANCE}, line {each.line}, "{each.id} {_short(each.text)}"'
+        if not _ID.fullmatch(each.id):
+            wrong.append(f"{place}: not an id such as K714-1 or C-1")
+        elif ids[each.id] > 1:
+            wrong.append(f"{place}: the id stands {ids[each.id]} times")
+        elif each.acts and each.id not in by_row:
+            wrong.append(f"{place}: no row shows it")
+        if each.acts and not {part.strip() for part in each.where.split(",")} <= set(PARTS):
+            wrong.append(f'{place}: "{each.where}" is not of {", ".join(PARTS)}, nor "none: why"')
+    wrong += (f"{CONFORMANCE}, line {line}: {name} is no statement" for line, name in shown if name not in ids)
+    return wrong
 
 
 def promises(document: str, part: Part) -> list[tuple[int, str]]:
@@ -229,7 +287,7 @@ def _short(text: str, characters: int = 80) -> str:
 
 
 def read_documents(root: Path) -> tuple[list[Row], list[str]]:
-    """All rows, and the faults of "Promises"."""
+    """All rows, and the faults of "Promises" and of the statements."""
     texts = {name: (root / name).read_text(encoding="utf-8") for name in DOCUMENTS}
     listed = promise_rows(texts[CONFORMANCE])
     made: list[Row] = []
@@ -238,6 +296,7 @@ def read_documents(root: Path) -> tuple[list[Row], list[str]]:
         for row in listed
         if row.page not in PROMISING
     ]
+    wrong += statement_faults(statements(texts[CONFORMANCE]), list(shown_ids(texts[CONFORMANCE])))
     for page, part in PROMISING.items():
         found = promises(texts[page], part)
         if not found:

@@ -20,7 +20,7 @@ has become the expected value after some 14 hours."""
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
-FORM: Final = 6
+FORM: Final = 7
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -123,7 +123,7 @@ INSTANCE_FIELDS: Final = {
         ),
         np.int64,
     ),
-    **dict.fromkeys(("interval_s", "windows", "latency", "waited", "failed", "throughput"), np.float64),
+    **dict.fromkeys(("interval_s", "pushed_s", "windows", "latency", "waited", "failed", "throughput"), np.float64),
 }
 
 
@@ -142,7 +142,8 @@ class Instances:
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
         may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
         has_latency: 1 once it sent a latency by broker.
-        interval_s: of its pushes [s].
+        interval_s: that it is waited for by [s]; see `base.presence`.
+        pushed_s: of its pushes in the latest window that has any [s].
         windows, latency, waited, failed, throughput: see `verdicts.families.deploys`.
     """
 

@@ -75,4 +75,6 @@ def note_window(window: Window, memory: Memory) -> None:
     instances["client"][code] = window.client
     instances["group"][code], instances["version"][code] = window.group, window.version
     instances["dialect"][code] = window.dialect
-    instances["interval_s"][code] = np.nan_to_num(window.rows.number("push_interval_ms") / 1000)
+    pushed_s = np.nan_to_num(window.rows.number("push_interval_ms") / 1000)
+    instances["interval_s"][code] = np.maximum(pushed_s, instances["pushed_s"][code])
+    instances["pushed_s"][code] = pushed_s

@@ -260,20 +260,6 @@ class Subjects:
         return medians(self.of_row, values, len(self))
 
 
-def away_from_poll_ms(between_ms: Numbers, idle_ratio: Numbers) -> Numbers:
-    """How long Java consumers are away from poll() between two calls [ms], by their averages; NaN where one is unknown.
-
-    `poll.idle.ratio` is not the part of the time that is spent in poll(): Kafka (`KafkaConsumerMetrics`) divides the
-    time in one call by this time and the time between the calls, which has the call before in it. A consumer that does
-    nothing but poll has 0.5.
-
-    >>> away_from_poll_ms(np.array([1000.0, 1000.0, 1500.0]), np.array([0.5, 0.2, 0.0])).tolist()
-    [0.0, 750.0, 1500.0]
-    """
-    away: Numbers = between_ms * np.clip(1 - 2 * idle_ratio, 0, None) / np.maximum(1 - idle_ratio, 0.5)
-    return away
-
-
 def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
     """The distinct keys in their order, and of each key its place among them: `numpy.unique` without sorting them."""
     least = int(keys.min(initial=0))

@@ -105,6 +105,7 @@ class Listener:
         self._context: ListenerContext | None = None
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self._adopting: set[asyncio.Task[None]] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -244,7 +245,7 @@ class Listener:
     async def _accept_loop(
         self, loop: asyncio.AbstractEventLoop, listening: socket.socket, context: ListenerContext
     ) -> None:
-        while True:
+        while not self._is_stopping:
             try:
                 accepted, address = await loop.sock_accept(listening)
             except OSError as error:
@@ -365,7 +366,11 @@ class Listener:
         self._counters.accepted += 1
 
     async def _stop_accepting(self) -> None:
-        if self._accepting is not None:
+        if self._accepting is not None and self._socket is not None:
+            # `sock_accept` loses a connection if it is cancelled after the accept: so it accepts no more, and returns.
+            self._is_stopping = True
+            asyncio.get_running_loop().remove_reader(self._socket)
+            await asyncio.sleep(0)
             self._accepting.cancel()
             with suppress(asyncio.CancelledError):
                 await self._accepting

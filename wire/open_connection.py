@@ -30,6 +30,10 @@ class OpenConnection(Protocol):
         """True if it is not read from for our own sake."""
 
     @property
+    def is_muted(self) -> bool:
+        """True if it is not read from for a quota's sake, whatever its peer does."""
+
+    @property
     def unread_bytes(self) -> int:
         """Bytes of responses that its peer has not read [B]."""
 

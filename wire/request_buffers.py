@@ -8,7 +8,8 @@ memory. So the heaviest connection of the heaviest address is closed, repeatedly
 long they have been buffered [B ms]: a large push in two TCP segments is buffered for milliseconds and weighs little
 compared with a request that never finishes. Addresses are compared first, so that thousands of connections with few
 bytes each count with their sum. No address has a fixed share: a fleet behind one address is limited only when memory is
-short, and then by its own heaviest connections.
+short, and then by its own heaviest connections. Time for which a quota has muted a connection does not count: of those
+that hold as much, a client that obeys its throttle time is closed last.
 
 A connection without buffered input is not listed here.
 """
@@ -51,7 +52,7 @@ class RequestBuffers:
             del self._since_ms[channel]
 
     def restart(self, channel: OpenConnection, now_ms: int) -> None:
-        """Restarts the receive time of a connection at `now_ms`: its buffered bytes belong to a later request."""
+        """Restarts the receive time of a connection at `now_ms`: its bytes are of a later request, or it was muted."""
         del self._since_ms[channel]
         self._since_ms[channel] = now_ms
 
@@ -83,7 +84,8 @@ class RequestBuffers:
         """Closes the heaviest connection of the heaviest address, until an eighth of the bound is free."""
         by_network: dict[str, list[tuple[int, int, OpenConnection]]] = {}
         for number, (channel, since_ms) in enumerate(self._since_ms.items()):
-            weight = channel.buffered_bytes * (now_ms - since_ms + 1)
+            held_ms = 0 if channel.is_muted else now_ms - since_ms
+            weight = channel.buffered_bytes * (held_ms + 1)
             by_network.setdefault(network_of(channel.client_address), []).append((weight, -number, channel))
         heaviest = [(-sum(weight for weight, _, _ in each), -each[0][1], sorted(each)) for each in by_network.values()]
         heapq.heapify(heaviest)

@@ -147,6 +147,8 @@ class TcpChannel:
         """See `Channel.unmute`."""
         if self._connection.unmute():
             self.last_active_ms = self._context.time.hi_res_clock_ms()
+            if self.buffered_bytes:
+                self._context.requests.restart(self, self.last_active_ms)
             self._pump()
 
     def close(self, reason: str) -> None:
@@ -205,6 +207,11 @@ class TcpChannel:
     def is_held_up(self) -> bool:
         """True if this side has paused reading."""
         return self._connection.is_held_up
+
+    @property
+    def is_muted(self) -> bool:
+        """See `OpenConnection.is_muted`."""
+        return self._connection.is_muted
 
     @property
     def unread_bytes(self) -> int:

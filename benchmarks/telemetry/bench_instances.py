@@ -53,6 +53,8 @@ def context(number: int) -> RequestContext:
         client_port=port,
         connection_id=f"127.0.0.1:9092-{address}:{port}-{number}",
         correlation_id=number & 0x7FFFFFFF,
+        request_type=72,
+        request_version=0,
     )
 
 

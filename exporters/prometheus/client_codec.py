@@ -18,7 +18,7 @@ from exporters.prometheus.names import MetricId
 from exporters.prometheus.series import NEVER, About, Client, Series
 
 _HEADER: Final = struct.Struct("<qQq?")
-"""Time of receipt of the latest push [us], its time [ns], the push interval [ms], whether it was terminating."""
+"""Time of receipt of the latest push [us], its time [ns], the expected interval [ms], whether it was terminating."""
 
 _BESIDE_BOUNDS: Final[Mapping[str, int]] = {"counter": 1, "gauge": 1, "histogram": 3, "summary": 2}
 """Number of values of a series by kind, beside one for each of its bounds."""
@@ -34,7 +34,7 @@ class SavedClient(NamedTuple):
 
 def encode_client(client: Client, describe: Callable[[MetricId], str]) -> SavedClient:
     """Encodes a client; `describe` returns the description of a metric."""
-    header = _HEADER.pack(client.received_at, client.time_unix_nano, client.interval_ms, client.terminated)
+    header = _HEADER.pack(client.received_at, client.time_unix_nano, client.expected_interval_ms, client.terminated)
     layout = json.dumps(_layout(client, describe)) if client.layout_changed else None
     return SavedClient(client.saved_key, layout, header + client.numbers.tobytes())
 

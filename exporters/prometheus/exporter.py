@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from base.clock import SystemTime, Time
 from base.library_log import get_logger
+from base.presence import IntervalOf
 from exporters.exporter import Delivered, Outcome, RefusedRecord, Retry
 from exporters.prometheus.client_codec import decode_client
 from exporters.prometheus.page import OPENMETRICS, OWN_NAMES, TEXT, prefers_openmetrics, render
@@ -92,6 +93,10 @@ class PrometheusExporter:
             if self._server is None:
                 self._server = PageServer(self.name, self.settings.listen, self._page, self.settings.access)
                 log.info("prometheus.page_served", exporter=self.name, url=self._server.url)
+
+    def allow_intervals(self, interval_ms: IntervalOf, *, anew: bool) -> None:
+        """See `SeriesTable.allow_intervals`; from any thread."""
+        self._table.allow_intervals(interval_ms, self._now(), anew=anew)
 
     def close(self) -> None:
         """Stops serving the page; may be called twice."""

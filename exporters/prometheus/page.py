@@ -102,8 +102,11 @@ def write_lines(client: Client) -> None:
                 family.members[series] = _distribution(family, series)
                 continue
             # Nearly all series are numbers, and each is here after every push: avoid function calls.
+            if shown[at + 2] < 0:  # without a value, see `Series`
+                family.members[series] = ""
+                continue
             value = shown[at] + shown[at + 1]
-            if at < written and before[at] + before[at + 1] == value:
+            if at < written and before[at] + before[at + 1] == value and before[at + 2] >= 0:
                 continue
             if labels and identity and -_INFINITE < value < _INFINITE:
                 family.members[series] = f"{family.sample_name}{{{identity},{labels}}} {value!r}\n"
@@ -113,8 +116,8 @@ def write_lines(client: Client) -> None:
 
 
 def _distribution(family: Family, series: Series) -> str:
-    write = _histogram if family.kind == "histogram" else _summary
-    return "".join(write(family.name, series.client.identity, series.labels, series.bounds, series.shown()))
+    write, values = _histogram if family.kind == "histogram" else _summary, series.shown()
+    return "".join(write(family.name, series.client.identity, series.labels, series.bounds, values)) if values else ""
 
 
 def _family(family: Family, lines: list[str], *, openmetrics: bool) -> Iterator[str]:

@@ -22,6 +22,7 @@ GRID: Final = tuple(2.0**exponent for exponent in range(-20, 44))
 every scale lie within such bounds: pushes of different scales add up without loss."""
 
 _NO_RECORDED_VALUE: Final = 1
+_NO_VALUE: Final = "no_value"
 _DELTA: Final = 1
 _CUMULATIVE: Final = 2
 _MAX_LABEL_TEXT: Final = 8_192
@@ -78,6 +79,7 @@ class PushPoints:
 
     Attributes:
         measurements: by metric and labels.
+        without_value: labels of points without a value, by metric.
         descriptions: descriptions of the metrics that have one.
         resource: attributes of its resources; the first value of each key.
         time_unix_nano: the latest time of a point; 0 if there is none.
@@ -87,6 +89,7 @@ class PushPoints:
     """
 
     measurements: dict[MetricId, dict[str, Measurement]] = field(default_factory=dict)
+    without_value: dict[MetricId, list[str]] = field(default_factory=dict)
     descriptions: dict[MetricId, str] = field(default_factory=dict)
     resource: dict[str, str] = field(default_factory=dict)
     time_unix_nano: int = 0
@@ -177,6 +180,8 @@ class PushReader:
             measurement = _number(kind, mode, point) if is_number else _distribution(metric.data_kind, mode, point)
             if isinstance(measurement, str):
                 found.left_out[measurement] += 1
+                if measurement == _NO_VALUE and (attributes := self.attributes(point.attributes)) is not None:
+                    found.without_value.setdefault(metric.id, []).append(attributes.labels)
                 continue
             attributes = self.attributes(point.attributes)
             if attributes is None:
@@ -239,7 +244,7 @@ def _number(kind: Kind, mode: Mode, point: Any) -> Measurement | str:
     member = point.WhichOneof("value")
     value = float(getattr(point, member)) if member else math.nan
     if math.isnan(value) or has_no_value(point):
-        return "no_value"
+        return _NO_VALUE
     if mode != Mode.AS_IS and (math.isinf(value) or (kind == "counter" and value < 0)):
         return "malformed"  # it would make the sum of the series useless
     return Measurement(mode, point.start_time_unix_nano, (value,))
@@ -248,7 +253,7 @@ def _number(kind: Kind, mode: Mode, point: Any) -> Measurement | str:
 def _distribution(data_kind: str, mode: Mode, point: Any) -> Measurement | str:
     """As `_number`, for a histogram or a summary."""
     if has_no_value(point):
-        return "no_value"
+        return _NO_VALUE
     if data_kind == "summary":
         return _summary(point)
     found = _explicit(point) if data_kind == "histogram" else _exponential(point)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from base.presence import expected_interval_ms
 from exporters.prometheus.names import Kind, MetricId, help_text
 from exporters.prometheus.points import Measurement, Mode, Values
 from exporters.prometheus.shapes import Identity, Shape
@@ -37,7 +38,8 @@ class Series:
     from deltas to cumulative counts, or back, continues to count.
 
     The numbers are in one array with those of the client's other series, in the form in which they are saved: `base` of
-    every value, `last` of every value, and the start of the cumulative count [ns since the epoch].
+    every value, `last` of every value, and the start of the cumulative count [ns since the epoch], below 0 while the
+    client sends no value: the series is not on the page then, and goes on from its value later.
 
     Attributes:
         labels: labels of its data points, as text.
@@ -80,6 +82,7 @@ class Series:
         if measurement.mode == Mode.CUMULATIVE:
             return self.apply_cumulative(measurement.values, measurement.start_unix_nano, before_unix_nano)
         numbers, width = self.client.numbers, self.width
+        numbers[self.at + 2 * width] = abs(numbers[self.at + 2 * width])
         counted = numbers[self.at] + numbers[self.at + width]
         for at, value in enumerate(measurement.values, start=self.at):
             last = at + width
@@ -101,7 +104,9 @@ class Series:
         numbers, width = self.client.numbers, self.width
         last = self.at + width
         started = float(start_unix_nano)  # the previous one was rounded, too
-        restarted = numbers[last] > 0 and started > numbers[last + width] and start_unix_nano >= before_unix_nano > 0
+        restarted = (
+            numbers[last] > 0 and started > abs(numbers[last + width]) and start_unix_nano >= before_unix_nano > 0
+        )
         reset = restarted or values[0] < numbers[last]
         for at, value in enumerate(values, start=self.at):
             if reset and numbers[at + width] == numbers[at + width]:
@@ -110,13 +115,20 @@ class Series:
         numbers[last + width] = started
         return reset
 
+    def hide(self) -> None:
+        """Removes it from the page until the next measurement."""
+        numbers, start = self.client.numbers, self.at + 2 * self.width
+        numbers[start] = -(abs(numbers[start]) or 1.0)
+
     def fits(self, measurement: Measurement) -> bool:
         """True if the measurement has as many values and the same bounds."""
         return len(measurement.values) == self.width and measurement.bounds == self.bounds
 
     def shown(self) -> Values:
-        """The values on the page, once its first value is saved."""
+        """The values on the page, once its first value is saved; none while the client sends no value."""
         numbers, at, width = self.client.shown, self.at, self.width
+        if numbers[at + 2 * width] < 0:
+            return ()
         return tuple([numbers[place] + numbers[place + width] for place in range(at, at + width)])
 
 
@@ -195,7 +207,8 @@ class Client:
         series: by metric and labels of the data point.
         received_at: when its latest push was received [us since the epoch].
         time_unix_nano: the latest time of its data points; 0 before the first.
-        interval_ms: its push interval [ms].
+        interval_ms, before_ms: push intervals of its latest push and of the one before [ms]; 0 before there is one.
+        allowed_ms: push interval that the subscriptions in force give it [ms]; None if they are not known.
         terminated: its latest push was a terminating one.
         expires_ms: when it is removed if no push comes [ms, monotonic].
         check_ms: no series of it expires before [ms, monotonic].
@@ -219,6 +232,8 @@ class Client:
     received_at: int = 0
     time_unix_nano: int = 0
     interval_ms: int = 0
+    before_ms: int = 0
+    allowed_ms: int | None = None
     terminated: bool = False
     expires_ms: int = NEVER
     check_ms: int = 0
@@ -233,6 +248,11 @@ class Client:
 
     def __post_init__(self) -> None:
         self.saved_key = encode_key(self.key)
+
+    @property
+    def expected_interval_ms(self) -> int:
+        """The push interval that it is waited for by [ms]; see `base.presence`."""
+        return expected_interval_ms(None, self.interval_ms, self.before_ms, self.allowed_ms)
 
     def every_series(self) -> Iterable[tuple[MetricId, Series]]:
         """All its series, in a fixed order."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from base.presence import ABSENT_INTERVALS, DEFAULT_PUSH_INTERVAL_MS, expected_interval_ms
+from base.presence import ABSENT_INTERVALS, DEFAULT_PUSH_INTERVAL_MS, IntervalOf
 from exporters.labels import LabelSettings
 from exporters.prometheus.client_codec import SavedClient, encode_client
 from exporters.prometheus.client_labels import ClientLabels, label_fields
@@ -139,6 +139,8 @@ class SeriesTable:
             if not is_late:
                 self._note(client, record, points, now)
             self._take(client, points, now, before, deltas_alone=is_late)
+            if not is_late:
+                _hide(client, points)
             self._changed(client, now)
 
     def alike(self, record: PushRecord) -> AlikePush | None:
@@ -254,6 +256,26 @@ class SeriesTable:
                 self._remove(client)
             self._expire_series(self._folded, now_ms)
 
+    def allow_intervals(self, interval_ms: IntervalOf, now: Moment, *, anew: bool) -> None:
+        """Keeps clients at least as long as the subscriptions in force let them wait; see `SeenClients`."""
+        with self._lock:
+            clients = [each for each in self._clients.values() if anew or each.allowed_ms is None]
+        for client in clients:
+            if client is not self._folded:
+                self._allow(client, interval_ms(client.about.record), now)
+
+    def _allow(self, client: Client, interval_ms: int, now: Moment) -> None:
+        with self._lock:
+            client.allowed_ms = interval_ms
+            before_ms, expires_ms = client.expires_ms, now.monotonic_ms + _waits_ms(client, now)
+            if client.terminated or expires_ms <= before_ms or self._clients.get(client.key) is not client:
+                return
+            client.expires_ms = expires_ms
+            self._dirty[client.key] = client
+            for _, series in client.every_series():
+                if series.expires_ms == before_ms:
+                    series.expires_ms = expires_ms
+
     def families(self) -> list[Family]:
         """All metrics on the page."""
         with self._lock:
@@ -350,10 +372,10 @@ class SeriesTable:
             self.counts.gaps += 1
         client.received_at = record.received_at
         client.time_unix_nano = points.time_unix_nano or client.time_unix_nano
-        before_ms = client.interval_ms
+        client.before_ms = client.interval_ms
         client.interval_ms = min(record.push_interval_ms or DEFAULT_PUSH_INTERVAL_MS, _LONGEST_INTERVAL_MS)
         client.terminated = record.terminating
-        client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now, before_ms)
+        client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
 
     def _changed(self, client: Client, now: Moment) -> None:
         """Has a client saved; removes what it has not pushed for too long."""
@@ -361,19 +383,10 @@ class SeriesTable:
         if now.monotonic_ms >= client.check_ms:
             self._expire_series(client, now.monotonic_ms)
 
-    def _lifetime_ms(self, client: Client, now: Moment, before_ms: int = 0) -> int:
-        """Lifetime of a client from now on [ms]: three push intervals after its push was received.
-
-        With an interval of 60 s and a push that was received 20 s ago, 160 s. `before_ms` is the interval of the push
-        before, see `base.presence`.
-        """
-        if client.terminated:
-            return self.settings.linger_ms
-        age_ms = max(0, now.wall_us - client.received_at) // 1_000
-        return max(
-            self.settings.linger_ms,
-            ABSENT_INTERVALS * expected_interval_ms(None, client.interval_ms, before_ms) - age_ms,
-        )
+    def _lifetime_ms(self, client: Client, now: Moment) -> int:
+        """Lifetime of a client from now on [ms], at least the linger time."""
+        waits_ms = 0 if client.terminated else _waits_ms(client, now)
+        return max(self.settings.linger_ms, waits_ms)
 
     def _take(self, client: Client, points: PushPoints, now: Moment, before: int, *, deltas_alone: bool) -> None:
         """Applies a push's measurements; with `deltas_alone`, for a push that was overtaken, only its deltas."""
@@ -456,6 +469,15 @@ class SeriesTable:
         self._removed[client.key] = None
 
 
+def _hide(client: Client, points: PushPoints) -> None:
+    """Removes from the page what a push has without a value, unless it has a value under the same labels, too."""
+    for metric, found in points.without_value.items():
+        series, measured = client.series.get(metric, {}), points.measurements[metric]
+        for labels in found:
+            if labels in series and labels not in measured:
+                series[labels].hide()
+
+
 def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
     """Adds deltas and sets gauges; returns the number of gauges without a value."""
     numbers, expires_ms = client.numbers, client.expires_ms
@@ -465,13 +487,23 @@ def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
     for series, value in zip(binding.gauges, push.gauges, strict=True):
         if value != value:
             without_value += 1
+            series.hide()
             continue
         at = series.at
-        numbers[at], numbers[at + 1] = 0.0, value
+        numbers[at], numbers[at + 1], numbers[at + 2] = 0.0, value, 0.0
         series.expires_ms = expires_ms
     if binding.gauges:
         client.check_ms = min(client.check_ms, expires_ms)
     return without_value
+
+
+def _waits_ms(client: Client, now: Moment) -> int:
+    """Time from now until three push intervals after the receipt of a client's latest push [ms].
+
+    With an interval of 60 s and a push that was received 20 s ago, 160 s.
+    """
+    age_ms = max(0, now.wall_us - client.received_at) // 1_000
+    return ABSENT_INTERVALS * client.expected_interval_ms - age_ms
 
 
 def _key(record: PushRecord) -> ClientKey:

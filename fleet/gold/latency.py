@@ -15,7 +15,7 @@ from fleet.measures.rows import Numbers, filled, one
 from fleet.measures.values import Wide, conformed, metrics_by_name
 from fleet.schemas import LATENCY, LATENCY_OVERALL
 from telemetry.catalogue.standard_metrics import telemetry_name
-from verdicts.window import away_from_poll_ms
+from verdicts.waits import away_from_poll_ms
 
 
 class _Time(NamedTuple):

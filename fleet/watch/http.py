@@ -3,14 +3,13 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from email.message import Message
 from http.client import HTTPException
-from typing import IO, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request
+from urllib.request import Request
 
+from base.exchange import NoRedirects, exchange
 from fleet.errors import FleetError
-from fleet.exchange import exchange
 
 _PASSING: Final = frozenset((408, 425, 429, 500, 502, 503, 504))
 _READ_BYTES: Final = 4_096
@@ -22,15 +21,6 @@ class DeliveryError(FleetError):
 
 class RefusedError(DeliveryError):
     """A destination takes nothing as it is set up: it is not there that waiting helps."""
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """A POST that is led elsewhere would become a GET without its body."""
-
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> Request | None:
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +68,7 @@ class Endpoint:
         body = json.dumps(content).encode()
         request = Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310  # checked above
         try:
-            answer = exchange(request, _NoRedirects(), within_s=self.within_s, most_bytes=_READ_BYTES)
+            answer = exchange(request, NoRedirects(), within_s=self.within_s, most_bytes=_READ_BYTES)
         except (OSError, HTTPException) as error:
             raise DeliveryError(str(getattr(error, "reason", None) or error) or type(error).__name__) from error
         if not 200 <= answer.status < 300:

@@ -21,8 +21,8 @@ from deltalake.exceptions import DeltaError
 from rich.console import Console
 
 from base.clock import Time
+from base.deadline import in_thread
 from fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError, UnreadableTableError
-from fleet.exchange import in_thread
 from fleet.interrupt import EXIT_INTERRUPTED
 from fleet.pipeline.report import RunReport
 from fleet.pipeline.run import RunRequest, explained, run

@@ -17,9 +17,9 @@ from urllib.request import Request
 import numpy as np
 from pyarrow import csv
 
+from base.exchange import exchange
 from fleet.decode.arrow import Array, Schema, Table, pa, pc
 from fleet.errors import FleetError
-from fleet.exchange import exchange
 from fleet.measures.rows import codes, filled, numbered, one, times
 from fleet.schemas import TIME
 from fleet.whatif.quotas import AskedQuota, Resolver

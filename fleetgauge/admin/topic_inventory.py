@@ -11,8 +11,9 @@ from typing import Any, Final
 import structlog
 
 from base.clock import Time
+from base.presence import IntervalOf
 from fleetgauge.admin.node_socket import Candidates, NodeSocket, Part
-from push_log.kafka_topic.seen_clients import SeenClient, SeenClients
+from push_log.kafka_topic.seen_clients import SeenClients
 from telemetry.instances.client_state import ClientState
 from telemetry.instances.inventory import ClientFilter
 
@@ -50,9 +51,9 @@ class TopicInventory:
         is_known = bool(known) and len(known) == len(partitions)
         return {"topic": self._topic, "partitions": partitions, "read_up_to": min(known) if is_known else None}
 
-    def allow(self, interval_ms: Callable[[SeenClient], int], *, anew: bool) -> None:
-        """See `SeenClients.allow`."""
-        self._seen.allow(interval_ms, anew=anew)
+    def allow_intervals(self, interval_ms: IntervalOf, *, anew: bool) -> None:
+        """See `SeenClients.allow_intervals`."""
+        self._seen.allow_intervals(interval_ms, anew=anew)
 
     def rows(self, wanted: ClientFilter, part: Part) -> Candidates:
         """See `Inventory.rows`."""

@@ -1,6 +1,7 @@
 """`fleetgauge clients`: the current client instances of a running `fleetgauge serve` or `export`."""
 
 import csv
+import io
 import json
 import os
 import sys
@@ -8,16 +9,17 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 import typer
 from rich.console import Console
 
 from base.errors import FleetgaugeError
+from base.exchange import Answer, exchange
 from fleetgauge.admin.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
 from fleetgauge.admin.node_socket import NotRunningError, ask, read_status
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
@@ -33,9 +35,10 @@ from terminal.text import csv_value, printable
 
 Row = dict[str, Any]
 
-_URL_WITHIN_S: Final = 30.0
-_ANSWER_BYTES: Final = 64 << 20
-"""Longest page, or line of a list, that is read [B]."""
+_URL_WITHIN_S: Final = 60.0
+"""Time for a whole answer [s]."""
+_ANSWER_BYTES: Final = 512 << 20
+"""Longest answer that is read [B]: some 500,000 clients."""
 _TOKEN_FILE: Final = "FLEETGAUGE_TOKEN_FILE"  # noqa: S105  # a variable's name
 """Environment variable with the path of the bearer token for `--url`."""
 _ERROR_BYTES: Final = 1_000
@@ -203,8 +206,7 @@ class _Url:
 
     def page(self, wanted: dict[str, str], page: PageRequest) -> _Page:
         order = "desc" if page.descending else "asc"
-        (line,) = self._get({**wanted, "sort": page.sort, "order": order, "limit": str(page.limit)}, whole=True)
-        found = self._parsed(line)
+        found = self._parsed(self._get({**wanted, "sort": page.sort, "order": order, "limit": str(page.limit)}))
         try:
             rows = [self._row(row) for row in found["clients"]]
             return _Page(rows, int(found["total"]), [found["coverage"]] if "coverage" in found else [])
@@ -212,7 +214,7 @@ class _Url:
             raise self._no_node() from error
 
     def rows(self, wanted: dict[str, str]) -> Iterator[Row]:
-        for line in self._get({**wanted, "format": "jsonl"}):
+        for line in io.BytesIO(self._get({**wanted, "format": "jsonl"})):
             yield self._row(self._parsed(line))
 
     def _parsed(self, line: bytes) -> Any:
@@ -229,22 +231,28 @@ class _Url:
     def _no_node(self) -> RequestError:
         return RequestError(f"{self._url} does not answer as fleetgauge serve and export do: is it another server?")
 
-    def _get(self, query: dict[str, str], *, whole: bool = False) -> Iterator[bytes]:
+    def _get(self, query: dict[str, str]) -> bytes:
         request = Request(f"{self._url}/clients?{urlencode(query)}")  # noqa: S310  # only http, see __init__
         if token := _token():
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
-            with urlopen(request, timeout=_URL_WITHIN_S) as answer:  # noqa: S310  # as above
-                if whole:
-                    yield answer.read(_ANSWER_BYTES)
-                else:
-                    yield from iter(lambda: answer.readline(_ANSWER_BYTES), b"")
-        except HTTPError as error:
-            hint = f"; set {_TOKEN_FILE} to a file with a token" if error.code == HTTPStatus.UNAUTHORIZED else ""
-            raise RequestError(f"{self._url} answered {error.code}: {_problem(error)}{hint}") from error
-        except (URLError, OSError, ValueError) as error:
+            answer = exchange(request, within_s=_URL_WITHIN_S, most_bytes=_ANSWER_BYTES + 1)
+        except TimeoutError as error:
+            raise NotRunningError(f"{self._url}: {error}; {_LESS}") from error
+        except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise NotRunningError(f"no node answers at {self._url}: {reason}") from error
+        if answer.status != HTTPStatus.OK:
+            hint = f"; set {_TOKEN_FILE} to a file with a token" if answer.status == HTTPStatus.UNAUTHORIZED else ""
+            raise RequestError(f"{self._url} answered {answer.status}: {_problem(answer)}{hint}")
+        if len(answer.body) > _ANSWER_BYTES:
+            raise RequestError(f"{self._url}: the answer has more than {size(_ANSWER_BYTES)}; {_LESS}")
+        return answer.body
+
+
+_LESS: Final = (
+    "is it an HTTP listener of Fleetgauge (http.listeners)? --client-id, --state and --software shorten a long list"
+)
 
 
 def _token() -> str:
@@ -256,11 +264,11 @@ def _token() -> str:
         raise RequestError(f"{_TOKEN_FILE}: cannot read {path}: {error}") from error
 
 
-def _problem(error: HTTPError) -> str:
+def _problem(answer: Answer) -> str:
     try:
-        return printable(str(json.loads(error.read(_ERROR_BYTES))["error"]))
-    except (ValueError, KeyError, TypeError, OSError):
-        return str(error.reason)
+        return printable(str(json.loads(answer.body[:_ERROR_BYTES])["error"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return answer.reason
 
 
 def _write(rows: Iterable[Row], form: str) -> None:

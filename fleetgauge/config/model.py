@@ -123,6 +123,12 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     """Number of windows over which a quota's usage is measured, the current one included."""
     quota_window_size_seconds: int = Field(default=_QUOTAS.quota_window_size_seconds, ge=1, le=INT_MAX)
     """Width of one window, and the longest throttle time of a request or connection quota [s]."""
+    controller_quota_window_num: int = Field(default=_QUOTAS.controller_quota_window_num, ge=1, le=INT_MAX)
+    """The same for a gateway's controller_mutation_rate, whose burst is number x width x rate."""
+    controller_quota_window_size_seconds: int = Field(
+        default=_QUOTAS.controller_quota_window_size_seconds, ge=1, le=INT_MAX
+    )
+    """Width of one window of controller_mutation_rate [s]."""
     client_quota_callback_class: str = ""
     """Dotted path of a custom ClientQuotaCallback (KIP-257), which decides on shared quotas and limits."""
     client_quota_callback_config: dict[str, str] = Field(default_factory=dict)

@@ -15,7 +15,7 @@ from fleetgauge.config.quotas import Entity, Limits, by_entity, keys_of, read_li
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.request_quota import RequestQuota
 from quotas import USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig
-from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG
+from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, Cluster
 from quotas.client_quota import ClientQuotaManager
 from quotas.connection_quotas import ConnectionQuotas
 from quotas.drivers.asyncio_reaper import AsyncioReaper
@@ -35,6 +35,7 @@ _Changes = defaultdict[str, dict[KafkaQuotaEntity, Quota | None]]
 _NOT_SERVED: Final = ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
 """Quotas on requests that the listener does not serve; a gateway passes them."""
 
+_TELEMETRY_KEYS: Final = ("telemetry_byte_rate", "telemetry_push_rate")
 _OF_TELEMETRY: Final = (str(QuotaType.TELEMETRY_BYTE), str(QuotaType.TELEMETRY_PUSH))
 
 MAX_SHOWN: Final = 100
@@ -163,6 +164,13 @@ class NodeQuotas:
                 "quotas.key_without_effect", message="the listener serves no such requests", key=key, entity=str(entity)
             )
 
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """Passes changed partitions and leaders to the callback; limits that this changes are in force at once."""
+        if self._managers.update_cluster_metadata(cluster):
+            for key in _TELEMETRY_KEYS:
+                self._by_key[key].update_quota_metric_configs()
+            self.pace.quotas_changed()
+
     def wake_all(self) -> None:
         """Unmutes all throttled channels, and throttles none from now on."""
         self._managers.stop_reapers()
@@ -207,5 +215,7 @@ def _sampling(config: ServiceConfig) -> QuotaConfig:
     return QuotaConfig(
         quota_window_num=config.quota_window_num,
         quota_window_size_seconds=config.quota_window_size_seconds,
+        controller_quota_window_num=config.controller_quota_window_num,
+        controller_quota_window_size_seconds=config.controller_quota_window_size_seconds,
         client_quota_callback_class=config.client_quota_callback_class or None,
     )

@@ -4,20 +4,28 @@ import dataclasses
 
 from telemetry.plugin import RequestContext
 from wire.channel import Channel
+from wire.codec import Request
 
 
-def request_context(channel: Channel, client_id: str, correlation_id: int, *, is_exact: bool) -> RequestContext:
+def request_context(channel: Channel, request: Request, *, is_exact: bool) -> RequestContext:
     """Returns the context of a request; cached with the connection, since its values rarely change.
 
     Args:
         channel: the connection.
-        client_id: client id of the request header; empty for none.
-        correlation_id: correlation id of the request header.
-        is_exact: True if the correlation id must be exact, as reporters need it; else it may be of an earlier request.
+        request: on it.
+        is_exact: True if what differs by request must be exact, as reporters need it: correlation id, type and version;
+            else they may be of an earlier request.
     """
-    kept = channel.attachment
+    kept, client_id = channel.attachment, request.client_id or ""
     if isinstance(kept, RequestContext) and _describes(kept, channel, client_id):
-        return dataclasses.replace(kept, correlation_id=correlation_id) if is_exact else kept
+        if not is_exact:
+            return kept
+        return dataclasses.replace(
+            kept,
+            correlation_id=request.correlation_id,
+            request_type=request.api_key,
+            request_version=request.api_version,
+        )
     channel.attachment = context = RequestContext(
         listener_name=channel.listener_name,
         security_protocol=channel.security_protocol,
@@ -28,13 +36,15 @@ def request_context(channel: Channel, client_id: str, correlation_id: int, *, is
         client_address=channel.client_address,
         client_port=channel.client_port,
         connection_id=channel.connection_id,
-        correlation_id=correlation_id,
+        correlation_id=request.correlation_id,
+        request_type=request.api_key,
+        request_version=request.api_version,
     )
     return context
 
 
 def _describes(context: RequestContext, channel: Channel, client_id: str) -> bool:
-    """True if at most the correlation id differs. Compares by identity, since unchanged values are the same objects."""
+    """True if the sender is the same. Compares by identity, since unchanged values are the same objects."""
     return (
         context.client_id == client_id
         and context.client_software_name is channel.client_software_name

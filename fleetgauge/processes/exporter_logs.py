@@ -27,6 +27,7 @@ from push_log.kafka_topic.reader import KafkaTopicReader
 from push_log.kafka_topic.seen_clients import SeenClients
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import Lag, PushLogError, PushLogReader
+from telemetry.malformed import MalformedPushes
 
 log = structlog.get_logger(__name__)
 
@@ -129,7 +130,7 @@ class TopicLog:
     def __init__(self, settings: KafkaTopicSettings, time: Time, clients_max: int = 0) -> None:
         self._settings = settings
         self._time = time
-        self._seen = SeenClients(clients_max, time, examines_payloads=True) if clients_max else None
+        self._seen = SeenClients(clients_max, time, malformed=MalformedPushes()) if clients_max else None
         self.inventory: TopicInventory | None = None
         if self._seen is not None:
             self.inventory = TopicInventory(settings.topic, self._seen, self.partitions, time)

@@ -38,6 +38,7 @@ from fleetgauge.processes.exporter_logs import NO_CURSOR, exporter_keys, exporte
 from fleetgauge.processes.group_offsets import GroupOffsets
 from fleetgauge.processes.parent_pipe import Reports, ignore_signals
 from fleetgauge.processes.subscription_deadlines import SubscriptionDeadlines
+from fleetgauge.subscriptions.allowed import AllowedIntervals, WaitsForClients
 from push_log.kafka_topic.settings import KafkaTopicSettings
 from push_log.log import PushLogError
 from wire.tls import TlsSettings, expires_at
@@ -83,9 +84,11 @@ class ExporterProcess:
         self._beside: dict[str, GroupOffsets | SubscriptionDeadlines] = {}
         if job.offsets is not None:
             self._beside["group_offsets"] = GroupOffsets(job.offsets, time)
-        if job.deadlines is not None:
-            self._beside["subscription_deadlines"] = SubscriptionDeadlines(job.deadlines, time, self._inventory)
+        self._allowed = AllowedIntervals()
+        self._waiting: list[WaitsForClients] = [] if self._inventory is None else [self._inventory]
         self._fed = [self._pipeline(name, keys) for name, keys in fed.items()]
+        if job.deadlines is not None:
+            self._beside["subscription_deadlines"] = SubscriptionDeadlines(job.deadlines, time, self._waiting)
         self._pipelines: list[Pipeline | SelfMetricsExporter] = [
             *self._fed,
             *(self._self_metrics(name, keys) for name, keys in job.exporters.items() if name not in fed),
@@ -111,6 +114,8 @@ class ExporterProcess:
                 continue
             if command is None or "stop" in command:
                 break
+            if self._waiting:
+                self._allowed.take(command["in_force"], self._waiting)
         self._stop(0 if command is None else int(command["stop"]), finish=command is None)
         self._report(reports)
 
@@ -149,6 +154,8 @@ class ExporterProcess:
     def _pipeline(self, name: str, keys: dict[str, Any]) -> Pipeline:
         chosen = exporter_keys(keys, name, self._job.instance, self._job.log_dirs)
         exporter = build_exporter(name, chosen)
+        if isinstance(exporter, WaitsForClients):
+            self._waiting.append(exporter)
         self._own_counters[name] = getattr(exporter, "counters", dict)
         return Pipeline(
             self._push_log.reader(name),

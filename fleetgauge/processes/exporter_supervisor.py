@@ -2,17 +2,20 @@
 
 That is the listener process; with several workers, and with `fleetgauge export`, the parent process.
 
-The job is the first line of its standard input and a stop request a later one; its status is one JSON object a line.
+The job is the first line of its standard input; the subscriptions in force and a stop request are later ones.
+It answers with its status, one JSON object a line.
 """
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from base.clock import Time
 from fleetgauge.module_command import module_command
 from fleetgauge.processes.child_process import ChildProcess
 from fleetgauge.processes.exporter_job import Job
+from fleetgauge.subscriptions.allowed import Properties
 
 _LOOK_EVERY_S: Final = 1.0
 _STALLED_MS: Final = 3_000
@@ -25,6 +28,7 @@ class ExporterSupervisor(ChildProcess):
     Args:
         job: what the process is to do.
         time: the clocks.
+        in_force: returns the subscriptions that this node gives its clients; None where brokers do, or for the moment.
 
     Attributes:
         status: what the process reported last; empty before its first report.
@@ -34,8 +38,10 @@ class ExporterSupervisor(ChildProcess):
 
     command = module_command("fleetgauge.processes.exporter_process")
 
-    def __init__(self, job: Job, time: Time) -> None:
+    def __init__(self, job: Job, time: Time, in_force: Callable[[], Properties | None] = lambda: None) -> None:
         super().__init__("exporters", self.command, time)
+        self._in_force = in_force
+        self._told: Properties | None = None
         self._job_line = job.to_line().encode() + b"\n"
         self._wanted = bool(job.exporters) or job.offsets is not None or job.deadlines is not None
         self._reported_ms: int | None = None
@@ -122,8 +128,12 @@ class ExporterSupervisor(ChildProcess):
             raise ValueError("no status")
         self.status, self.has_reported = status, True
         self._reported_ms = self._time.hi_res_clock_ms()
+        if (in_force := self._in_force()) is not None and in_force != self._told:
+            self._told = in_force
+            self._send({"in_force": in_force})
 
     def _ended(self, exit_code: int) -> None:
+        self._told = None
         self.has_reported = False
         self._heard_ms = self._time.hi_res_clock_ms()
 

@@ -16,6 +16,7 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.exporter_supervisor import ExporterSupervisor
 from fleetgauge.processes.http_supervisor import HttpPort
+from fleetgauge.subscriptions.allowed import Properties
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +49,7 @@ class NodeProcess(ABC):
         """
         self._data.create()
         job = await self._prepare()
-        self._exporters = ExporterSupervisor(job, self._time)
+        self._exporters = ExporterSupervisor(job, self._time, self._in_force)
         self.http = HttpPort(self._config, job.node_socket, self.form, self._time)
         control = self._control = self._control_socket(job)
         try:
@@ -74,6 +75,10 @@ class NodeProcess(ABC):
         Raises:
             FleetgaugeError: it cannot be used; nothing was changed.
         """
+
+    def _in_force(self) -> Properties | None:
+        """The subscriptions that this node gives its clients; None where brokers do, or for the moment."""
+        return None
 
     @abstractmethod
     async def _prepare(self) -> Job:

@@ -1,23 +1,20 @@
-"""Takes back subscriptions that are due, and tells the inventory the intervals of those in force: in a thread of the
-exporter process, whose faults delay no delivery.
+"""Takes back subscriptions that are due, and passes the intervals of those in force on to what waits for clients: in a
+thread of the exporter process, whose faults delay no delivery.
 """
 
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from base.clock import Time
-from base.errors import FleetgaugeError, InvalidConfigError
-from fleetgauge.admin.topic_inventory import TopicInventory
+from base.errors import FleetgaugeError
+from fleetgauge.subscriptions.allowed import AllowedIntervals, Properties, WaitsForClients
 from fleetgauge.subscriptions.settings import ClusterSettings
-from push_log.kafka_topic.seen_clients import SeenClient
 
 if TYPE_CHECKING:
-    from fleetgauge.subscriptions.resources import Resource
     from fleetgauge.subscriptions.service import Store
 
 log = structlog.get_logger(__name__)
@@ -33,14 +30,13 @@ class SubscriptionDeadlines:
     Args:
         settings: the cluster.
         time: the clocks.
-        inventory: is told the intervals that the subscriptions give its clients.
+        waiting: gets the intervals that the subscriptions give its clients: the inventory and pages for Prometheus.
     """
 
-    def __init__(self, settings: ClusterSettings, time: Time, inventory: TopicInventory | None = None) -> None:
-        from telemetry.subscriptions.resources import Subscriptions  # RE2: only where there is a cluster
-
-        self._inventory = inventory
-        self._subscriptions = Subscriptions()
+    def __init__(self, settings: ClusterSettings, time: Time, waiting: Sequence[WaitsForClients] = ()) -> None:
+        self._waiting = waiting
+        self._allowed = AllowedIntervals()
+        self._in_force: Properties | None = None
         self._settings = settings
         self._time = time
         self._stopped = threading.Event()
@@ -64,9 +60,14 @@ class SubscriptionDeadlines:
 
     def status(self) -> dict[str, Any]:
         """Plain values: subscriptions taken back since the start, when the cluster answered last [us since the epoch],
-        and why it does not, if so.
+        why it does not, if so, and the subscriptions in force then.
         """
-        return {"taken_back": self._taken_back, "looked_at": self._looked_at, "problem": self._problem}
+        return {
+            "taken_back": self._taken_back,
+            "looked_at": self._looked_at,
+            "problem": self._problem,
+            "in_force": self._in_force,
+        }
 
     def _keep_looking(self) -> None:
         while not self._stopped.is_set():
@@ -92,28 +93,12 @@ class SubscriptionDeadlines:
         due, changes = taking_back(resources, datetime.fromtimestamp(now_us / 1e6, UTC))
         if changes:
             cluster.alter(changes)
-        self._allow([each for each in resources if each.name not in changes])
+        self._in_force = {each.name: each.properties() for each in resources if each.name not in changes}
+        self._allowed.take(self._in_force, self._waiting)
         for each in due:
             self._taken_back += 1
             log.info("subscriptions.taken_back", subscription=each.name, due_at=each.at.isoformat())
         self._problem, self._looked_at = None, now_us
-
-    def _allow(self, resources: "Sequence[Resource]") -> None:
-        if self._inventory is None:
-            return
-        before = self._subscriptions.version
-        for name in {*self._subscriptions.names()} - {each.name for each in resources}:
-            self._subscriptions.update(name, {})
-        for each in resources:
-            with suppress(InvalidConfigError):  # a pattern that only Java has
-                self._subscriptions.update(each.name, each.properties())
-        self._inventory.allow(self._interval_ms, anew=self._subscriptions.version != before)
-
-    def _interval_ms(self, client: SeenClient) -> int:
-        from fleetgauge.subscriptions.clients import client_of
-
-        attributes = client_of(client.row(0)._asdict()).attributes()
-        return self._subscriptions.effective_for(attributes).push_interval_ms
 
     def _failed(self, problem: str) -> None:
         if problem != self._problem:

@@ -10,6 +10,12 @@ from telemetry.push_record import parse_instance_id
 from telemetry.subscriptions.match import ClientAttributes, ClientMatchingParam, instance_id_forms
 from telemetry.subscriptions.resources import Subscription
 
+_TEXTS: Final = (
+    ClientMatchingParam.CLIENT_ID,
+    ClientMatchingParam.CLIENT_SOFTWARE_NAME,
+    ClientMatchingParam.CLIENT_SOFTWARE_VERSION,
+    ClientMatchingParam.CLIENT_SOURCE_ADDRESS,
+)
 _DEPARTED: Final = (ClientState.ENDED, ClientState.VANISHED)
 
 
@@ -52,18 +58,30 @@ class Client:
 
     def attributes(self) -> ClientAttributes:
         """What selectors of a `match` are compared with."""
-        try:
-            forms = instance_id_forms(parse_instance_id(self.instance_id))
-        except ValueError:
-            forms = (self.instance_id,)
-        return {
-            ClientMatchingParam.CLIENT_INSTANCE_ID: forms,
-            ClientMatchingParam.CLIENT_ID: (self.client_id[:MAX_MATCHED_CHARACTERS],),
-            ClientMatchingParam.CLIENT_SOFTWARE_NAME: (self.software_name[:MAX_MATCHED_CHARACTERS],),
-            ClientMatchingParam.CLIENT_SOFTWARE_VERSION: (self.software_version[:MAX_MATCHED_CHARACTERS],),
-            ClientMatchingParam.CLIENT_SOURCE_ADDRESS: (self.address,),
-            ClientMatchingParam.CLIENT_SOURCE_PORT: () if self.port is None else (str(self.port),),
-        }
+        return attributes_of(
+            {
+                "client_instance_id": self.instance_id,
+                "client_id": self.client_id,
+                "client_software_name": self.software_name,
+                "client_software_version": self.software_version,
+                "client_source_address": self.address,
+                "client_source_port": self.port,
+            }
+        )
+
+
+def attributes_of(client: Mapping[str, Any]) -> ClientAttributes:
+    """What selectors of a `match` are compared with, by the names of a push record's fields; any may be missing."""
+    instance_id, port = client["client_instance_id"], client.get("client_source_port")
+    try:
+        forms = instance_id_forms(parse_instance_id(instance_id))
+    except ValueError:
+        forms = (instance_id,)
+    return {
+        **{name: (client.get(name, "")[:MAX_MATCHED_CHARACTERS],) for name in _TEXTS},
+        ClientMatchingParam.CLIENT_INSTANCE_ID: forms,
+        ClientMatchingParam.CLIENT_SOURCE_PORT: () if port is None else (str(port),),
+    }
 
 
 def clients_of(rows: Iterable[Mapping[str, Any]]) -> list[Client]:

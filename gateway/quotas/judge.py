@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from base.errors import FleetgaugeError
+from gateway.apis import API_VERSIONS, FETCH, PASSED, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, SHARE_FETCH
 from gateway.in_flight import InFlight
 from gateway.quotas.mutations import STRICT_SINCE, Mutation, MutationRequest, PartitionsOf
 from gateway.requests.layout import request_layout, response_layout
@@ -23,12 +24,8 @@ from quotas.controller_mutation import (
 from quotas.identities import Identities, Identity
 from quotas.managers import QuotaManagers
 
-PRODUCE: Final = 0
-FETCH: Final = 1
-API_VERSIONS: Final = 18
-SHARE_FETCH: Final = 78
-_EXEMPT: Final = frozenset({17, 36})
-"""SaslHandshake and SaslAuthenticate."""
+_ILLEGAL_SASL_STATE: Final = (34).to_bytes(2, "big")
+"""Error code of a SaslHandshake or SaslAuthenticate that is no part of a log-in."""
 
 _INT32: Final = struct.Struct(">i")
 _MAX_INT32: Final = 2**31 - 1
@@ -127,9 +124,9 @@ class QuotaJudge:
         if judged.mutation_quota is not UNBOUNDED_CONTROLLER_MUTATION_QUOTA:
             return WHOLE_FRAME
         has_fetch_quota = key in (FETCH, SHARE_FETCH) and managers.fetch.quotas_enabled
-        if not has_fetch_quota and (not managers.request.quotas_enabled or key in _EXEMPT):
+        if not has_fetch_quota and not managers.request.quotas_enabled:
             return 0
-        if key == PRODUCE:
+        if key in (PRODUCE, API_VERSIONS):  # which have their throttle time at the end
             return WHOLE_FRAME
         return _HEAD_BYTES
 
@@ -153,7 +150,7 @@ class QuotaJudge:
             connection.traffic = size
         elif key in STRICT_SINCE:
             bandwidth, bandwidth_ms = managers.controller_mutation, judged.mutation_quota.throttle_time(now_ms)
-        request_ms = self._request_time(request, judged, gateway_ns, now_ms)
+        request_ms = self._request_time(request, judged, body, gateway_ns, now_ms)
         throttle_ms = max(bandwidth_ms, request_ms)
         if throttle_ms > 0:
             if key == FETCH and bandwidth is managers.fetch:
@@ -173,20 +170,29 @@ class QuotaJudge:
         self, connection: ClientConnection, request: InFlight, judged: Judged, gateway_ns: int, now_ms: int
     ) -> int:
         """See `Rules.interrupted`; `gateway_ns` as in `response`, since the request or its latest interruption [ns]."""
-        throttle_ms = self._request_time(request, judged, gateway_ns, now_ms)
+        throttle_ms = self._request_time(request, judged, b"", gateway_ns, now_ms)
         if throttle_ms > 0:
             self._throttle(connection, judged, self._managers.request, throttle_ms, now_ms)
         return throttle_ms
 
-    def answered(self, request: InFlight, judged: Judged, gateway_ns: int, now_ms: int) -> None:
-        """Records the time of a request whose answer was made by the gateway, or passed without `response`."""
+    def answered(
+        self, connection: ClientConnection, request: InFlight, judged: Judged, gateway_ns: int, now_ms: int
+    ) -> None:
+        """Records the time of a request that the gateway answers itself; its answer gets the throttle time."""
+        answer, key = request.local, request.api_key
+        assert answer is not None
+        has_tags = request.api_version >= PASSED[key].flexible_from and key != API_VERSIONS
+        head, body = answer[: 8 + has_tags], answer[8 + has_tags :]
+        throttle_ms = self._request_time(request, judged, body, gateway_ns, now_ms)
+        if throttle_ms > judged.throttled_ms:
+            self._throttle(connection, judged, self._managers.request, throttle_ms, now_ms)
+            request.local = head + with_throttle_time(request, body, throttle_ms)
+
+    def exempt(self, gateway_ns: int, now_ms: int) -> None:
+        """Records time that is exempt from request quotas: that of requests without an answer [ns]."""
         manager = self._managers.request
-        if manager.quotas_enabled:
-            took = nanos_to_percentage(gateway_ns)
-            if request.api_key in _EXEMPT:
-                manager.exempt_sensor.record(took, now_ms)
-            else:
-                manager.record_no_throttle(*judged.identity, took, now_ms)
+        if manager.quotas_enabled and gateway_ns:
+            manager.exempt_sensor.record(nanos_to_percentage(gateway_ns), now_ms)
 
     def _produce(self, connection: ClientConnection, request: InFlight, judged: Judged, now_ms: int) -> None:
         manager = self._managers.produce
@@ -263,9 +269,13 @@ class QuotaJudge:
         self._throttle(connection, judged, manager, throttle_ms, now_ms)
         return Answer(mutations.refusal(throttle_ms))
 
-    def _request_time(self, request: InFlight, judged: Judged, gateway_ns: int, now_ms: int) -> int:
+    def _request_time(self, request: InFlight, judged: Judged, body: bytes, gateway_ns: int, now_ms: int) -> int:
+        """Records the time of a request whose answer begins with `body`; returns its throttle time [ms]."""
         manager = self._managers.request
-        if not manager.quotas_enabled or request.api_key in _EXEMPT:
+        if not manager.quotas_enabled:
+            return 0
+        if request.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE) and body[:2] != _ILLEGAL_SASL_STATE:
+            self.exempt(gateway_ns, now_ms)
             return 0
         took = nanos_to_percentage(gateway_ns)
         session, client_id = judged.identity
@@ -316,14 +326,13 @@ _NO_TOPICS_NOR_TAGS: Final = b"\x01\x00"
 def with_throttle_time(request: InFlight, body: bytes, throttle_time_ms: int) -> bytes:
     """A response's body, or its beginning, with the larger one of its throttle time and `throttle_time_ms` [ms].
 
-    Unchanged if its version has no throttle time (such clients notice a throttling by their latency, KIP-124), or for
-    ApiVersions, which has it after a list of variable length.
+    Unchanged if its version has no throttle time: such clients notice a throttling by their latency (KIP-124).
     """
     layout = response_layout(request.api_key, request.api_version)
     if layout is None:
         return body
     at = layout.offset_of("throttle_time")
-    if at is None and request.api_key == PRODUCE:  # after its results, which were walked over
+    if at is None:  # after what has a variable length, which was read
         at = request.throttle_time_at
     if at is None or at + 4 > len(body):
         return body

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import functools
+import itertools
 import types
 import typing
 from typing import Any, Final, NamedTuple
@@ -31,6 +32,8 @@ _TOPIC_NAMES: Final = frozenset({"name", "topic"})
 _NODE_IDS: Final = frozenset({"node_id", "broker_id"})
 _ADDRESS: Final = frozenset({"host", "port"})
 """What follows the node id in the address of a broker."""
+_LED: Final = ("partition_index", "leader_id")
+"""Of a partition in Metadata responses; the leader follows the index."""
 
 
 class Op(enum.IntEnum):
@@ -69,6 +72,8 @@ class Op(enum.IntEnum):
     """Passes over node id, host and port of a broker; prefix of the host as in `SIZED`."""
     ADDRESSES_END = 15
     """Notes that no address follows, but in a tagged field."""
+    LEADER = 16
+    """Reads index and leader of a partition, the first 8 of `size` bytes, where they are wanted."""
 
 
 class Step(NamedTuple):
@@ -153,15 +158,16 @@ def _layout(load: Any, api_key: int, api_version: int) -> Layout | None:
 def _steps(entity: Any) -> tuple[Step, ...]:
     steps: list[Step] = []
     is_address = _is_address(entity)
+    is_led = _LED in itertools.pairwise(entity.__dataclass_fields__)
     for field in dataclasses.fields(entity):
         is_tagged = "tag" in field.metadata
         if field.name == "node_endpoints":
             steps.append(Step(Op.ENDPOINTS, steps=(_step(entity, field),) if is_tagged else ()))
-        if is_tagged or (is_address and field.name in _ADDRESS):
+        if is_tagged or (is_address and field.name in _ADDRESS) or (is_led and field.name == _LED[1]):
             continue
-        step = _step(entity, field)
-        if steps and step.op is steps[-1].op is Op.SKIP:
-            steps[-1] = Step(Op.SKIP, steps[-1].size + step.size)
+        step = Step(Op.LEADER, 8) if is_led and field.name == _LED[0] else _step(entity, field)
+        if steps and step.op is Op.SKIP and steps[-1].op in (Op.SKIP, Op.LEADER):
+            steps[-1] = Step(steps[-1].op, steps[-1].size + step.size)
         else:
             steps.append(step)
         if _is_message(entity) and any(each.op is Op.ADDRESS for each in (step, *step.steps)):

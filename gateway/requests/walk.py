@@ -23,7 +23,7 @@ MAX_TOPIC_CHARACTERS: Final = 249
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _MAX_INT32: Final = 2**31 - 1
-_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_INT16, _INT32, _PAIR = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">ii")
 _LENGTH_AND_MAGIC: Final = struct.Struct(">8xi4xb")
 _BATCH_HEADER_BYTES: Final = 61
 _BATCH_OVERHEAD_BYTES: Final = 12
@@ -38,6 +38,7 @@ _ADDRESS: Final = Op.ADDRESS
 _ADDRESSES_END: Final = Op.ADDRESSES_END
 _ARRAY: Final = Op.ARRAY
 _ENDPOINTS: Final = Op.ENDPOINTS
+_LEADER: Final = Op.LEADER
 _ERROR: Final = Op.ERROR
 _NUMBER: Final = Op.NUMBER
 _OPTIONAL: Final = Op.OPTIONAL
@@ -61,14 +62,20 @@ class Topic:
     """What one topic has in a body.
 
     Attributes:
+        name: as the body has it; empty if it has the id alone.
+        error: of a Metadata response, the topic's own error code.
         partitions: number of partitions that a Metadata response lists.
+        leaders: their leaders by partition, -1 for none; where they are read.
         record_bytes: size of its records [B].
     """
 
-    __slots__ = ("partitions", "record_bytes")
+    __slots__ = ("error", "leaders", "name", "partitions", "record_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "", error: int = 0) -> None:
+        self.name = name
+        self.error = error
         self.partitions = 0
+        self.leaders: dict[int, int] = {}
         self.record_bytes = 0
 
 
@@ -93,6 +100,7 @@ class Walk:
     Args:
         steps: of the body's layout.
         read_batches: True to read the headers of record batches; else records are passed over as a whole.
+        read_leaders: True to read the leaders of all partitions, however many.
 
     Attributes:
         values: fields that were kept, by name.
@@ -105,7 +113,8 @@ class Walk:
         endpoints_size: offsets of the size of a tagged field with addresses, from and to, and its value [B]; the same.
         addresses: addresses of brokers, for the caller to take; None, the initial value, if they are passed over.
         addresses_end: True once no address follows, but in a tagged field.
-        is_bounded: True if the walk ends for a problem after `MAX_STEPS` fields; the initial value.
+        is_bounded: True if the walk ends for a problem after `MAX_STEPS` fields; the initial value, unless leaders are
+            read.
         problem: why the walk ended before the end of the body; empty otherwise.
         is_done: True once the layout's end was reached.
         on_end: called once then, or when the walk ends for a problem.
@@ -113,10 +122,12 @@ class Walk:
 
     __slots__ = (
         "_at",
+        "_code",
         "_data",
         "_endpoints",
         "_passed",
         "_read_batches",
+        "_read_leaders",
         "_steps",
         "_steps_left",
         "_topic",
@@ -138,7 +149,7 @@ class Walk:
         "values",
     )
 
-    def __init__(self, steps: tuple[Step, ...], *, read_batches: bool = False) -> None:
+    def __init__(self, steps: tuple[Step, ...], *, read_batches: bool = False, read_leaders: bool = False) -> None:
         self.values: dict[str, int | str | None] = {}
         self.errors: dict[int, int] = {}
         self.topics: dict[str, Topic] = {}
@@ -149,11 +160,13 @@ class Walk:
         self.endpoints_size: tuple[int, int, int] | None = None
         self.addresses: list[Address] | None = None
         self.addresses_end = False
-        self.is_bounded = True
+        self.is_bounded = not read_leaders
         self.problem = ""
         self.is_done = False
         self.on_end: Callable[[Walk], None] | None = None
         self._read_batches = read_batches
+        self._read_leaders = read_leaders
+        self._code = 0  # the latest error code
         self._topic = Topic()
         self._endpoints: tuple[Step, ...] = ()  # of a tagged field that is yet to come
         self._steps_left = MAX_STEPS
@@ -257,7 +270,7 @@ class Walk:
             self.throttle_time_at = self.position
             self._at += step.size
             return True
-        if op is _NUMBER or op is _TOPIC_ID:
+        if op is _NUMBER or op is _TOPIC_ID or op is _LEADER:
             return self._fixed(step)
         before = self._at
         length = self._length(step.size)
@@ -279,7 +292,7 @@ class Walk:
         elif text is None:
             self._topic = Topic()  # named by the id that follows
         else:
-            self._begin_topic(text, None)
+            self._begin_topic(text, self.topics.get(text) or Topic(text, self._code))
         return True
 
     def _error(self) -> bool:
@@ -288,11 +301,23 @@ class Walk:
             return False
         (code,) = _INT16.unpack_from(self._data, self._at)
         self._at = end
+        self._code = code
         if code:
             self.errors[code] = self.errors.get(code, 0) + 1
         return True
 
+    def _leader(self, size: int) -> bool:
+        if self._read_leaders:
+            if self._at + 8 > len(self._data):
+                return False
+            partition, leader = _PAIR.unpack_from(self._data, self._at)
+            self._topic.leaders[partition] = leader
+        self._at += size
+        return True
+
     def _fixed(self, step: Step) -> bool:
+        if step.op is _LEADER:
+            return self._leader(step.size)
         end = self._at + step.size
         if end > len(self._data):
             return False
@@ -301,7 +326,8 @@ class Walk:
         if step.op is _NUMBER:
             self.values[step.name] = int.from_bytes(value, "big", signed=True)
         elif any(value):
-            self._begin_topic(value.hex(), self._topic if step.name else None)
+            name = value.hex()
+            self._begin_topic(name, self._topic if step.name else self.topics.get(name) or Topic())
         return True
 
     def _address(self, prefix: int) -> bool:
@@ -323,9 +349,9 @@ class Walk:
             self.addresses.append(Address(passed + start, passed + self._at, node_id, name, port_number))
         return True
 
-    def _begin_topic(self, name: str, topic: Topic | None) -> None:
-        self._topic = topic or self.topics.get(name) or Topic()
-        if len(self.topics) < MAX_TOPICS and len(name) <= MAX_TOPIC_CHARACTERS:
+    def _begin_topic(self, name: str, topic: Topic) -> None:
+        self._topic = topic
+        if (len(self.topics) < MAX_TOPICS or self._read_leaders) and len(name) <= MAX_TOPIC_CHARACTERS:
             self.topics[name] = self._topic
 
     def _tags(self, count: int) -> Steps:
@@ -386,6 +412,10 @@ class Walk:
                 self._at = at
                 return value
         raise MalformedError(f"a varint that is too long at {self.position}")
+
+    def bound(self) -> None:
+        """Bounds the walk again, once what needed all fields is done, unless leaders are read."""
+        self.is_bounded = not self._read_leaders
 
     def _records(self, prefix: int) -> Steps:
         while (length := self._length(prefix)) is None:

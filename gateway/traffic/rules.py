@@ -1,14 +1,16 @@
 """The rules of a gateway: quotas on its traffic, and statistics of it. No I/O."""
 
+from collections.abc import Callable
 from typing import Final
 
 from gateway.apis import API_VERSIONS, METADATA, PRODUCE
 from gateway.in_flight import InFlight
 from gateway.quotas.judge import Judged, QuotaJudge
 from gateway.requests.layout import request_layout, response_layout
-from gateway.requests.walk import Walk
+from gateway.requests.walk import Topic, Walk
 from gateway.rules import ClientConnection, Patched, RequestVerdict
 from gateway.traffic.counts import Counts, TrafficCounts
+from quotas.callback import Cluster, PartitionInfo
 from quotas.identities import Identities
 from quotas.managers import QuotaManagers
 
@@ -16,6 +18,7 @@ _JOIN_GROUP: Final = 11
 _CONSUMER_GROUP_HEARTBEAT: Final = 68
 _WITH_GROUP: Final = frozenset({8, _JOIN_GROUP, 13, 14, _CONSUMER_GROUP_HEARTBEAT})
 """OffsetCommit, JoinGroup, LeaveGroup, SyncGroup, ConsumerGroupHeartbeat: the group is counted by."""
+_UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 _MAX_TOPICS: Final = 100_000
 
 
@@ -35,17 +38,43 @@ class Passage:
 
 
 class TopicPartitions:
-    """Numbers of partitions, as brokers' Metadata responses to any client list them.
+    """Numbers of partitions, and their leaders, as brokers' Metadata responses to any client list them.
 
     At most 100,000 topics, by name and by id; then those that were seen first are forgotten.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
+        self._led: dict[str, Topic] = {}  # by name, if leaders are read
 
     def of(self, topic: str) -> int | None:
         """The number of a topic's partitions; see `PartitionsOf`."""
         return self._known.get(topic)
+
+    def note_leaders(self, walk: Walk) -> bool:
+        """Takes the leaders of a Metadata response's topics; True if any has changed."""
+        known, changed = self._led, False
+        for key, topic in walk.topics.items():
+            if key != topic.name or not (topic.partitions or topic.error == _UNKNOWN_TOPIC_OR_PARTITION):
+                continue  # an id beside the name, or a topic that the client may not describe
+            if topic.leaders != (known[key].leaders if key in known else {}):
+                known.pop(key, None)
+                if topic.partitions:
+                    known[key] = topic
+                changed = True
+        while len(known) > _MAX_TOPICS:
+            del known[next(iter(known))]
+        return changed
+
+    def cluster(self) -> Cluster:
+        """All partitions whose leaders are known."""
+        return Cluster(
+            partitions=[
+                PartitionInfo(topic=name, partition=partition, leader=None if leader < 0 else leader)
+                for name, topic in self._led.items()
+                for partition, leader in sorted(topic.leaders.items())
+            ]
+        )
 
     def note(self, walk: Walk) -> None:
         """Takes the topics of a Metadata response."""
@@ -63,13 +92,21 @@ class TrafficRules:
     Args:
         managers: of the quotas.
         identities: maps requests to quota entities.
+        cluster_changed: called with the partitions whose leaders are known, each time that one of them has changed;
+            None to read no leaders.
 
     Attributes:
         judge: the quotas.
         counts: the statistics.
     """
 
-    def __init__(self, managers: QuotaManagers, identities: Identities) -> None:
+    def __init__(
+        self,
+        managers: QuotaManagers,
+        identities: Identities,
+        cluster_changed: Callable[[Cluster], None] | None = None,
+    ) -> None:
+        self._cluster_changed = cluster_changed
         self._partitions = TopicPartitions()
         self.judge = QuotaJudge(managers, identities, self._partitions.of)
         self.counts = TrafficCounts()
@@ -81,10 +118,14 @@ class TrafficRules:
         if passage is None:
             passage = request.note = Passage(self.judge.begin(connection, request, now_ms))
             self._look(connection, request)
+            if connection.spends_unanswered is request.is_answered:
+                connection.begin_request(request.is_answered)
         elif not body:
             return None  # it was judged, and the data path needs more of it
         verdict = self.judge.request(connection, request, passage.judged, body, now_ms)
         if not request.is_answered:
+            passage.gateway_ns = connection.take_unanswered_ns()  # of those before it, whose bytes have come
+            self.judge.exempt(passage.gateway_ns, now_ms)
             self._count(connection, request, passage)
         return verdict
 
@@ -105,8 +146,9 @@ class TrafficRules:
             return  # the data path answered it before the rules saw it
         is_local = request.local is not None
         if is_local or not request.response_bytes:
-            passage.gateway_ns = connection.take_loop_ns()
-            self.judge.answered(request, passage.judged, passage.gateway_ns, now_ns // 1_000_000)
+            passage.gateway_ns = connection.take_loop_ns(to_now=is_local)
+        if is_local:
+            self.judge.answered(connection, request, passage.judged, passage.gateway_ns, now_ns // 1_000_000)
         counts = self._count(connection, request, passage)
         counts.response_bytes += size
         if not is_local:
@@ -146,7 +188,8 @@ class TrafficRules:
                 name, client_id = connection.principal.name, request.client_id
                 request.request_walk.on_end = lambda walk: self.counts.of(name, client_id, key).add_batches(walk)
         if (layout := response_layout(key, version)) is not None:
-            request.response_walk = Walk(layout.from_header)
+            read_leaders = key == METADATA and self._cluster_changed is not None
+            request.response_walk = Walk(layout.from_header, read_leaders=read_leaders)
 
     def _counts_of(self, principal: str, request: InFlight) -> Counts:
         """The counts of the minute under way."""
@@ -170,6 +213,8 @@ class TrafficRules:
             self._counts_of(principal, request).add_errors(walk.errors)
         if request.api_key == METADATA:
             self._partitions.note(walk)
+            if self._cluster_changed is not None and walk.is_done and self._partitions.note_leaders(walk):
+                self._cluster_changed(self._partitions.cluster())
 
 
 def _add_throttling(counts: Counts, judged: Judged) -> None:

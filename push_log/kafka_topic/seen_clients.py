@@ -9,16 +9,16 @@ again: so a broker outage does not lose the vanished clients, and no client is l
 import threading
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from base.clock import SystemTime, Time
 from base.errors import InvalidRecordError, TelemetryTooLargeError
-from base.presence import expected_interval_ms
+from base.presence import IntervalOf, expected_interval_ms
 from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS, ClientState, judged
 from telemetry.instances.inventory import ClientRow, key_among, sender_key, with_faults
 from telemetry.instances.payload_faults import PayloadFaults
-from telemetry.malformed import with_fault
+from telemetry.malformed import MalformedPushes
 from telemetry.push_record import PushRecord, parse_instance_id
 from telemetry.validate import validate_metrics
 from wire.software import UNKNOWN_SOFTWARE
@@ -81,13 +81,6 @@ class SeenClient:
         if self.push_bytes is not None:
             self.push_bytes = None if record.payload_bytes is None else self.push_bytes + record.payload_bytes
 
-    def examine(self, record: PushRecord) -> None:
-        """Notes a payload that is not well-formed."""
-        try:
-            validate_metrics(record.metrics)
-        except (InvalidRecordError, TelemetryTooLargeError):
-            self.payload_faults = with_fault(self.payload_faults, record.metrics, record.received_at // 1_000)
-
     def state(self, read_up_to: int, answered_ms: int | None = None) -> ClientState:
         """The state, if the partition was read up to this time [us since the epoch].
 
@@ -107,7 +100,7 @@ class SeenClient:
         pushed_ms = self.latest.push_interval_ms or self.gap_ms
         return expected_interval_ms(answered_ms, pushed_ms, self.before_ms, self.allowed_ms)
 
-    # The properties of `telemetry.instances.inventory.Listed`.
+    # The properties of `telemetry.malformed.Pusher`.
 
     @property
     def instance_id(self) -> uuid.UUID:
@@ -117,9 +110,24 @@ class SeenClient:
         return self._instance_id
 
     @property
+    def instance_id_text(self) -> str:
+        """The same as a record has it."""
+        return self.latest.client_instance_id
+
+    @property
+    def sender(self) -> Hashable:
+        """Its principal, client id and source address."""
+        return sender_key(self.latest)[1:]
+
+    @property
     def client_id(self) -> str:
         """As in its latest push."""
         return self.latest.client_id
+
+    @property
+    def client_address(self) -> str:
+        """As in its latest push."""
+        return self.latest.client_source_address
 
     @property
     def client_software_name(self) -> str:
@@ -185,14 +193,15 @@ class SeenClients:
     Args:
         max_size: maximum number of clients; beyond it, the one whose latest push was read first is evicted.
         time: the clocks.
-        examines_payloads: the records have decompressed payloads, and those that are not well-formed are noted.
+        malformed: counts and logs the payloads that are not well-formed; None where they are not examined. Those of the
+            records are decompressed.
 
     Attributes:
         evicted: number of evicted clients.
     """
 
-    def __init__(self, max_size: int, time: Time | None = None, *, examines_payloads: bool = False) -> None:
-        self._examines_payloads = examines_payloads
+    def __init__(self, max_size: int, time: Time | None = None, *, malformed: MalformedPushes | None = None) -> None:
+        self._malformed = malformed
         self._max_size = max_size
         self._time = time or SystemTime()
         self._lock = threading.Lock()
@@ -228,8 +237,15 @@ class SeenClients:
             self._clients.move_to_end(key)
         else:
             return
-        if self._examines_payloads:
-            client.examine(record)
+        if self._malformed is not None:
+            self._examine(client, record, self._malformed)
+
+    def _examine(self, client: SeenClient, record: PushRecord, malformed: MalformedPushes) -> None:
+        try:
+            validate_metrics(record.metrics)
+        except (InvalidRecordError, TelemetryTooLargeError):
+            now_ms = self._time.hi_res_clock_ms()
+            malformed.note(client, record.metrics, at_ms=record.received_at // 1_000, now_ms=now_ms)
 
     def read_to_end(self, partitions: Iterable[int], at_us: int) -> None:
         """Notes that every record written to these partitions before `at_us` [us since the epoch] was added."""
@@ -237,7 +253,7 @@ class SeenClients:
             for partition in partitions:
                 self._read_to(partition, at_us)
 
-    def allow(self, interval_ms: Callable[[SeenClient], int], *, anew: bool) -> None:
+    def allow_intervals(self, interval_ms: IntervalOf, *, anew: bool) -> None:
         """Notes the interval that the subscriptions in force give each client [ms].
 
         Args:
@@ -246,7 +262,7 @@ class SeenClients:
         """
         for client in self.snapshot():
             if anew or client.allowed_ms is None:
-                client.allowed_ms = interval_ms(client)
+                client.allowed_ms = interval_ms(client.latest._asdict())
 
     def keep(self, partitions: Collection[int]) -> None:
         """Lists the clients of these partitions from now on, and removes those of partitions that were revoked

@@ -44,6 +44,8 @@ class RequestContext:
         client_port: the connection's source port.
         connection_id: unique among the open connections of this node.
         correlation_id: from the request's header.
+        request_type: api key of the request; a reporter gets those of pushes, 72.
+        request_version: api version of the request.
         sender: digest [16 B] of principal, client id and source address, which distinguish senders with the same
             instance id across connections; so does the software, if the connection has announced it.
     """
@@ -58,6 +60,8 @@ class RequestContext:
     client_port: int
     connection_id: str
     correlation_id: int
+    request_type: int
+    request_version: int
     sender: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -120,7 +124,7 @@ class MetricsReporter(Protocol):
     """Kafka's `MetricsReporter`. Derive from it to implement only some of the methods."""
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Called first, with every configured key, including unknown ones, so that a reporter may have its own."""
+        """Called first, with every key of the process's configuration but secrets."""
 
     def init(self, metrics: Sequence[KafkaMetric]) -> None:
         """`metrics` exist already."""

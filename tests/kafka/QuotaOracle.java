@@ -140,7 +140,7 @@ public final class QuotaOracle {
         return metric == null ? "none" : String.valueOf(metric.metricValue());
     }
 
-    /** One sensor with any statistics. */
+    /** One sensor with any statistics, and a parent with the same ones or none. */
     private static final class Sensors implements Subject {
         private final Clock clock = new Clock();
         private final Metrics metrics = new Metrics(new MetricConfig(), List.of(), clock);
@@ -148,11 +148,15 @@ public final class QuotaOracle {
         private final List<MetricName> names = new ArrayList<>();
 
         Sensors(String[] words) {
-            sensor = metrics.sensor("s", config(words, 2));
-            for (String stat : words[7].split(",")) {
-                MetricName name = metrics.metricName("m" + names.size(), "g");
-                sensor.add(name, stat(stat));
-                names.add(name);
+            boolean hasParent = words[8].equals("parent");
+            Sensor parent = hasParent ? metrics.sensor("p", config(words, 2)) : null;
+            sensor = hasParent ? metrics.sensor("s", config(words, 2), parent) : metrics.sensor("s", config(words, 2));
+            for (Sensor each : hasParent ? List.of(sensor, parent) : List.of(sensor)) {
+                for (String stat : words[7].split(",")) {
+                    MetricName name = metrics.metricName("m" + names.size(), "g");
+                    each.add(name, stat(stat));
+                    names.add(name);
+                }
             }
         }
 

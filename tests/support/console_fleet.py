@@ -67,7 +67,8 @@ class FleetOfTest:
     def __init__(self, **settings: Any) -> None:
         self.time = MockTime(wall_ms=WALL_MS)
         self.source = GivenPushes(self.time)
-        self.fleet = Fleet(self.source, FleetSettings(**settings), time=self.time)
+        self.in_force: dict[str, dict[str, str]] | None = None
+        self.fleet = Fleet(self.source, FleetSettings(**settings), in_force=lambda: self.in_force, time=self.time)
 
     def push(
         self, client: str, metrics: bytes = b"", *, number: int | None = None, ago_s: float = 0, **fields: Any

@@ -131,8 +131,8 @@ class _Handler:
 class Pair:
     """A client's connection and the one to its broker.
 
-    `nodes` are those of `gateway.nodes`, `unread` is shared by pairs, `login` is the gateway's user at the broker,
-    `sasl` the listener's users; `settings` are the listener's.
+    `time` is the clock of all its parts, `nodes` are those of `gateway.nodes`, `unread` is shared by pairs, `login` is
+    the gateway's user at the broker, `sasl` the listener's users; `settings` are the listener's.
 
     Attributes:
         client, broker: the transports.
@@ -142,6 +142,7 @@ class Pair:
     def __init__(
         self,
         *,
+        time: MockTime | None = None,
         rules: Rules | None = None,
         max_in_flight: int = 100,
         is_connected: bool = True,
@@ -151,7 +152,7 @@ class Pair:
         sasl: SaslSettings | None = None,
         **settings: Any,
     ) -> None:
-        self.time, self.handler, self.loop = MockTime(), _Handler(), _Loop()
+        self.time, self.handler, self.loop = time or MockTime(), _Handler(), _Loop()
         self.gateway = gateway = Gateway(
             GatewaySettings(
                 login=login,

@@ -74,13 +74,19 @@ class Client:
         self.principal: KafkaPrincipal = ANONYMOUS
         self.client_software_name = self.client_software_version = "unknown"
         self.traffic: Any = None
+        self.spends_unanswered = False
 
     def mute(self) -> None: ...
 
     def unmute(self) -> None: ...
 
-    def take_loop_ns(self) -> int:
+    def take_loop_ns(self, *, to_now: bool = False) -> int:
         return 0
+
+    def take_unanswered_ns(self) -> int:
+        return 0
+
+    def begin_request(self, is_answered: bool) -> None: ...
 
 
 class Relay:

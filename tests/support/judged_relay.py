@@ -30,7 +30,7 @@ class Counted(Client):
         self.mutes -= 1
         assert self.mutes >= 0
 
-    def take_loop_ns(self) -> int:
+    def take_loop_ns(self, *, to_now: bool = False) -> int:
         taken, self.loop_ns = self.loop_ns, 0
         return taken
 

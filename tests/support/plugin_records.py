@@ -36,6 +36,8 @@ class Brokers:
             **{"push_interval_ms": 1_000, **_UNKNOWN_TO_PLUGINS, **fields},
         )
         key, value, headers = encode_record(record)
-        self._producer.produce(self._topic, key=key, value=value, headers=headers, partition=partition)
+        self._producer.produce(
+            self._topic, key=key, value=value, headers=headers, partition=partition, timestamp=received_at // 1_000
+        )
         assert self._producer.flush(PATIENCE_S) == 0
         return instance

@@ -36,6 +36,8 @@ SENDER = ClientInstance(
         client_port=45_678,
         connection_id="",
         correlation_id=0,
+        request_type=72,
+        request_version=0,
     ),
     EffectiveSubscription(metrics=("*",), push_interval_ms=60_000, checksum=0),
     0,

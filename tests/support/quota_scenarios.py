@@ -26,6 +26,7 @@ from quotas import (
     WindowedSum,
 )
 from quotas.connection_rates import METRICS_GROUP
+from quotas.kafka_metric import KafkaMetric
 from quotas.metric_config import UNBOUNDED, MetricConfig
 from quotas.metrics import Metrics
 from quotas.quota import Quota
@@ -42,7 +43,9 @@ LOWER_STATS = ("sum", "count", "total", "avg", "max", "min")
 
 
 def sensor_script(seed: int) -> Script:
-    """One sensor with any statistics under any quota: records, checks, measures, changed limits, time."""
+    """One sensor with any statistics under any quota, of half of them also its parent: records, checks, measures,
+    changed limits, time.
+    """
     return _SensorScenario(random.Random(f"sensor {seed}"), Script(f"sensor {seed}")).run()
 
 
@@ -65,13 +68,17 @@ class _SensorScenario:
         self.metrics = Metrics(time=MockTime(monotonic_ms=START_MS))
         self.is_whole = dice.random() < 0.5
         config, words = self.config()
-        self.sensor = self.metrics.sensor("s", config)
-        stats = [
-            self.stat(dice.choice(UPPER_STATS if self.is_upper else LOWER_STATS)) for _ in range(dice.randint(1, 4))
-        ]
-        for number, (_, stat) in enumerate(stats):
-            self.sensor.add(self.metrics.metric_name(f"m{number}", "g"), stat)
-        script.say(f"new sensor {words} {','.join(text for text, _ in stats)}", "new")
+        parents = [self.metrics.sensor("p", config)] if dice.random() < 0.5 else []
+        self.sensor = self.metrics.sensor("s", config, parents=parents)
+        kinds = [dice.choice(UPPER_STATS if self.is_upper else LOWER_STATS) for _ in range(dice.randint(1, 4))]
+        stats = [self.stat(kind) for kind in kinds]
+        self.measured: list[KafkaMetric] = []
+        for sensor in (self.sensor, *parents):
+            for _, make in stats:
+                sensor.add(self.metrics.metric_name(f"m{len(self.measured)}", "g"), make())
+                self.measured.append(sensor.metrics[-1])
+        words += f" {','.join(text for text, _ in stats)} {'parent' if parents else 'alone'}"
+        script.say(f"new sensor {words}", "new")
 
     def config(self) -> tuple[MetricConfig, str]:
         dice = self.dice
@@ -88,14 +95,14 @@ class _SensorScenario:
         """Whole numbers, which hit a bound exactly, or others, which do not."""
         return float(self.dice.randint(1, up_to)) if self.is_whole else self.dice.uniform(0.01, up_to)
 
-    def stat(self, kind: str) -> tuple[str, MeasurableStat]:
+    def stat(self, kind: str) -> tuple[str, Callable[[], MeasurableStat]]:
         unit = "SECONDS" if self.is_whole else self.dice.choice(UNITS)
         if kind in PLAIN_STATS:
-            return kind, PLAIN_STATS[kind]()
+            return kind, PLAIN_STATS[kind]
         if kind == "bucket":
-            return "bucket:SECONDS", TokenBucket()  # Kafka's throttle time takes every bucket for one a second
-        stat = WindowedCount() if kind == "count-rate" else WindowedSum()
-        return f"{kind}:{unit}", Rate(TimeUnit[unit], stat)
+            return "bucket:SECONDS", TokenBucket  # Kafka's throttle time takes every bucket for one a second
+        counted = WindowedCount if kind == "count-rate" else WindowedSum
+        return f"{kind}:{unit}", lambda: Rate(TimeUnit[unit], counted())
 
     def run(self) -> Script:
         for _ in range(STEPS):
@@ -120,13 +127,13 @@ class _SensorScenario:
         self.script.say(f"check {self.now_ms}", self.outcome(lambda: self.sensor.check_quotas(self.now_ms)))
 
     def measure(self) -> None:
-        values = (metric.metric_value(self.now_ms) for metric in self.sensor.metrics)
+        values = (metric.metric_value(self.now_ms) for metric in self.measured)
         self.script.say(f"measure {self.now_ms}", " ".join(map(str, values)))
 
     def limit(self) -> None:
         config, words = self.config()
-        index = self.dice.randrange(len(self.sensor.metrics))
-        self.sensor.metrics[index].config = config
+        index = self.dice.randrange(len(self.measured))
+        self.measured[index].config = config
         self.script.say(f"limit {self.now_ms} {index} {words}")
 
     def outcome(self, action: object) -> str:

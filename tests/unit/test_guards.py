@@ -1,6 +1,7 @@
 """The table of what guards what finds a rule, an attack or a promise without a test, and a test that did not pass."""
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -8,6 +9,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
+ROOMS = ("base", "bridge/src/main", "exporters", "fleet", "fleetgauge", "telemetry", "wire")
 
 
 def loaded() -> ModuleType:
@@ -112,6 +114,17 @@ full = pytest.mark.soak
 @pytest.mark.parametrize("n", [1, pytest.param(2, marks=full), pytest.param(3, marks=[pytest.mark.real])])
 def test_x(n): ...
 """
+STATEMENTS = """## The specification, statement by statement
+
+| id | section | statement | class | where it acts |
+|---|---|---|---|---|
+| K714-1 | Naming | Names have dots. | `names` | serve, library |
+| C-1 | Caches | They are full. | `cache` | gateway |
+| C-2 | Caches | ZooKeeper is left out. | - | none: there is no ZooKeeper |
+
+## Promises
+"""
+SHOWN = "| K714-1 C-1 KIP | holds | `unit/test_a.py::test_rule` |"
 COUNTED = '<testcase classname="tests.unit.test_a" name="test_counted"/>'
 
 
@@ -243,6 +256,68 @@ def test_a_line_that_ends_with_a_colon_names_the_tests_of_the_table_below_it(
         "docs/hardening.md", "Also `unit/test_a.py::test_text`.", f"By `unit/test_a.py::test_text`{end}{table}"
     )
     assert project.check()[0] == code
+
+
+@pytest.fixture
+def specified(project: Project) -> Project:
+    """The project with a specification whose statements have their row."""
+    project.replace("docs/conformance.md", "## Promises\n", STATEMENTS)
+    project.replace("docs/conformance.md", "| KIP | holds | `unit/test_a.py::test_rule` |", SHOWN)
+    return project
+
+
+def test_statements_that_rows_show_need_no_test_of_their_own(specified: Project) -> None:
+    code, said = specified.check()
+    assert (code, said[2]) == (0, "docs/conformance.md: 1 rows, guarded by 1 tests (make test 1)")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "faults"),
+    [
+        ("C-1 KIP", "KIP", ['line 12, "C-1 They are full.": no row shows it']),
+        ("K714-1 C-1 KIP", "K714-1 C-1 K124-9 KIP", ["line 5: K124-9 is no statement"]),
+        (
+            "| C-2 |",
+            "| C-1 |",
+            [
+                'line 12, "C-1 They are full.": the id stands 2 times',
+                'line 13, "C-1 ZooKeeper is left out.": the id stands 2 times',
+            ],
+        ),
+        ("| C-2 |", "| C2 |", ['line 13, "C2 ZooKeeper is left out.": not an id such as K714-1 or C-1']),
+        (
+            "| gateway |",
+            "| proxy |",
+            [
+                'line 12, "C-1 They are full.": "proxy" is not of serve, gateway, plugin, library, nor "none: why"',
+            ],
+        ),
+    ],
+)
+def test_a_statement_without_its_row_and_a_wrong_id_are_named(
+    specified: Project, old: str, new: str, faults: list[str]
+) -> None:
+    specified.replace("docs/conformance.md", old, new)
+    assert specified.check() == (1, [f"docs/conformance.md, {fault}" for fault in faults])
+
+
+def test_every_class_that_a_statement_names_is_in_our_source() -> None:
+    page = (ROOT / "docs/conformance.md").read_text()
+    columns = [
+        cells[3]
+        for _, head, line in guards.table_lines(page)
+        if head == guards.STATEMENTS_HEAD
+        if (cells := guards.cells(line))
+    ]
+    names = {name for column in columns for name in re.findall("`([^`]+)`", column)}
+    source = "\n".join(
+        path.read_text() for room in ROOMS for kind in ("py", "java") for path in (ROOT / room).rglob(f"*.{kind}")
+    )
+    defined = set(re.findall(r"\b(?:class|def|record|interface) (\w+)|^(\w+)(?:: Final)? = ", source, re.MULTILINE))
+    known = {name for found in defined for name in found}
+    modules = [name.replace(".", "/") for name in names - known]
+    assert names
+    assert [each for each in modules if not (ROOT / each).is_dir() and not (ROOT / f"{each}.py").is_file()] == []
 
 
 def test_a_page_that_lost_the_heading_of_its_promises_is_named(project: Project) -> None:

@@ -22,17 +22,8 @@ from verdicts.families.peers import beside_other_nodes, beside_peers
 from verdicts.memory import Memory
 from verdicts.paths import paths_of
 from verdicts.rules import Figures
-from verdicts.window import CONSUMER, DIALECTS, JAVA, PATHS, Groups, Subjects, Window, away_from_poll_ms
-
-_LONG_MS: Final = 100
-"""Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
-
-_FETCH_WAIT_MS: Final = np.array([500, 500, 5000, 500])
-"""How long a broker holds a fetch that finds no data, by dialect (Java, librdkafka, franz-go, others): up to that a
-consumer's latency follows its traffic, and says nothing of a client or a path alone."""
-
-_LEAST_CLIENTS: Final = 3
-"""Paths from which on it is known what a node's clients have in common."""
+from verdicts.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
+from verdicts.window import CONSUMER, DIALECTS, JAVA, PATHS, Groups, Subjects, Window
 
 _ROUNDS: Final = 3
 
@@ -100,7 +91,7 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     link_value = np.where(is_away, np.minimum(measured, usual), measured) if any_away else measured
     value = by_path.medians(link_value)
     node_effect = _polished(value - before, by_node, by_series)
-    wait = np.where(kind // 4 == CONSUMER, np.log1p(_FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
+    wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     own = np.maximum(value, wait) - np.maximum(before, wait)
     node_delay_ms = _delays(value, before, wait == 0, by_node)
     of_delay = np.nan_to_num(np.log1p(_ms(before) + node_delay_ms[at]) - before)
@@ -122,17 +113,8 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
 
 
 def _waits_for_poll(window: Window) -> Numbers:
-    """True for Java consumers that were away from poll(), in which they read responses, long enough to explain it."""
-    rows = window.rows
-    between, idle = rows.number("time_between_poll_avg_ms"), rows.number("poll_idle_ratio_avg")
-    away_ms = away_from_poll_ms(between, idle)
-    latency_ms, links = np.zeros(len(window)), window.links
-    may_explain = (away_ms >= _LONG_MS)[links.row]
-    np.maximum.at(latency_ms, links.row[may_explain], links.latency_ms[may_explain])
-    long_ago = np.nan_to_num(rows.number("last_poll_seconds_ago")) * 1000 > _LONG_MS * 10
-    is_away = (away_ms >= np.fmax(_LONG_MS, latency_ms / 2)) | (np.isnan(away_ms) & long_ago)
-    found: Numbers = is_away & (window.dialect == JAVA) & np.isnan(rows.number("network_thread_poll_avg_ms"))
-    return found
+    links = window.links
+    return waits_for_poll(window.rows.number, window.dialect == JAVA, links.row, links.latency_ms)
 
 
 def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
@@ -153,7 +135,7 @@ def _delays(value: Numbers, before: Numbers, is_short: Numbers, by_node: Groups)
     """
     at = by_node.of
     delay_ms = _ms(value) - _ms(before)
-    enough = np.bincount(at[is_short & ~np.isnan(delay_ms)], minlength=len(by_node)) >= _LEAST_CLIENTS
+    enough = np.bincount(at[is_short & ~np.isnan(delay_ms)], minlength=len(by_node)) >= LEAST_CLIENTS
     found: Numbers = np.fmax(by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan)), 0)
     return found
 

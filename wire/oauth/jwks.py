@@ -5,21 +5,22 @@ Nothing that a login needs waits for the endpoint: a token whose key is not here
 
 import functools
 import json
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+from urllib.request import ProxyHandler, Request
 
-import urllib3
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
+from base.deadline import in_thread, result_within
 from base.errors import FleetgaugeError
+from base.exchange import NoRedirects, exchange
 from base.library_log import get_logger
 from wire.sasl.oauthbearer import KeysUnavailableError, TokenError
 
@@ -27,14 +28,11 @@ log = get_logger(__name__)
 
 FETCH_WITHIN_S: Final = 10.0
 """Time for one reading of the keys, from the look-up of the name to the end of the answer [s]."""
-STEP_WITHIN_S: Final = 5.0
-"""Time to connect to one address, for the TLS handshake, and between two parts of the answer [s]."""
 EXPEDITE_AFTER_S: Final = 10.0
 """Least time between the end of an attempt and one that an unknown key id asks for [s]."""
 MAX_BYTES: Final = 1 << 20
 MAX_KEYS: Final = 200
 _MIN_RSA_BITS: Final = 2_048
-_CHUNK_BYTES: Final = 64 << 10
 _OK: Final = 200
 _ALGORITHMS: Final = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -85,7 +83,7 @@ class Jwks:
         self._tried_s: float | None = None  # when the latest attempt ended; None during the first
         self._failed = False
         self._wanted = threading.Event()
-        self._fetching: threading.Thread | None = None
+        self._reading: Future[bytes] | None = None
         if settings.url.startswith("file:"):
             self._keys = parse_keys(_read_file(settings.url))  # an error is the configuration's
             self._tried_s = time.monotonic()
@@ -145,63 +143,16 @@ class Jwks:
 
     def _read(self) -> str:
         """Replaces the keys; or returns what is wrong in one sentence."""
-        if self._fetching is not None and self._fetching.is_alive():
+        if self._reading is not None and not self._reading.done():
             return "an earlier request has not ended"
-        problems: list[str] = []
-        reading = Reading()
-        fetching = threading.Thread(target=self._fetch, args=(problems, reading), name="jwks-fetch", daemon=True)
         try:
-            fetching.start()
-        except RuntimeError as error:  # the system gives no further thread now
-            return str(error)
-        self._fetching = fetching
-        fetching.join(FETCH_WITHIN_S)
-        reading.end()
-        if fetching.is_alive():
-            return f"there is no whole answer within {FETCH_WITHIN_S:.0f} s"
-        return problems[0] if problems else ""
-
-    def _fetch(self, problems: list[str], reading: "Reading") -> None:
-        url = self._settings.url
-        try:
-            self._keys = parse_keys(_read_file(url) if url.startswith("file:") else _download(url, reading))
+            self._reading = in_thread(functools.partial(_load, self._settings.url))
+            self._keys = parse_keys(result_within(FETCH_WITHIN_S, self._reading))
         except JwksError as error:
-            problems.append(str(error))
+            return str(error)
         except Exception as error:  # noqa: BLE001  # whatever an endpoint makes libraries raise
-            problems.append(f"{type(error).__name__}: {error}"[:300])
-
-
-class Reading:
-    """One reading of the keys, which another thread can end: an answer or a TLS handshake that trickles has no end of
-    its own, and would keep all later readings from their turn.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sockets: list[socket.socket] | None = []  # None: ended
-
-    def take(self, connected: socket.socket) -> socket.socket:
-        """Returns a socket that was connected for this reading.
-
-        Raises:
-            JwksError: the reading has ended; the socket is closed.
-        """
-        with self._lock:
-            if self._sockets is None:
-                connected.close()
-                raise JwksError("connected too late")
-            # A duplicate: TLS takes the descriptor out of the socket that it is given.
-            self._sockets.append(connected.dup())
-        return connected
-
-    def end(self) -> None:
-        """Ends the connections of this reading, as the other side would, and those that it is yet to make."""
-        with self._lock:
-            sockets, self._sockets = self._sockets, None
-        for each in sockets or ():
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+            return f"{type(error).__name__}: {error}"[:300]
+        return ""
 
 
 @functools.cache
@@ -271,31 +222,14 @@ def _read_file(url: str) -> bytes:
     return data
 
 
-def _download(url: str, reading: Reading) -> bytes:
-    """The answer of an endpoint."""
-    timeout = urllib3.Timeout(connect=STEP_WITHIN_S, read=STEP_WITHIN_S)
-    with urllib3.connection_from_url(url, maxsize=1, retries=False, timeout=timeout) as pool:
-        cast(Any, pool).ConnectionCls = functools.partial(_of_reading, pool.ConnectionCls, reading)
-        response = pool.request("GET", url, preload_content=False, redirect=False)
-        try:
-            if response.status != _OK:
-                raise JwksError(f"the endpoint answers {response.status}; only 200 is taken, and no redirect")
-            data = bytearray()
-            while chunk := response.read(_CHUNK_BYTES):
-                data += chunk
-                if len(data) > MAX_BYTES:
-                    raise JwksError(f"the answer is larger than {MAX_BYTES >> 20} MiB")
-            return bytes(data)
-        finally:
-            response.close()
-
-
-def _of_reading(make: Callable[..., Any], reading: Reading, *args: Any, **settings: Any) -> Any:
-    """A connection of urllib3 that belongs to a reading from before its TLS handshake on.
-
-    urllib3 has no public place there; its own `contrib.socks` replaces the same method.
-    """
-    connection = make(*args, **settings)
-    connect = connection._new_conn
-    connection._new_conn = lambda: reading.take(connect())
-    return connection
+def _load(url: str) -> bytes:
+    """The key set of a file or an endpoint; of the latter 200 alone is taken, and no redirect or proxy."""
+    if url.startswith("file:"):
+        return _read_file(url)
+    request = Request(url, headers={"User-Agent": "fleetgauge"})  # noqa: S310  # http or https, see `JwksSettings`
+    answer = exchange(request, NoRedirects(), ProxyHandler({}), within_s=FETCH_WITHIN_S, most_bytes=MAX_BYTES + 1)
+    if answer.status != _OK:
+        raise JwksError(f"the endpoint answers {answer.status}; only 200 is taken, and no redirect")
+    if len(answer.body) > MAX_BYTES:
+        raise JwksError(f"the answer is larger than {MAX_BYTES >> 20} MiB")
+    return answer.body

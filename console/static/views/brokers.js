@@ -53,7 +53,7 @@ export const open = (main) => {
     el(
       "p",
       { class: "soft" },
-      "As their clients measure them: the latency of requests to each, from the client's side, network and waiting for records included.",
+      "As their clients measure them, network included. Of a consumer counts what its fetches take beyond the longest wait for records (500 ms; franz-go 5 s), and nothing while it is away from poll(); where three producers or more measure a broker, these alone count. - is unknown.",
     ),
     table.element,
   );

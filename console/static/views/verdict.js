@@ -38,8 +38,8 @@ const clientsOf = (row) => {
 };
 
 const lasts = (row) => {
-  if (row.state === "cleared") return ["from ", at(row.opened_at), " to ", at(row.cleared_at)];
-  return ["since ", at(row.opened_at), ` (${span((row.last_seen_at - row.opened_at) / 1e6)})`];
+  if (row.state === "cleared") return ["from ", at(row.since), " to ", at(row.cleared_at)];
+  return ["since ", at(row.since), ` (${span((row.last_seen_at - row.since) / 1e6)})`];
 };
 
 const evidence = (rows) =>

@@ -22,6 +22,7 @@ from fleetgauge.processes.workers.questions import WorkersSocket
 from fleetgauge.processes.workers.shares import worker_config
 from fleetgauge.processes.workers.supervisor import WorkerSupervisor
 from fleetgauge.reconfiguration import Changes, changeable_fields, examiner, log_reread
+from fleetgauge.subscriptions.allowed import Properties
 from wire.shared_port import reserve_port
 
 _QUERY_EVERY_S: Final = 1.0
@@ -91,6 +92,9 @@ class WorkersNode(NodeProcess):
         if all(reasons):
             return {"not_ready": found, "degraded": degraded}
         return {"not_ready": [], "degraded": [*found, *degraded]}
+
+    def _in_force(self) -> Properties | None:
+        return next((each.last["telemetry"]["subscription_properties"] for each in self._workers if each.last), None)
 
     async def _prepare(self) -> Job:
         await self.identity.claim(self._data)

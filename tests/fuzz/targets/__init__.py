@@ -6,7 +6,8 @@ from typing import Final
 from fuzz.target import Target
 
 NAMES: Final = (
-    "codecs", "decode", "frames", "gateway", "labels", "match", "node", "requests", "topic_record", "validate",
+    "codecs", "decode", "frames", "gateway", "labels", "match", "node", "repair", "requests", "topic_record",
+    "validate",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def _context(client_id: str) -> RequestContext:
     return RequestContext(
         listener_name="PLAINTEXT", security_protocol="PLAINTEXT", principal=ANONYMOUS, client_id=client_id,
         client_software_name="apache-kafka-java", client_software_version="4.1.0", client_address="::1",
-        client_port=1_234, connection_id="c", correlation_id=1,
+        client_port=1_234, connection_id="c", correlation_id=1, request_type=72, request_version=0,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,28 @@ from support.waiting import wait_for
 from typer.testing import CliRunner
 
 from fleetgauge.cli.quotas import app as quotas
+from telemetry import parse_instance_id
 
 pytestmark = pytest.mark.integration
 
 PRODUCER = "org.apache.kafka.producer."
+PYTHON_1_2 = r"client_software_name=kafka_python,client_software_version=1\.2\..*"
+KIP_EXAMPLES: Sequence[str] = (
+    "cm --describe",
+    "cc --describe --entity-type client-metrics",
+    f"cm --alter --name MYMETRICS --metrics org.apache.kafka.consumer. --interval 60000 --match {PYTHON_1_2}",
+    "cm --describe --name MYMETRICS",
+    "cm --delete --name MYMETRICS",
+    "cm --list",
+    (
+        "cc --alter --entity-type client-metrics --entity-name MYMETRICS --add-config "
+        f"metrics=org.apache.kafka.consumer.,interval.ms=60000,match=[{PYTHON_1_2}]"
+    ),
+    "cc --describe --entity-type client-metrics --entity-name MYMETRICS",
+    "cc --alter --entity-type client-metrics --entity-name MYMETRICS --delete-config metrics,interval.ms,match",
+    "cm --list",
+)
+"""KIP-714's own, in its order but for the one that generates a name."""
 SESSION: Sequence[str] = (
     "cm --list",
     "cm --describe",
@@ -232,7 +251,7 @@ def outcome(tools: AdminTools, port: int, command: str) -> Printed:
     )
 
 
-ALL = (*SESSION, *QUOTAS, *MORE_QUOTAS, *USERS, *MORE_USERS)
+ALL = (*KIP_EXAMPLES, *SESSION, *QUOTAS, *MORE_QUOTAS, *USERS, *MORE_USERS)
 
 
 def may_be_late(command: str, there: Printed) -> bool:
@@ -245,7 +264,7 @@ def may_be_late(command: str, there: Printed) -> bool:
 @pytest.mark.parametrize(
     ("version", "commands"),
     [
-        pytest.param("4.3.1", (*SESSION, *QUOTAS, *USERS), id="4.3.1"),
+        pytest.param("4.3.1", (*KIP_EXAMPLES, *SESSION, *QUOTAS, *USERS), id="4.3.1"),
         pytest.param("4.3.1", ALL, id="4.3.1-all", marks=pytest.mark.soak),
         pytest.param("3.9.2", ALL, id="3.9.2-all", marks=pytest.mark.soak),
     ],
@@ -268,6 +287,29 @@ def test_the_tools_print_the_same_at_a_node_as_at_a_broker(
                 differing.append(f"{command}\n  broker {there}\n  node   {here}")
         assert not differing, "\n".join(differing)
     assert clear(node.port) == clear(broker.port)
+
+
+def test_a_name_that_the_tool_generates_is_a_uuid_of_type_4(node: Node) -> None:
+    """KIP-714's example, as it stands there."""
+    clear(node.port)
+    with AdminTools("4.3.1") as tools:
+        metrics = f"{PRODUCER}node.request.latency.,org.apache.kafka.consumer.node.request.latency."
+        printed = tools.run(node.port, "cm", "--alter", "--generate-name", "--metrics", metrics, "--interval", "60000")
+        assert printed.exit_code == 0, printed
+        (name,) = tools.run(node.port, "cm", "--list").lines
+        described = tools.run(node.port, "cm", "--describe", "--name", name).lines
+    clear(node.port)
+    assert uuid_of(name).version == 4
+    assert [line.split()[0] for line in described if line.startswith("  ")] == [
+        "interval.ms=60000",
+        "match=",
+        f"metrics={metrics}",
+    ]
+
+
+def uuid_of(name: str) -> uuid.UUID:
+    """A UUID in Kafka's own form of text, or the usual one."""
+    return parse_instance_id(name) if len(name) == 22 else uuid.UUID(name)
 
 
 ALICE: Entity = [("user", "alice")]

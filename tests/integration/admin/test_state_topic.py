@@ -4,6 +4,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from support.kafka_broker import KafkaBroker
 from support.node import Node
 from support.ports import free_ports
 from support.raw_client import RawClient
+from support.refusing_proxy import RefusingProxy
 from support.waiting import PATIENCE_S, wait_for
 
 from base.clock import SystemTime
@@ -117,6 +119,66 @@ def test_the_loser_of_two_changes_decides_on_what_the_winner_wrote(opened: Open)
     first.change(alter)
     assert [each.get("client_metrics", {}).get("key") for each in seen] == [None, {"key": "winner"}]
     assert second.read_if_changed() == first.read() == setting("key", "loser")({})
+
+
+class BrokerBehindProxy(KafkaBroker):
+    """A broker that clients find behind a proxy."""
+
+    def __init__(self, directory: Path, proxy: RefusingProxy) -> None:
+        self._proxy = proxy
+        super().__init__(directory, "4.3.1", heap="256m")
+        proxy.upstream_port = self.port
+        self.bootstrap = f"127.0.0.1:{proxy.port}"
+
+    def _defaults(self) -> dict[str, str]:
+        found = super()._defaults()
+        return {**found, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._proxy.port}"}
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[RefusingProxy]:
+    with RefusingProxy() as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def proxied(proxy: RefusingProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with BrokerBehindProxy(tmp_path_factory.mktemp("proxied"), proxy) as broker:
+        Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first"}).init_transactions(PATIENCE_S)
+        yield broker
+
+
+UNKNOWN_SERVER_ERROR, INVALID_REQUEST = -1, 42
+
+
+@pytest.mark.parametrize("aborts", [False, True])
+def test_a_commit_with_an_unknown_outcome_is_tried_again_and_written_once(
+    proxied: KafkaBroker, proxy: RefusingProxy, settings: KafkaTopicSettings, tmp_path: Path, aborts: bool
+) -> None:
+    """As a broker answers a node that another fenced meanwhile: it is not known whether the commit took place."""
+    behind = replace(settings, bootstrap_servers=proxied.bootstrap)
+    with closing(StateTopic(behind, StateStore(tmp_path / "copy.db"), SystemTime(), {})) as topic:
+        topic.start()
+        count(topic, 1)
+        proxy.codes, proxy.aborts = [UNKNOWN_SERVER_ERROR], aborts
+        with capture_logs() as logs:
+            count(topic, 1)
+        assert (counted(topic), proxy.codes, logs) == (2, [], [])
+        count(topic, 1)
+        assert counted(topic) == 3
+
+
+def test_a_commit_that_is_refused_is_not_tried_again(
+    proxied: KafkaBroker, proxy: RefusingProxy, settings: KafkaTopicSettings, tmp_path: Path
+) -> None:
+    behind = replace(settings, bootstrap_servers=proxied.bootstrap)
+    with closing(StateTopic(behind, StateStore(tmp_path / "copy.db"), SystemTime(), {})) as topic:
+        topic.start()
+        proxy.codes, proxy.aborts = [INVALID_REQUEST] * 2, True
+        with pytest.raises(PushLogError):
+            count(topic, 1)
+        assert len(proxy.codes) == 1
+        proxy.codes.clear()
 
 
 def test_a_change_is_read_whole_by_the_others_and_a_removed_name_stays_removed(opened: Open) -> None:

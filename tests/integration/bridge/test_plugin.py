@@ -234,6 +234,7 @@ def raw_pushes(broker: KafkaBroker) -> tuple[dict[str, int], dict[str, list[byte
                 client.push(subscription, zipped.compress(first) + zipped.flush(), compression_type=GZIP).error_code
                 == 0
             )
+            assert client.push(client.get(uuid.uuid4()), b"").error_code == 0, "a heartbeat, which a plugin never sees"
             # A terminating push may come before its time; a large one travels as it is.
             assert client.push(subscription, last, terminating=True).error_code == 0
             answered[client_id] = [first, last]

@@ -395,6 +395,21 @@ def test_a_subscription_made_on_the_page_has_a_client_push_more(tmp_path: Path, 
             clients.kill()
 
 
+def test_subscriptions_say_that_they_are_asked_for_until_they_are_there(node: Node, browser: Any) -> None:
+    with chromium.visited(browser, url_of(node), "/#/fleet") as found:
+        page = found.page
+        page.locator("#live", has_text="Live, ").wait_for()
+        page.route("**/api/subscriptions", lambda _: None)  # it is held back
+        page.goto(f"{url_of(node)}/#/subscriptions")
+        page.get_by_text("Asking for them.").wait_for()
+        expect(page.get_by_role("heading", name="all")).to_have_count(0)
+        page.unroute("**/api/subscriptions")  # it goes on
+        page.get_by_role("heading", name="all").wait_for()
+        page.get_by_text("A client gets the union of all that match it").wait_for()
+        expect(page.get_by_text("Asking for them.")).to_have_count(0)
+        assert found.faults == []
+
+
 def test_a_lost_connection_is_said_and_comes_back(node: Node, browser: Any) -> None:
     with chromium.visited(browser, url_of(node), "/#/fleet") as found:
         page = found.page

@@ -18,6 +18,8 @@ from support.small_disk import small_disk
 from support.waiting import PATIENCE_S
 from support.webhook import Webhook
 
+from telemetry import format_instance_id
+
 pytestmark = pytest.mark.integration
 
 THROTTLING_QUOTA_EXCEEDED = 89
@@ -156,11 +158,13 @@ def test_the_example_reporter_warns_of_a_slow_broker(tmp_path: Path, monkeypatch
     with Node(tmp_path, "metric.reporters=slow_broker_reporter.SlowBrokerReporter") as node:
         with RawClient(node.port, client_id="patient") as client:
             payload = metrics_data(5, name="org.apache.kafka.producer.node.request.latency.max")
-            assert client.push(client.get(), payload).error_code == 0
+            subscription = client.get()
+            assert client.push(subscription, payload).error_code == 0
         assert node.stop() == 0
         warnings = [line for line in node.output().splitlines() if "a client waits long for a broker" in line]
     assert len(warnings) == 3, "nodes 2, 3 and 4 take 2.5, 3.5 and 4.5 ms"
     assert '"client_id": "patient"' in warnings[0]
+    assert f'"client_instance_id": "{format_instance_id(subscription.client_instance_id)}"' in warnings[0]
     assert '"broker": "2"' in warnings[0]
 
 

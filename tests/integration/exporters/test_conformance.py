@@ -11,6 +11,8 @@ import grpc
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
 from support.landing import landed
+from support.trickling import BODY, HEAD, TLS, trickling
+from support.waiting import wait_for
 from support.webhook import Webhook
 
 from exporters.exporter import Delivered, Exporter, Refused, RefusedRecord, Retry, TooLarge
@@ -144,3 +146,17 @@ class TestWebhook(ExporterConformance):
     def test_a_wrong_key_is_named(self, keys: dict[str, object], said: str) -> None:
         with pytest.raises(ExporterConfigError, match=said):
             build_exporter("hook", {"type": "webhook_exporter:webhook_exporter", **keys})
+
+
+@pytest.mark.parametrize(("scheme", "opening"), [("http", HEAD), ("http", BODY), ("https", TLS)], ids=str)
+@pytest.mark.usefixtures("webhook_module")
+def test_an_answer_to_the_example_that_has_no_end_costs_one_timeout_and_delivers_nothing(
+    scheme: str, opening: bytes
+) -> None:
+    with trickling(opening) as server:
+        keys = {"type": "webhook_exporter:webhook_exporter", "url": f"{scheme}://{server.address}/"}
+        with started(build_exporter("hook", {**keys, "timeout.ms": 500})) as exporter:
+            outcome = exporter.export(batch_of([a_push(1)]))
+            assert isinstance(outcome, Retry), outcome
+            assert outcome.reason == "unreachable"
+            wait_for(lambda: server.ended, "the end of the connection")

@@ -8,6 +8,7 @@ import pytest
 from support.node import Node
 from support.payloads import metrics_data
 from support.raw_client import RawClient
+from support.trickling import BODY, trickling
 from support.waiting import ticking, wait_for
 from support.webhook import Webhook
 
@@ -79,6 +80,19 @@ def test_a_hung_exporter_is_started_again_and_delivers_every_push(tmp_path: Path
         wait_for_pushes(hook, 3)
         assert node.status()["exporter_process"]["hangs"] == 2
         assert "exporter hook has not returned from a call for" in node.output()
+
+
+def test_a_landing_zone_in_s3_whose_answers_have_no_end_is_a_hung_exporter_and_delays_no_stop(tmp_path: Path) -> None:
+    with trickling(BODY) as store:
+        path = f"s3://a:b@lake/zone?region=r&scheme=http&endpoint_override={store.address}"
+        exporter = f'[exporters.lake]\ntype = "landing"\npath = "{path}"\n"linger.ms" = 50\n'
+        config = f'"exporter.hang.timeout.seconds" = {HANG_S}\n{exporter}'
+        with Node(tmp_path, "shutdown.timeout.ms=2000", config=config) as node:
+            push(node)
+            node.wait_for(lambda s: s["exporter_process"]["hangs"] == 1, what="the end of a call that hangs")
+            asked = store.asked
+            wait_for(lambda: store.asked, "a request of the next process", until=lambda now: now > asked)
+            assert node.stop() == 0
 
 
 def test_an_exporter_that_waits_for_its_destination_is_left_alone(tmp_path: Path, hook: Webhook) -> None:

@@ -27,7 +27,7 @@ from support.raw_sasl import authenticate, handshake, is_served
 from support.tokens import AUDIENCE, ISSUER, Issuer, initial_response, jwks, jwks_file, unsigned
 from support.waiting import PATIENCE_S, follow, ticking, unfollow, wait_for
 
-from wire.oauth.jwks import Jwks, JwksError, JwksSettings, Reading
+from wire.oauth.jwks import Jwks, JwksSettings
 from wire.sasl.oauthbearer import KeysUnavailableError
 
 pytestmark = pytest.mark.integration
@@ -382,7 +382,6 @@ def test_a_tls_handshake_that_has_no_end_keeps_no_later_reading_from_its_turn(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_trickled: bool
 ) -> None:
     monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 3.0)
-    monkeypatch.setattr("wire.oauth.jwks.STEP_WITHIN_S", 3_600.0)  # no other bound ends it
     ended = threading.Event()
 
     def stall(peer: socket.socket) -> None:
@@ -407,18 +406,6 @@ def test_a_tls_handshake_that_has_no_end_keeps_no_later_reading_from_its_turn(
     # Keys are read for as long as the process lives: these shall not be asked of the server that is gone, and log it.
     keys._settings = JwksSettings(url=jwks_file(tmp_path / "jwks.json", GOOD))
     wait_for(lambda: _found(keys), "the keys")
-
-
-def test_a_connection_that_is_made_after_the_end_of_its_reading_is_closed() -> None:
-    reading = Reading()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        early, late = (socket.create_connection(server.getsockname()) for _ in range(2))
-        with reading.take(early), server.accept()[0] as peer:
-            reading.end()
-            assert peer.recv(1) == b""
-            with pytest.raises(JwksError, match="too late"):
-                reading.take(late)
-        assert late.fileno() == -1
 
 
 def test_an_answer_that_expands_without_bound_is_not_decompressed_as_a_whole(

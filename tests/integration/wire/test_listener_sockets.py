@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import os
 import socket
 import struct
@@ -401,6 +402,26 @@ def test_a_stop_refuses_new_clients_answers_what_is_in_flight_and_closes() -> No
             await quiet.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("runner", [uvloop.run, asyncio.run], ids=["uvloop", "asyncio"])
+@pytest.mark.parametrize("iterations", range(6))
+def test_a_connection_that_arrives_while_the_listener_stops_is_closed(
+    runner: Callable[[Coroutine[Any, Any, None]], None], iterations: int
+) -> None:
+    async def main() -> None:
+        async with listening(Handler()) as listener:
+            await turns()
+            with socket.create_connection(("127.0.0.1", listener.port)) as client:
+                for _ in range(iterations):  # of the loop, in one of which the listener accepts
+                    await asyncio.sleep(0)
+                await listener.stop(10_000)
+                client.settimeout(PATIENCE_S)
+                with contextlib.suppress(ConnectionError):
+                    assert client.recv(1) == b""
+                gc.collect()  # a socket that was left open is an error here
+
+    runner(asyncio.wait_for(main(), 3 * PATIENCE_S))
 
 
 def test_a_stop_ends_at_its_deadline_even_if_a_response_never_comes() -> None:

@@ -61,6 +61,8 @@ class Worker:
                 client_port=port,
                 connection_id=f"c{port}",
                 correlation_id=1,
+                request_type=72,
+                request_version=0,
             )
             self.manager.process_get_telemetry_subscriptions(instance, context, now_ms=self._clock.hi_res_clock_ms())
 

@@ -93,6 +93,8 @@ class ManagerAgainstModel(RuleBasedStateMachine):
             client_port=1,
             connection_id=connection,
             correlation_id=0,
+            request_type=72,
+            request_version=0,
         )
 
     @property

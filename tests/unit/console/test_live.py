@@ -281,3 +281,84 @@ def test_ids_without_end_are_forgotten_by_the_judge_too() -> None:
     assert len(of.fleet._clients._instances) <= 21
     assert analysis._numbers <= 60
     assert any(each.startswith("Live verdicts have begun again") for each in of.fleet.overview()["notices"])
+
+
+NODE_LATENCY = "org.apache.kafka.{}.node.request.latency.avg"
+
+
+def measured(role: str, latency_ms: float, **polls: float) -> bytes:
+    """A payload with the same latency of three brokers, and gauges of the consumer."""
+    data = MetricsData()
+    metrics = data.resource_metrics.add().scope_metrics.add().metrics
+    for node in range(1, 4):
+        point = metrics.add(name=NODE_LATENCY.format(role)).gauge.data_points.add(as_double=latency_ms)
+        point.attributes.add(key="node_id").value.string_value = f"node-{node}"
+    for name, value in polls.items():
+        metrics.add(name=f"org.apache.kafka.consumer.{name.replace('_', '.')}").gauge.data_points.add(as_double=value)
+    return data.SerializeToString()
+
+
+ASLEEP = measured("consumer", 1_400.0, poll_idle_ratio_avg=0.05, time_between_poll_avg=1_500.0)
+POLLS_ALONE = measured("consumer", 502.0, poll_idle_ratio_avg=0.5, time_between_poll_avg=500.0)
+MOSTLY_POLLS = measured("consumer", 300.0, poll_idle_ratio_avg=0.2, time_between_poll_avg=500.0)
+
+
+def broker_latencies(of: FleetOfTest) -> list[tuple[float | None, float | None]]:
+    return [(row[LATENCY], row["p95_ms"]) for row in of.fleet.brokers()["brokers"]]
+
+
+@pytest.mark.parametrize("seconds", [10, 130])
+def test_brokers_are_not_shown_slow_for_a_consumer_that_sleeps_or_waits_for_data(of: FleetOfTest, seconds: int) -> None:
+    of.push("asleep", ASLEEP, client_software_name=JAVA, terminating=False)
+    of.push("within-the-wait", MOSTLY_POLLS, client_software_name=JAVA, terminating=False)
+    of.pass_time(seconds)
+    assert broker_latencies(of) == [(None, None)] * 3
+    found = of.fleet.client(of.rows(q="asleep")[0]["client_instance_id"])
+    assert found is not None
+    assert {value for each in found["series"] if each["measure"] == LATENCY for value in each["values"]} == {
+        None,
+        1_400,
+    }
+    of.push("idle", POLLS_ALONE, client_software_name=JAVA, terminating=False)
+    of.pass_time(10)
+    assert broker_latencies(of) == [(2.0, 2.0)] * 3
+
+
+def test_three_producers_alone_say_how_slow_a_broker_is(of: FleetOfTest) -> None:
+    of.push("reader", measured("consumer", 900.0), terminating=False)
+    for number, latency_ms in enumerate((20.0, 20.0)):
+        of.push(f"orders-{number}", measured("producer", latency_ms), terminating=False)
+    of.pass_time(10)
+    assert broker_latencies(of)[0][0] == pytest.approx((400 + 20 + 20) / 3)
+    of.push("orders-2", measured("producer", 20.0), terminating=False)
+    of.pass_time(10)
+    assert broker_latencies(of) == [(20.0, 20.0)] * 3
+
+
+@pytest.mark.parametrize("seconds", [10, 130])
+def test_time_in_poll_is_that_of_a_day_for_java_too(of: FleetOfTest, seconds: int) -> None:
+    """Kafka's ratio is 0.5 of a consumer that does nothing but poll; librdkafka's is 1 then."""
+    of.push("java-polls", POLLS_ALONE, client_software_name=JAVA, terminating=False)
+    of.push("java-works", MOSTLY_POLLS, client_software_name=JAVA, terminating=False)
+    of.push("c-polls", measured("consumer", 1.0, poll_idle_ratio_avg=0.78), terminating=False)
+    of.pass_time(seconds)
+    shown = {row["client_id"]: row["measures"]["poll_idle_ratio_avg"] for row in of.rows()}
+    assert shown == pytest.approx({"java-polls": 1.0, "java-works": 0.25, "c-polls": 0.78})
+
+
+@pytest.mark.parametrize("pushed_before", [False, True])
+def test_no_verdict_is_shown_since_before_the_first_push_of_its_client(of: FleetOfTest, pushed_before: bool) -> None:
+    """It is found by windows, and so is its identity: one that began within the first window began with the client."""
+    tiny = measured("consumer", 5.0, fetch_manager_fetch_rate=100.0, fetch_manager_fetch_size_avg=100.0)
+    if pushed_before:
+        of.push("reader", measured("consumer", 5.0), number=1, client_software_name=JAVA, terminating=False)
+        of.pass_time(60, 10)
+    of.pass_time(25)
+    first = of.time.microseconds()
+    for _ in range(13):
+        of.push("reader", tiny, number=1, client_software_name=JAVA, terminating=False)
+        of.pass_time(60, 10)
+    [row] = of.fleet.verdicts()["verdicts"]
+    assert (row["verdict"], row["opened_at"]) == ("tiny-fetches", first // 60_000_000 * 60_000_000)
+    assert row["since"] == (row["opened_at"] if pushed_before else first)
+    assert of.fleet.client(instance_id(1))["verdicts"][0]["since"] == row["since"]  # type: ignore[index]

@@ -59,22 +59,24 @@ def test_the_row_of_a_client_that_is_dropped_is_empty_when_another_gets_it() -> 
     rings = Rings(["lag"])
     rings.advance(1)
     rings.put("lag", at(0, 1), values(4, 5), 1)
-    rings.put_links([0, 1], [7, 7], values(1, 2), 1)
+    rings.put_links([0, 1], [7, 7], values(1, 2), values(3, 4), 1)
     size = rings.size_bytes
     for _ in range(1_000):
         rings.drop([0])
         assert rings.row("lag", 0) is None
         assert rings.links_by_node() == {7: [1]}
         rings.put("lag", at(0), values(6), 1)
-        rings.put_links([0], [7], values(3), 1)
+        rings.put_links([0], [7], values(3), values(np.nan), 1)
     assert rings.size_bytes == size
     assert rings.link_row(1, 7)[-1] == 2  # type: ignore[index]
     assert rings.link_row(0, 7)[-1] == 3  # type: ignore[index]
+    assert np.isnan(rings.broker_times([(0, 7)])).all()
+    assert rings.broker_times([(1, 7)])[:, -1].tolist() == [4]
 
 
 def test_a_client_that_names_a_thousand_nodes_keeps_few() -> None:
     rings = Rings(["lag"])
     rings.advance(1)
-    rings.put_links([0] * 1_000, list(range(1_000)), np.ones(1_000), 1)
+    rings.put_links([0] * 1_000, list(range(1_000)), np.ones(1_000), np.ones(1_000), 1)
     assert len(rings.nodes_of(0)) == LINKS_MAX
     assert rings.link_row(0, 999) is None

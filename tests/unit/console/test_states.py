@@ -181,12 +181,15 @@ def test_a_client_that_a_node_has_given_a_longer_interval_is_waited_for_by_that_
     assert of.states() == {"orders": "vanished"}
 
 
-def test_the_interval_that_an_export_knows_of_subscriptions_is_waited_for(of: FleetOfTest) -> None:
-    of.push("orders", number=1, terminating=False, push_interval_ms=15_000)
+def test_the_interval_that_the_subscriptions_in_force_give_is_waited_for(of: FleetOfTest) -> None:
+    for name in ("orders", "billing"):
+        of.push(name, terminating=False, push_interval_ms=15_000)
     of.pass_time(5)
-    take_listing(of, listed(of, "orders", 1, "live", push_interval_ms=300_000, connections=None))
+    of.in_force = {"all": {"metrics": "*"}, "more": {"interval.ms": "15000", "match": "client_id=billing"}}
     of.pass_time(400, 20)
-    assert of.states() == {"orders": "live"}
+    assert of.states() == {"orders": "live", "billing": "vanished"}
+    of.pass_time(600, 20)
+    assert of.states() == {"orders": "vanished", "billing": "vanished"}
 
 
 def test_a_client_whose_connection_was_lost_has_vanished_at_once(of: FleetOfTest) -> None:

@@ -413,7 +413,7 @@ def test_a_rate_is_known_to_the_first_who_asks(tmp_path: Path, monkeypatch: pyte
         return found
 
     monkeypatch.setattr(node_module, "read_status", status)
-    node = node_module.Node(tmp_path / "node.sock", DataDirectory(tmp_path), lambda: now_s)
+    node = node_module.Node(tmp_path / "node.sock", DataDirectory(tmp_path), clock_s=lambda: now_s)
     node.look()
     now_s, delivered = 20.0, 300
     assert node.exporters()["exporters"][0]["rate"] == 10.0

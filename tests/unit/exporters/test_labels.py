@@ -58,6 +58,18 @@ def test_the_eight_labels_of_kip_714_the_cluster_and_the_namespace_are_added() -
     ]
 
 
+def test_the_labels_of_kip_714_that_a_client_sends_stay() -> None:
+    own = {
+        "client_rack": "rack-1",
+        "group_id": "auditors",
+        "group_instance_id": "auditor-1",
+        "group_member_id": "auditor-1-5f",
+        "transactional_id": "orders-tx",
+    }
+    (attributes,) = resource_attributes(label(java_push(1, **own)))
+    assert {name: attributes.get(name) for name in own} == own
+
+
 def test_a_java_push_shrinks_to_one_resource_with_its_metrics_in_order() -> None:
     push = java_push(200, group_id="g")
     found = MetricsData.FromString(label(push))

@@ -1,12 +1,18 @@
 """`fleetgauge clients`: its table, and one row for each client of several exports."""
 
 import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from support.push_log import push_record
+from support.trickling import BODY, ERROR, HEAD, TLS, trickling
+from support.waiting import wait_for
 
 from fleetgauge.admin.clients_page import PageRequest, as_object
-from fleetgauge.cli import clients
+from fleetgauge.admin.node_socket import NotRunningError
 from fleetgauge.cli.clients import RequestError, _latest, _Page, _print, _Url
 from push_log.kafka_topic.seen_clients import SeenClient
 from telemetry.instances.inventory import ClientRow
@@ -62,10 +68,50 @@ def test_a_client_that_two_exports_know_is_one_row_as_last_seen_with_its_softwar
 @pytest.mark.parametrize(
     "answer", [b"", b"<html>", b"[]", b'{"clients": "x"}', b'{"clients": [{}], "total": 1}', b"[" * 100_000]
 )
-def test_what_another_server_answers_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
-    monkeypatch.setattr(clients, "urlopen", lambda *_, **__: io.BytesIO(answer))
-    with pytest.raises(RequestError, match="http://node does not answer as fleetgauge serve and export do"):
-        _Url("http://node").page({}, PageRequest())
-    if answer:
-        with pytest.raises(RequestError, match="does not answer as"):
-            list(_Url("http://node").rows({}))
+def test_what_another_server_answers_is_one_sentence(answer: bytes) -> None:
+    with server_of(answer) as url:
+        with pytest.raises(RequestError, match=f"{url} does not answer as fleetgauge serve and export do"):
+            _Url(url).page({}, PageRequest())
+        if answer:
+            with pytest.raises(RequestError, match="does not answer as"):
+                list(_Url(url).rows({}))
+
+
+def test_an_answer_that_is_too_long_says_what_shortens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleetgauge.cli.clients._ANSWER_BYTES", 1_000)
+    with server_of(b" " * 1_001) as url, pytest.raises(RequestError, match=r"more than 1000 B; .* --client-id"):
+        list(_Url(url).rows({}))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "opening"), [("http", HEAD), ("http", BODY), ("http", ERROR), ("https", TLS)], ids=str
+)
+def test_an_answer_that_has_no_end_ends_with_its_connection_at_one_deadline(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, opening: bytes
+) -> None:
+    monkeypatch.setattr("fleetgauge.cli.clients._URL_WITHIN_S", 0.5)
+    with trickling(opening) as server:
+        node = _Url(f"{scheme}://{server.address}")
+        for ask in (lambda: node.page({}, PageRequest()), lambda: list(node.rows({}))):
+            with pytest.raises(NotRunningError, match=r"no whole answer within 0.5 s; is it an HTTP listener"):
+                ask()
+        wait_for(lambda: server.ended, "the end of the connections", until=lambda ended: ended == 2)
+
+
+@contextmanager
+def server_of(answer: bytes) -> Iterator[str]:
+    """The URL of a server that answers each request so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

@@ -17,6 +17,7 @@ from fleetgauge.config import ConfigError, load_config
 from fleetgauge.config.quotas import by_entity, read_entity, read_limits
 from fleetgauge.listener.node_quotas import NodeQuotas, share
 from quotas import ConnectionQuotaConfig, ConnectionQuotas
+from quotas.controller_mutation import MutationQuotaExceededError
 from quotas.default_quota_callback import DefaultQuotaCallback
 from quotas.entity import KafkaQuotaEntity
 from quotas.metric_config import UNBOUNDED
@@ -172,3 +173,20 @@ def test_a_worker_enforces_its_share_of_the_limits_of_users_and_the_whole_of_tho
     assert share(alice, "producer_byte_rate", 5.0, 2) == 3
     assert share(alice, "controller_mutation_rate", 1.0, 2) == 0.5
     assert share(address, "connection_creation_rate", 3.0, 2) == 3
+
+
+def test_the_windows_of_mutations_make_their_burst_and_leave_other_quotas_alone(bench: Callable[..., Bench]) -> None:
+    made = bench(
+        "quotas.users/alice.controller_mutation_rate=2",
+        "controller.quota.window.num=3",
+        "controller.quota.window.size.seconds=5",
+    )
+    now_ms = made.time.hi_res_clock_ms()
+    managers, (session, client_id) = made.quotas.managers, made.quotas.identities.of(ALICE, "app", now_ms)
+    quota = managers.controller_mutation.new_strict_quota_for(session, client_id)
+    quota.record(3 * 5 * 2, now_ms)
+    quota.record(1, now_ms)
+    with pytest.raises(MutationQuotaExceededError) as caught:
+        quota.record(1, now_ms)
+    assert caught.value.throttle_time_ms == 500
+    assert (managers.produce.config.num_quota_samples, managers.produce.config.quota_window_size_seconds) == (11, 1)

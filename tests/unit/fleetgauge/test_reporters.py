@@ -100,6 +100,41 @@ class Blocks(Good):
         threads.append(threading.current_thread().name)
 
 
+class Follows(Good):
+    """Notes what is called."""
+
+    def __init__(self) -> None:
+        calls.clear()
+
+    def configure(self, configs: Any) -> None:
+        calls.append("configure")
+
+    def context_change(self, context: Any) -> None:
+        calls.append(f"context_change {context.labels}")
+
+    def init(self, metrics: Any) -> None:
+        calls.append("init")
+
+    def client_receiver(self) -> "Follows":
+        calls.append("client_receiver")
+        return self
+
+    def export_metrics(self, context: Any, payload: Any) -> None: ...
+
+
+calls: list[str] = []
+
+
+def test_a_reporter_is_given_its_context_before_it_is_asked_for_a_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
+    reporters(monkeypatch, follows=Follows).close()
+    assert calls == [
+        "configure",
+        "context_change {'_namespace': 'kafka.server', 'kafka.cluster.id': 'c', 'kafka.node.id': '1'}",
+        "init",
+        "client_receiver",
+    ]
+
+
 threads: list[str] = []
 
 

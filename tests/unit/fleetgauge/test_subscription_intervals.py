@@ -33,7 +33,7 @@ def test_a_client_whose_subscription_is_taken_back_is_waited_for_by_the_interval
     time = MockTime(wall_ms=NOW // 1_000)
     seen = SeenClients(10, time)
     deadlines = SubscriptionDeadlines(
-        ClusterSettings(bootstrap_servers="-"), time, TopicInventory("pushes", seen, lambda: [0], time)
+        ClusterSettings(bootstrap_servers="-"), time, [TopicInventory("pushes", seen, lambda: [0], time)]
     )
     at: dict[str, Any] = {"received_at": NOW, "push_interval_ms": 15_000, "terminating": False}
     seen.take([(0, number, push_record(number, b"x")._replace(**at, client_id=f"c{number}")) for number in range(2)])

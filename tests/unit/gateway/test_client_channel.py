@@ -102,6 +102,18 @@ def test_many_requests_that_the_gateway_answers_in_one_chunk() -> None:
     assert pair.client.written == encode_push_telemetry_response(2, 0, 0) * many
 
 
+def test_the_time_for_which_a_client_was_muted_does_not_count_for_its_request() -> None:
+    pair = Pair(rules=_MutesProducers(), request_receive_timeout_ms=30_000)
+    pair.channel.data_received(produce(1, 0, b"a") + FETCH[:10])
+    pair.time.sleep(40_000)
+    pair.channel.unmute()
+    pair.context.requests.expire(pair.time.hi_res_clock_ms())
+    assert pair.close_reason() is None
+    pair.time.sleep(30_000)
+    pair.context.requests.expire(pair.time.hi_res_clock_ms())
+    assert pair.close_reason() == CloseReason.REQUEST_UNFINISHED
+
+
 def test_requests_that_arrive_in_time_are_not_an_unfinished_one() -> None:
     pair = Pair(request_receive_timeout_ms=30_000)
     header = len(FETCH) - 10

@@ -164,6 +164,13 @@ def test_requests_before_a_malformed_one_have_passed() -> None:
     assert len(relay.in_flight) == 1
 
 
+@pytest.mark.parametrize("api_key", [4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82])
+def test_requests_between_brokers_do_not_pass(api_key: int) -> None:
+    relay = Relay()
+    with pytest.raises(ProtocolError, match="does not pass the gateway"):
+        relay.from_client(request(api_key, 0, 1, b""))
+
+
 def test_no_more_requests_are_passed_than_may_be_in_flight() -> None:
     relay = Relay(max_in_flight=2)
     sent = [request(3, 12, number, b"\x00") for number in range(5)]

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from support.damaged_payloads import LATIN_1, REPLACED, with_rack
 from support.push_log import push_record
 from support.topic import topic_message
@@ -12,6 +13,7 @@ from base.clock import MockTime
 from push_log.kafka_topic.seen_clients import KEPT_UNASSIGNED_MS, SeenClients
 from push_log.kafka_topic.shares import Shares
 from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS
+from telemetry.malformed import LOG_INTERVAL_MS, MalformedPushes
 
 NOW = 1_750_000_000_000_000
 SECOND = 1_000_000
@@ -227,7 +229,7 @@ def test_a_push_on_a_connection_without_software_is_of_the_client_that_named_it(
 
 
 def test_a_client_whose_payloads_are_malformed_is_listed_with_the_reason(clock: MockTime) -> None:
-    seen = SeenClients(100, clock, examines_payloads=True)
+    seen = SeenClients(100, clock, malformed=MalformedPushes())
     damaged = [(0, 1, push(at_s=1, metrics=with_rack(LATIN_1))), (0, 2, push(at_s=2, metrics=with_rack(LATIN_1)))]
     for _ in range(2):  # as two exporters read them
         seen.take([(0, 0, push(metrics=with_rack(b"r"))), *damaged, (0, 3, push("b", at_s=3, metrics=b""))])
@@ -236,3 +238,27 @@ def test_a_client_whose_payloads_are_malformed_is_listed_with_the_reason(clock: 
     assert rows["a"].malformed_at == NOW + 2 * SECOND
     assert REPLACED in str(rows["a"].malformed_detail)
     assert (rows["b"].malformed, rows["b"].malformed_reason) == (0, None)
+
+
+def test_the_log_names_a_client_with_malformed_payloads_once_an_hour_as_a_listener_does(clock: MockTime) -> None:
+    seen = SeenClients(100, clock, malformed=MalformedPushes())
+    with capture_logs() as logs:
+        for number in range(60):
+            for _ in range(2):  # as two exporters read them
+                seen.take([(0, number, push(at_s=60 * number, metrics=with_rack(LATIN_1)))])
+            clock.sleep(LOG_INTERVAL_MS // 60)
+    assert [(each["event"], each["client_id"], each["reason"], each["occurrences"]) for each in logs] == [
+        ("telemetry.payload_malformed", "a", "invalid_utf8", 1)
+    ]
+    assert logs[0]["client_address"] == push().client_source_address
+    with capture_logs() as logs:
+        seen.take([(0, 60, push(at_s=3_600, metrics=with_rack(LATIN_1)))])
+    assert [each["occurrences"] for each in logs] == [60]
+
+
+def test_a_process_that_only_shows_clients_logs_no_line(clock: MockTime) -> None:
+    seen = SeenClients(100, clock, malformed=MalformedPushes(is_logged=False))
+    with capture_logs() as logs:
+        seen.take([(0, 0, push(metrics=with_rack(LATIN_1)))])
+    assert logs == []
+    assert [each.row(NOW).malformed for each in seen.snapshot()] == [1]

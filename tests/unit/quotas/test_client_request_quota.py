@@ -73,3 +73,12 @@ def test_without_quotas_a_request_is_not_measured(manager: ClientRequestQuotaMan
     assert record(manager, 10_000 * MS) == 0
     set_quota(manager, "alice", None, 1)
     assert record(manager, 0) == 0, "what came before the quota does not count"
+
+
+def test_the_sensor_of_exempt_time_never_expires(
+    manager: ClientRequestQuotaManager, metrics: Metrics, clock: MockTime
+) -> None:
+    manager.record_no_throttle(session(), "app", 1)
+    clock.sleep(365 * 24 * 3_600_000)
+    assert metrics.remove_expired_sensors(clock.hi_res_clock_ms()) == 2, "of the client: usage and throttle time"
+    assert exempt_time(metrics) == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S
 
-from base.clock import SystemTime
+from base.clock import MockTime, SystemTime, Time
 from quotas import ConnectionQuotaConfig, ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError, Wait
 from quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
 from quotas.drivers.blocking_connections import BlockingConnectionQuotas
@@ -16,8 +16,8 @@ from quotas.metrics import Metrics
 EXTERNAL, ALICE = "EXTERNAL", "192.0.2.1"
 
 
-def made(**limits: Any) -> ConnectionQuotas:
-    quotas = ConnectionQuotas(ConnectionQuotaConfig(**limits), Metrics())
+def made(time: Time | None = None, **limits: Any) -> ConnectionQuotas:
+    quotas = ConnectionQuotas(ConnectionQuotaConfig(**limits), Metrics(time=time or SystemTime()))
     quotas.add_listener(EXTERNAL)
     return quotas
 
@@ -27,8 +27,8 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def acceptor(quotas: ConnectionQuotas) -> AsyncIterator[AsyncioConnectionQuotas]:
-    driver = AsyncioConnectionQuotas(quotas, SystemTime(), asyncio.get_running_loop())
+async def acceptor(quotas: ConnectionQuotas, time: Time | None = None) -> AsyncIterator[AsyncioConnectionQuotas]:
+    driver = AsyncioConnectionQuotas(quotas, time or SystemTime(), asyncio.get_running_loop())
     yield driver
     driver.close()
     assert not driver._waiting, "nobody who stopped waiting is remembered"
@@ -63,14 +63,18 @@ def test_a_task_that_waits_is_let_in_when_another_connection_ends(in_a_thread: b
 
 def test_a_task_that_waits_for_the_rate_is_let_in_by_the_clock() -> None:
     async def main() -> None:
-        quotas = made(max_connection_creation_rate=10)
-        async with acceptor(quotas) as driver:
+        clock = MockTime()
+        quotas = made(clock, max_connection_creation_rate=10)
+        async with acceptor(quotas, clock) as driver:
             for _ in range(100):
                 await driver.inc(EXTERNAL, ALICE)
             waits: list[Wait] = []
-            assert (await driver.inc(EXTERNAL, ALICE, waits.append)).is_counted
-            assert waits
-            assert all(wait.ms is not None and wait.ms <= 100 for wait in waits)
+            waiting = asyncio.create_task(driver.inc(EXTERNAL, ALICE, waits.append))
+            await begun(waits)
+            assert waits[0].ms is not None
+            assert 0 < waits[0].ms <= 100
+            clock.sleep(waits[0].ms)
+            assert (await waiting).is_counted
 
     run(main())
 

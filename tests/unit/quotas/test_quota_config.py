@@ -190,6 +190,22 @@ def test_there_are_seven_managers_and_replication_is_throttled_by_its_own(manage
     assert exceeded == [False, True, False]
 
 
+def test_changed_rates_of_replication_are_in_force_and_count_what_was_recorded(managers: QuotaManagers) -> None:
+    each_of = (managers.leader, managers.follower, managers.alter_log_dirs)
+    for manager in each_of:
+        manager.record(50_000)
+    rates = {
+        "leader.replication.throttled.rate": 40_000,
+        "follower.replication.throttled.rate": 60_000,
+        "replica.alter.log.dirs.io.max.bytes.per.second": 49_999,
+    }
+    managers.update_replication_rates(QuotaConfig.from_properties(rates))
+    assert [manager.upper_bound for manager in each_of] == [40_000, 60_000, 49_999]
+    assert [manager.is_quota_exceeded() for manager in each_of] == [True, False, True], "50,000 B in the first second"
+    managers.update_replication_rates(QuotaConfig())
+    assert [manager.is_quota_exceeded() for manager in each_of] == [False, False, False]
+
+
 class Driver:
     """Notes what becomes of the reapers."""
 

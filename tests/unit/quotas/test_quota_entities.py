@@ -7,6 +7,7 @@ from quotas.entity import (
     DEFAULT_USER_ENTITY,
     ClientIdEntity,
     ConfigEntityType,
+    DefaultEntity,
     IpEntity,
     KafkaQuotaEntity,
     UserEntity,
@@ -125,3 +126,9 @@ def test_four_of_kafkas_nine_quota_types_are_on_clients_and_both_of_our_own() ->
     for kind in kafkas[4:]:
         with pytest.raises(ValueError, match=f"Not a client quota type: {kind.name}"):
             kind.to_client_quota_type()
+
+
+@pytest.mark.parametrize("default", [DEFAULT_USER_ENTITY, DEFAULT_CLIENT_ID_ENTITY, DEFAULT_IP_ENTITY])
+def test_a_default_has_the_name_that_kafkas_own_class_gives_it(default: DefaultEntity) -> None:
+    """`ClientQuotaManager.DEFAULT_USER_ENTITY.name()` of Kafka 4.3.1; KIP-257 says the empty string."""
+    assert default.name == "<default>"

@@ -108,6 +108,8 @@ class Client:
             security_protocol="PLAINTEXT",
             connection_id=connection or self.connection,
             correlation_id=1,
+            request_type=72,
+            request_version=0,
             **self.context,  # type: ignore[arg-type]
         )
 

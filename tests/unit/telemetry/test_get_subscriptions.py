@@ -31,6 +31,23 @@ def test_none_is_never_announced(make_node: type[Node], make_client: type[Client
     assert client.get().accepted_compression_types == (3,)
 
 
+@pytest.mark.parametrize("is_delta", [True, False])
+def test_clients_are_asked_for_deltas_or_cumulative_sums(
+    make_node: type[Node], make_client: type[Client], is_delta: bool
+) -> None:
+    assert make_client(make_node(delta_temporality=is_delta)).get().delta_temporality is is_delta
+
+
+def test_without_compression_types_an_empty_list_is_announced_and_none_is_taken(
+    make_node: type[Node], make_client: type[Client]
+) -> None:
+    client = make_client(make_node(compression_types=()))
+    assert client.get().accepted_compression_types == ()
+    for each in sorted(CompressionType, reverse=True):
+        expected = ErrorCode.NONE if each is CompressionType.NONE else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        assert client.answer(compression_type=int(each), metrics=b"") is expected
+
+
 def test_no_new_id_begins_with_a_dash_or_is_reserved_or_in_use(
     make_node: type[Node], make_client: type[Client], alice: KafkaPrincipal
 ) -> None:

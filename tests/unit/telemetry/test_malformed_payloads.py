@@ -78,6 +78,18 @@ def test_the_client_is_listed_with_the_reason_and_counted_by_it(node: Node, clie
     assert "byte" in str(found.malformed_detail)
 
 
+def test_a_push_that_the_log_refuses_and_the_client_repeats_is_counted_once(node: Node, client: Client) -> None:
+    client.get()
+    with capture_logs() as logs:
+        push = client.push(metrics=with_rack(LATIN_1))
+        assert isinstance(push, Push)
+        node.manager.not_logged((push,), node.time.hi_res_clock_ms())
+        assert (node.manager.malformed(), row(node, client).malformed) == ({}, 0)
+        accepted(node, client, with_rack(LATIN_1))
+    assert (node.manager.malformed(), row(node, client).malformed) == ({"invalid_utf8": 1}, 1)
+    assert [each["event"] for each in logs] == ["telemetry.payload_malformed"]
+
+
 def test_the_log_names_each_client_once_an_hour(node: Node, make_client: type[Client]) -> None:
     one, other = (make_client(node, f"c{number}", client_id=f"app-{number}") for number in range(2))
     one.get()

@@ -137,6 +137,20 @@ def test_a_client_that_was_given_a_longer_interval_is_not_silent_while_it_waits_
     assert judged.windows(4, lambda _: others()).only()["verdict"] == "silent"
 
 
+def test_of_an_interval_that_changed_the_longer_one_counts_for_a_push() -> None:
+    """A subscription that is taken back again after one push at its shorter interval."""
+    judged = Judged()
+    judged.clients = [known("slowed-1", 0, 9.9)]
+
+    def row(interval_s: int) -> Row:
+        return client("slowed", dialect="librdkafka", push_interval_ms=interval_s * 1_000)
+
+    judged.windows(1, lambda _: [row(900), *others()]).windows(1, lambda _: [row(60), *others()])
+    assert judged.windows(8, lambda _: others()).found == []
+    judged.windows(1, lambda _: [row(60), *others()])
+    assert judged.windows(2, lambda _: others()).only()["verdict"] == "silent"
+
+
 def test_the_beginning_of_a_window_makes_nobody_silent() -> None:
     """A run reads what there is, and of its last window that may be the first minute."""
     judged = Judged()

@@ -19,6 +19,7 @@ class Held:
     buffered_bytes: int
     listener_name: str = "EXTERNAL"
     is_held_up: bool = False
+    is_muted: bool = False
     reasons: list[CloseReason] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -85,6 +86,26 @@ def test_of_equals_the_oldest_goes() -> None:
     held = [Held(bound, "192.0.2.1", 0, 16 * MIB) for _ in range(5)]
     bound.close_heaviest(0)
     assert [closed([each]) for each in held] == [1, 1, 0, 0, 0]
+
+
+def test_clients_that_a_quota_holds_stay_while_others_park_as_much() -> None:
+    """Five requests each, sent before the client learned of its throttle time of two minutes; others wait for 1 s."""
+    bound = buffers()
+    throttled = [Held(bound, f"192.0.2.{n}", 0, 5 * 64 * KIB, is_held_up=True, is_muted=True) for n in range(100)]
+    parked = [Held(bound, f"198.51.100.{n}", 119_000, 3 * 64 * KIB) for n in range(200)]
+    bound.close_heaviest(120_000)
+    assert closed(throttled) == 0
+    assert bound.held_bytes <= BOUND - BOUND // 8
+    assert closed(parked) > 0
+
+
+def test_held_connections_of_one_address_are_closed_when_they_alone_fill_the_memory() -> None:
+    bound = buffers()
+    throttled = [Held(bound, "192.0.2.1", 0, MIB, is_held_up=True, is_muted=True) for _ in range(64)]
+    arriving = Held(bound, "198.51.100.1", 119_990, MIB)
+    bound.close_heaviest(120_000)
+    assert closed(throttled) == 9
+    assert not arriving.reasons
 
 
 def test_requests_that_take_too_long_are_ended_in_one_pass() -> None:

@@ -658,6 +658,21 @@ def test_a_request_that_arrives_byte_by_byte_does_not_outlast_its_time() -> None
     assert bench.context.requests.held_bytes == 0
 
 
+def test_the_time_for_which_a_client_was_muted_does_not_count_for_its_request() -> None:
+    bench = Bench(request_receive_timeout_ms=1_000)
+    held, transport = bench.connect()
+    held.data_received(push(1)[:20])
+    held.mute()
+    bench.time.sleep(5_000)
+    assert held.is_muted
+    held.unmute()
+    bench.context.requests.expire(bench.time.hi_res_clock_ms())
+    assert not transport.is_aborted
+    bench.time.sleep(1_000)
+    bench.context.requests.expire(bench.time.hi_res_clock_ms())
+    assert transport.is_aborted
+
+
 def test_every_request_has_a_time_of_its_own() -> None:
     """A chunk that ends one request and begins the next begins the next one's time."""
     bench = Bench(request_receive_timeout_ms=1_000)

@@ -144,6 +144,41 @@ def test_of_an_interval_that_changed_the_longer_one_counts_for_a_push(
     assert samples_of(exporter).all(LATENCY_ON_PAGE) == []
 
 
+def allow(exporter: PrometheusExporter, *, anew: bool = True, **interval_s: int) -> None:
+    """Says what the subscriptions in force give clients, by their ids [s]."""
+    exporter.allow_intervals(lambda client: 1_000 * interval_s[client["client_id"]], anew=anew)
+
+
+def test_clients_are_kept_as_long_as_the_subscriptions_in_force_let_them_wait(start: Any, clock: MockTime) -> None:
+    exporter = start()
+    metrics = (counter(1), gauge(1))
+
+    def shown(name: str = LATENCY_ON_PAGE) -> set[str]:
+        return {labels["client_id"] for labels, _ in samples_of(exporter).all(name)}
+
+    at_15_s = {"push_interval_ms": 15_000}
+    export(exporter, *(of(client, client, *metrics, client_id=name, **at_15_s) for client, name in enumerate("abc")))
+    export(exporter, of(0, 10, *metrics, client_id="a", terminating=True, **at_15_s))
+    clock.sleep(10_000)
+    allow(exporter, a=300, b=300, c=15)
+    allow(exporter, anew=False, b=15, c=300)
+    clock.sleep(60_000)
+    assert shown() == shown(REQUESTS_ON_PAGE) == {"b"}
+    export(exporter, of(3, 70, *metrics, client_id="d", **at_15_s))
+    allow(exporter, anew=False, d=60)
+    export(exporter, of(4, 71, client_id="e", terminating=True))  # saves what subscriptions allow
+    exporter.close()
+    exporter = start(linger_ms=0)
+    clock.sleep(170_000)
+    assert shown() == {"b", "d"}
+    clock.sleep(20_000)
+    assert shown() == {"b"}
+    clock.sleep(640_000)
+    assert shown() == shown(REQUESTS_ON_PAGE) == {"b"}
+    clock.sleep(2_000)
+    assert samples_of(exporter).names() == set()
+
+
 def test_a_terminating_push_is_shown_for_a_minute(exporter: PrometheusExporter, clock: MockTime) -> None:
     export(exporter, push(0, counter(1), push_interval_ms=300_000), push(1, counter(2), terminating=True))
     clock.sleep(59_000)

@@ -111,9 +111,71 @@ def test_a_gauge_shows_its_latest_value_and_nothing_where_nothing_was_recorded(e
     assert samples_of(exporter).one(LATENCY_ON_PAGE) == -math.inf
     export(exporter, push(3, gauge(math.nan), gauge(math.nan, name="app.other")))
     found = samples_of(exporter)
-    assert found.one(LATENCY_ON_PAGE) == -math.inf
-    assert found.all("app_other") == []
+    assert found.all(LATENCY_ON_PAGE) == found.all("app_other") == []
     assert found.one("fleetgauge_prometheus_left_out_points_total", cause="no_value") == 2
+
+
+def not_recorded(metric: Metric) -> Metric:
+    """The same, flagged as without a value."""
+    found = Metric.FromString(metric.SerializeToString())
+    for point in getattr(found, found.WhichOneof("data") or "").data_points:
+        point.flags = 1
+    return found
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("gone", [gauge(math.nan), not_recorded(gauge(3))], ids=["NaN", "flag"])
+def test_a_gauge_without_a_value_is_not_on_the_page_until_it_has_one_again(
+    start: Any, gone: Metric, restarted: bool
+) -> None:
+    """Also where pushes are read by their shape, as from the fourth on."""
+    exporter = start()
+    for number in range(12):
+        export(exporter, push(number, gauge(number), counter(1)))
+    assert samples_of(exporter).one(LATENCY_ON_PAGE) == 11
+    for number in range(12, 24):
+        export(exporter, push(number, gone, counter(1)))
+        if restarted and number == 12:
+            exporter.close()
+            exporter = start()
+        found = samples_of(exporter)
+        assert (found.all(LATENCY_ON_PAGE), found.one(REQUESTS_ON_PAGE)) == ([], number + 1)
+    for number in range(24, 36):
+        export(exporter, push(number, gauge(number), counter(1)))
+        found = samples_of(exporter)
+        assert (found.one(LATENCY_ON_PAGE), found.one(REQUESTS_ON_PAGE)) == (number, number + 1)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    ("pushed", "shown"),
+    [
+        ([delta(5), None, None, delta(7)], 12),
+        ([cumulative(15, start=1, at=10), None, cumulative(20, start=1, at=30)], 20),
+        ([cumulative(15, start=1, at=10), None, cumulative(20, start=20, at=30)], 35),
+        ([cumulative(15), None, cumulative(3)], 18),
+        ([cumulative(15), None, delta(3)], 18),
+        ([delta(15), None, cumulative(20)], 20),
+    ],
+)
+def test_a_counter_without_a_value_is_not_on_the_page_and_then_goes_on(
+    start: Any, pushed: list[Metric | None], shown: float, restarted: bool
+) -> None:
+    exporter = start()
+    for number, metric in enumerate(pushed):
+        export(exporter, push(number, not_recorded(delta(0)) if metric is None else metric))
+        if restarted:
+            exporter.close()
+            exporter = start()
+        assert len(samples_of(exporter).all(REQUESTS_ON_PAGE)) == (metric is not None)
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == shown
+
+
+def test_a_push_that_was_overtaken_hides_nothing(exporter: PrometheusExporter) -> None:
+    export(exporter, push(9, gauge(3, at=900), counter(5, at=900)))
+    export(exporter, push(8, gauge(math.nan, at=840), counter(7, at=840)))
+    found = samples_of(exporter)
+    assert (found.one(LATENCY_ON_PAGE), found.one(REQUESTS_ON_PAGE)) == (3, 12)
 
 
 def test_a_sum_that_may_fall_is_a_gauge(exporter: PrometheusExporter) -> None:
@@ -200,6 +262,15 @@ def test_a_cumulative_histogram_that_was_reset_goes_on_from_where_it_was(exporte
     export(exporter, push(2, histogram([0, 1], [10], total=11, temporality=CUMULATIVE)))
     found = samples_of(exporter)
     assert [found.one("app_latency_milliseconds_bucket", le=le) for le in ("10.0", "+Inf")] == [1, 4]
+
+
+def test_a_histogram_without_a_value_is_not_on_the_page_and_then_goes_on(exporter: PrometheusExporter) -> None:
+    one = histogram([1, 2], [10], total=30)
+    export(exporter, push(1, one))
+    export(exporter, push(2, not_recorded(one)))
+    assert samples_of(exporter).names() == set()
+    export(exporter, push(3, one))
+    assert samples_of(exporter).one("app_latency_milliseconds_count") == 6
 
 
 def test_a_histogram_with_other_buckets_begins_anew(exporter: PrometheusExporter) -> None:

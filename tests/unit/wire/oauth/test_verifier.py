@@ -141,7 +141,7 @@ def test_the_keys_are_read_again_after_the_system_gave_no_thread(
 
     with monkeypatch.context() as without_threads:
         without_threads.setattr(threading.Thread, "start", refuse)
-        assert keys._read() == "can't start new thread"
+        assert keys._read() == "RuntimeError: can't start new thread"
     jwks_file(tmp_path / "jwks.json", TWO)
     assert keys._read() == ""
     assert keys.find("two", "ES256")

@@ -1,22 +1,18 @@
-"""Outgoing requests with one deadline for all of it: a library's own timeout starts anew with every byte.
-
-The work is done by a thread of its own, which is left alone at the deadline: neither a name service nor a library that
-waits can hold up the caller.
-"""
+"""Outgoing HTTP requests with one deadline for all of it, at which their connections end."""
 
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from email.message import Message
 from functools import partial
 from http.client import HTTPConnection, HTTPSConnection
-from typing import Any, TypeVar
+from typing import IO, Any
 from urllib.error import HTTPError
-from urllib.request import BaseHandler, HTTPHandler, HTTPSHandler, Request, build_opener
+from urllib.request import BaseHandler, HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-_Result = TypeVar("_Result")
+from base.deadline import within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,33 +24,14 @@ class Answer:
     body: bytes
 
 
-def in_thread(work: Callable[[], _Result]) -> "Future[_Result]":
-    """Does the work in a thread that a process which ends does not wait for."""
-    done: Future[_Result] = Future()
+class NoRedirects(HTTPRedirectHandler):
+    """A redirect is an answer. A POST that is led elsewhere would become a GET without its body."""
 
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # raised where the result is wanted
-            done.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return done
-
-
-def within(seconds: float, work: Callable[[], _Result]) -> _Result:
-    """Returns the result of the work.
-
-    Raises:
-        TimeoutError: it is not done within `seconds` [s].
-    """
-    done = in_thread(work)
-    try:
-        return done.result(seconds)
-    except TimeoutError:
-        if done.done():
-            raise  # its own
-        raise TimeoutError(f"no whole answer within {seconds:g} s") from None
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> Request | None:
+        """See `HTTPRedirectHandler`."""
+        return None
 
 
 def exchange(request: Request, *handlers: BaseHandler, within_s: float, most_bytes: int | None = None) -> Answer:
@@ -116,7 +93,13 @@ class _Connections(HTTPHandler, HTTPSHandler):
         """A connection that is known from before its TLS handshake on; http.client has no public place there."""
         connection = make(*args, **settings)
         connect = connection._create_connection
-        connection._create_connection = lambda *to, **how: self._take(connect(*to, **how))
+
+        def connected(address: tuple[str, int], timeout: float, *source: Any) -> socket.socket:
+            found = connect(address, timeout / 2, *source)  # a dead address leaves the name's next one its turn
+            found.settimeout(timeout)
+            return self._take(found)
+
+        connection._create_connection = connected
         return connection
 
     def _take(self, connected: socket.socket) -> socket.socket:

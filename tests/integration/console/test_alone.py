@@ -1,0 +1,25 @@
+"""The console that runs alone, before a real broker."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+from support.kafka_broker import MISSING, KafkaBroker
+from support.node import run_cli
+
+from console.node import Node
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.subscriptions.settings import ClusterSettings
+
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+
+
+def test_it_knows_the_subscriptions_by_which_clients_are_waited_for(broker: KafkaBroker, tmp_path: Path) -> None:
+    name = f"alone-{uuid.uuid4().hex[:12]}"
+    file = tmp_path / "subscriptions.toml"
+    file.write_text(f'[client-metrics.{name}]\nmetrics = "*"\ninterval.ms = 50000\nmatch = "client_id={name}"\n')
+    run_cli("subscriptions", "apply", "-f", str(file), "--bootstrap-server", broker.bootstrap, "--yes")
+    node = Node(None, DataDirectory(tmp_path), ClusterSettings(bootstrap_servers=broker.bootstrap))
+    node.look()
+    assert node.in_force is not None
+    assert node.in_force[name]["interval.ms"] == "50000"
