@@ -131,8 +131,8 @@ def _read(payloads: Payloads, reader: Reader | None) -> _Read:
 
 
 def _repaired(data: Sequence[bytes], left: Iterable[int]) -> dict[int, bytes]:
-    """Those of the payloads that have to be changed to be read: text that is not UTF-8 becomes U+FFFD, and metrics in the
-    form of OTLP before 0.15 `scope_metrics`.
+    """Those of the payloads that have to be changed to be read: text that is not UTF-8 becomes U+FFFD, and metrics in
+    the form of OTLP before 0.15 `scope_metrics`.
 
     Large ones that are no message at all are replaced by a short one: protobuf's parser refuses both, but makes objects
     of everything before the fault, in up to 32 times the memory.
