@@ -228,6 +228,7 @@ class FleetgaugeNode(NodeProcess):
             for_plugins,
             node_id=config.node_id,
             cluster_id=self.identity.cluster_id,
+            labels=config.metrics_context,
             time=self._time,
         )
         self._manager = self._make_manager()

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import structlog
@@ -25,7 +26,7 @@ from fleetgauge.node_class import node_class
 from fleetgauge.processes.workers.node import WorkersNode
 from fleetgauge.state_store import RecordKind, StateStore
 from push_log.log import PushLogError
-from telemetry.subscriptions.overrides import ClientMetricsResources
+from telemetry.subscriptions.overrides import DEFAULT_NAME, ClientMetricsResources
 from terminal.text import printable
 
 log = structlog.get_logger(__name__)
@@ -100,9 +101,7 @@ def _summary(node: FleetgaugeNode | WorkersNode, config: ServiceConfig) -> str:
     if config.workers > 1:
         lines.append(f"  workers       {config.workers} processes share the listeners")
     lines.append(f"  http          {node.http}")
-    for name, keys in _subscriptions(config).items():
-        shown = ", ".join(f"{key}={value}" for key, value in keys.items())
-        lines.append(printable(f"  subscription  {name}: {shown}"))
+    lines.extend(subscription_lines(config))
     lines.append(f"  admin tools   {_admin_tools(config)}")
     if config.state_store == "kafka":
         servers = ",".join(config.push_log_kafka_bootstrap_servers)
@@ -132,14 +131,21 @@ def _takes(config: ServiceConfig) -> str:
     return f"Kafka traffic, passed to {printable(brokers)}; {telemetry}"
 
 
-def _subscriptions(config: ServiceConfig) -> dict[str, dict[str, str]]:
+def subscription_lines(config: ServiceConfig) -> Iterator[str]:
     """What is in force: the configuration's, and tools' changes over them."""
     records = StateStore(state_file(config, DataDirectory(config.log_dirs))).read().get(RecordKind.CLIENT_METRICS, {})
-    return ClientMetricsResources(
+    resources = ClientMetricsResources(
         configured=config.client_metrics,
         changes=from_records(records),
         max_resources=config.client_metrics_resources_max,
-    ).effective()
+    )
+    in_force = resources.effective()
+    for name, keys in in_force.items():
+        shown = ", ".join(f"{key}={value}" for key, value in keys.items())
+        trial = " (built in, for trying out: all clients push all metrics)" if resources.is_built_in else ""
+        yield printable(f"  subscription  {name}: {shown}{trial if name == DEFAULT_NAME else ''}")
+    if not in_force and not (config.gateway_broker and config.gateway_telemetry == "pass"):
+        yield "  subscription  none: no client pushes; add [client-metrics.<name>] to the configuration"
 
 
 def _push_log(config: ServiceConfig) -> str:

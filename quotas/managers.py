@@ -119,6 +119,7 @@ class QuotaManagers:
 
     def update_replication_rates(self, config: QuotaConfig) -> None:
         """Puts the three rates of `config` that are dynamic in force; what was recorded is kept."""
+        check_types(config=(config, QuotaConfig))
         for manager, rate in (
             (self.leader, config.leader_replication_throttled_rate),
             (self.follower, config.follower_replication_throttled_rate),

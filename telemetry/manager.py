@@ -85,7 +85,7 @@ class ClientMetricsManager:
         self._advice = PrefixAdvice()
         self._refusals: Counter[Refusal] = Counter()
         self._malformed = MalformedPushes()
-        self._stats = ClientMetrics(metrics, lambda: len(self._instances.cache), settings.instance_metrics_max)
+        self._stats = ClientMetrics(metrics, lambda: self._instances.cache.ids, settings.instance_metrics_max)
         self._bounds = SenderBounds(settings.sender_limits)
         self._instances = KnownInstances(
             settings.cache_max_size, self._subscriptions, self._guard, self._stats, new_instance_id, pace, self._bounds
@@ -216,7 +216,7 @@ class ClientMetricsManager:
             return self._refuse(refused.AFTER_TERMINATING, instance, now_ms)
         interval_ms = instance.subscription.push_interval_ms
         is_due = gate.may_push(interval_ms, now_ms)
-        if not is_due and not (terminating and gate.may_end_early):
+        if not is_due and not (terminating and gate.may_end_early(interval_ms, now_ms)):
             return self._refuse_early(refused.PUSH_TOO_EARLY, instance, now_ms)
         refusal, metrics = self._check(instance, subscription_id, terminating, compression_type, encoded, now_ms)
         if refusal is not None and not (refusal is refused.MALFORMED_METRICS and self._settings.accept_malformed):

@@ -17,6 +17,7 @@ from base.errors import InvalidRecordError, TelemetryTooLargeError
 from telemetry.otlp import IS_COMPILED
 from telemetry.otlp.check import is_well_formed
 from telemetry.otlp.fields import encode_varint
+from telemetry.otlp.library_metrics import with_scope_metrics
 from telemetry.otlp.repair import TextRepair
 from telemetry.otlp.schema import METRICS_DATA
 
@@ -50,7 +51,7 @@ def validate_metrics(metrics: bytes, piece_bytes: int = PIECE_BYTES) -> None:
         TelemetryTooLargeError: it is larger than `piece_bytes` [B], and its fields are almost empty.
     """
     if len(metrics) <= piece_bytes:
-        if IS_COMPILED and is_well_formed(metrics, METRICS_DATA):
+        if _is_usual(metrics):
             return
         try:
             _from_string(metrics)
@@ -60,11 +61,17 @@ def validate_metrics(metrics: bytes, piece_bytes: int = PIECE_BYTES) -> None:
         _PieceByPiece(metrics, piece_bytes).check(0, len(metrics), MetricsData.DESCRIPTOR, ())
 
 
+def _is_usual(metrics: bytes) -> bool:
+    """True if the compiled check takes a payload: it is well-formed, without field numbers above 15."""
+    return IS_COMPILED and is_well_formed(metrics, METRICS_DATA)
+
+
 class ReadableMetrics(NamedTuple):
     """A payload as protobuf's parser takes it.
 
     Attributes:
-        metrics: the payload; text that is not UTF-8 has U+FFFD in place of the invalid bytes.
+        metrics: the payload; text that is not UTF-8 has U+FFFD in place of the invalid bytes, and metrics in the form
+            of OTLP before 0.15 are `scope_metrics`.
         replaced: number of texts that were replaced.
         example: the first of them as replaced, cut; empty if there are none.
     """
@@ -75,17 +82,19 @@ class ReadableMetrics(NamedTuple):
 
 
 def read_metrics(metrics: bytes) -> ReadableMetrics:
-    """`metrics` with invalid text replaced, if that makes it well-formed.
+    """`metrics` with invalid text replaced, if that makes it well-formed, and `with_scope_metrics`.
 
     Raises:
         InvalidRecordError: it does not parse, whatever its text; the message has the reason.
         TelemetryTooLargeError: as for `validate_metrics`.
     """
+    if len(metrics) <= PIECE_BYTES and _is_usual(metrics):
+        return ReadableMetrics(metrics, 0, "")
     try:
         validate_metrics(metrics)
     except InvalidRecordError as error:
         return _repaired(metrics, error)
-    return ReadableMetrics(metrics, 0, "")
+    return ReadableMetrics(with_scope_metrics(metrics), 0, "")
 
 
 def _repaired(metrics: bytes, error: InvalidRecordError) -> ReadableMetrics:
@@ -96,7 +105,7 @@ def _repaired(metrics: bytes, error: InvalidRecordError) -> ReadableMetrics:
     if not repair.replaced:
         raise error
     validate_metrics(repair.metrics)
-    return ReadableMetrics(repair.metrics, repair.replaced, repair.example)
+    return ReadableMetrics(with_scope_metrics(repair.metrics), repair.replaced, repair.example)
 
 
 class PayloadFault(NamedTuple):

@@ -29,7 +29,7 @@ from fleetgauge.cli import app as fleetgauge
 from fleetgauge.config.model import TABLES as NESTED
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.config.security import ListenerKeys
-from telemetry.catalogue.standard_metrics import selected
+from telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, selected
 from verdicts.catalogue import VERDICTS
 from verdicts.rules import DEFAULTS
 
@@ -154,6 +154,7 @@ def client_metrics() -> str:
         (
             "# Metrics of clients",
             "Those that clients are known to send, by the names that subscriptions use; `fleetgauge metrics --prefix ...` lists what a prefix selects.",
+            f"Which of the standard metrics of KIP-714 every client must have is shown {REQUIRED_SOURCE}.",
             table(("metric", "type", "KIP-714", "clients", "meaning"), rows),
         )
     )

@@ -10,6 +10,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from fleet.decode.attributes import DistinctMaps
 from fleet.decode.flat import KINDS, NUMBER_KINDS, FlatPoints, distribution_columns
+from telemetry.otlp.library_metrics import with_scope_metrics
 
 _NO_RECORDED_VALUE = 1  # bit of a data point's `flags` (OTLP, DataPointFlags)
 _NOT_A_SUM = 2
@@ -21,7 +22,7 @@ def read(payloads: Sequence[bytes]) -> tuple[FlatPoints, dict[int, str]]:
     reasons: dict[int, str] = {}
     for index, payload in enumerate(payloads):
         try:
-            data = MetricsData.FromString(payload)
+            data = MetricsData.FromString(with_scope_metrics(payload))
         except DecodeError as error:
             reasons[index] = f"malformed OTLP MetricsData: {str(error).rsplit(': ', 1)[-1]}"
         else:

@@ -20,6 +20,7 @@ from fleet.schemas import TEXT_MAP
 from telemetry.catalogue.dialects import twin_families
 from telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 from telemetry.otlp import IS_COMPILED
+from telemetry.otlp.library_metrics import with_scope_metrics
 from telemetry.otlp.repair import TextRepair
 from telemetry.otlp.schema import METRICS_DATA
 
@@ -130,7 +131,8 @@ def _read(payloads: Payloads, reader: Reader | None) -> _Read:
 
 
 def _repaired(data: Sequence[bytes], left: Iterable[int]) -> dict[int, bytes]:
-    """Those of the payloads whose text is not UTF-8, with U+FFFD in it.
+    """Those of the payloads that have to be changed to be read: text that is not UTF-8 becomes U+FFFD, and metrics in
+    the form of OTLP before 0.15 `scope_metrics`.
 
     Large ones that are no message at all are replaced by a short one: protobuf's parser refuses both, but makes objects
     of everything before the fault, in up to 32 times the memory.
@@ -143,8 +145,9 @@ def _repaired(data: Sequence[bytes], left: Iterable[int]) -> dict[int, bytes]:
             if len(data[index]) > _PARSED_WHOLE_BYTES:
                 found[index] = _NO_MESSAGE
             continue
-        if repair.replaced:
-            found[index] = repair.metrics
+        readable = with_scope_metrics(repair.metrics)
+        if readable is not data[index]:
+            found[index] = readable
     return found
 
 

@@ -9,7 +9,7 @@ import typer
 from fleetgauge.cli.options import TableOrJson
 from fleetgauge.cli.tables import selected as selected_columns
 from telemetry.catalogue.nearest_prefix import nearest_prefix
-from telemetry.catalogue.standard_metrics import KnownMetric, selected
+from telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, KnownMetric, selected
 from terminal.options import Columns
 from terminal.table import print_rows, wide_console
 from terminal.text import printable
@@ -30,7 +30,9 @@ def metrics(
     role: Annotated[Role | None, typer.Option("--role", help="Only metrics of this kind of client.")] = None,
     client: Annotated[Client | None, typer.Option("--client", help="Only metrics that this client sends.")] = None,
     standard: Annotated[bool, typer.Option("--standard", help="Only standard metrics of KIP-714.")] = False,
-    required: Annotated[bool, typer.Option("--required", help="Only required metrics of KIP-714.")] = False,
+    required: Annotated[
+        bool, typer.Option("--required", help=f"Only metrics that KIP-714 requires of every client, {REQUIRED_SOURCE}.")
+    ] = False,
     columns: Columns = None,
     form: TableOrJson = "table",
 ) -> None:

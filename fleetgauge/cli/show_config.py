@@ -53,6 +53,7 @@ def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[
         ("client.id.patterns.", {toml_value(name): pattern for name, pattern in checked.client_id_patterns.items()}),
         ("listener.name.", checked.listener_name),
         ("push.log.kafka.client.", checked.push_log_kafka_client),
+        ("metrics.context.", checked.metrics_context),
         # The configuration of a custom class may contain anything, also secrets.
         ("client.quota.callback.config.", dict.fromkeys(checked.client_quota_callback_config, HIDDEN)),
     ):

@@ -35,6 +35,7 @@ from wire.security_protocol import SecurityProtocol
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
 _SUBSCRIPTION = "client-metrics."
 _DEFAULT_SUBSCRIPTION = f"{_SUBSCRIPTION}{DEFAULT_NAME}."
+_GATEWAY_BROKER = "gateway.broker"
 
 
 def load_config(
@@ -69,9 +70,13 @@ def join_sources(
 
 
 def _assumed_subscription(in_file: Mapping[str, Sourced], elsewhere: Mapping[str, Sourced]) -> dict[str, Sourced]:
-    """The default subscription, unless another one is configured; an override of one of its keys keeps the others."""
+    """The default subscription, unless another one is configured; an override of one of its keys keeps the others.
+
+    It is for trying `fleetgauge serve` out. A gateway stands before production traffic, and has none, as a broker has.
+    """
+    broker = elsewhere.get(_GATEWAY_BROKER) or in_file.get(_GATEWAY_BROKER)
     others = [key for key in elsewhere if not key.startswith(_DEFAULT_SUBSCRIPTION)]
-    if any(key.startswith(_SUBSCRIPTION) for key in (*in_file, *others)):
+    if (broker and broker.value) or any(key.startswith(_SUBSCRIPTION) for key in (*in_file, *others)):
         return {}
     return {_DEFAULT_SUBSCRIPTION + key: Sourced(value, "the default") for key, value in DEFAULT_SUBSCRIPTION.items()}
 
@@ -199,6 +204,7 @@ _TABLES: Final[dict[str, Callable[[str, object], tuple[object, ...]]]] = {
     "client-guard.": _guard_rule,
     "push.log.kafka.client.": lambda key, value: (key, _kafka_text(value)),
     "client.quota.callback.config.": lambda key, value: (key, _kafka_text(value)),
+    "metrics.context.": lambda key, value: (key, _kafka_text(value)),
     LISTENER_PREFIX: lambda key, value: (key, value),
     USERS_PREFIX: _user,
     QUOTAS_PREFIX: _quota,

@@ -47,11 +47,12 @@ _DEAD = DeadLetterSettings(path=Path("dead-letters.db"))
 _QUOTAS = QuotaConfig()
 
 TABLES = (
-    *("push_log_kafka_client", "client_quota_callback_config", "exporters", "client_metrics", "client_guard"),
-    *("acls", "client_id_patterns", "listener_name", "sasl_users", "quotas", "referenced_secrets"),
+    *("push_log_kafka_client", "client_quota_callback_config", "metrics_context", "exporters", "client_metrics"),
+    *("client_guard", "acls", "client_id_patterns", "listener_name", "sasl_users", "quotas", "referenced_secrets"),
 )
-"""The fields whose keys are not listed here: those of librdkafka, a quota callback, an exporter, a subscription, a rule
-of the client guard, ACLs, client ids, a listener, a user, a quota entity; and the secrets that references stand for."""
+"""The fields whose keys are not listed here: those of librdkafka, a quota callback, the metrics context, an exporter, a
+subscription, a rule of the client guard, ACLs, client ids, a listener, a user, a quota entity; and the secrets that
+references stand for."""
 
 
 class ServiceConfig(ListenerKeys, HttpKeys):
@@ -188,6 +189,8 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     """The same for an authenticated principal [1/s]."""
     metric_reporters: Names = ()
     """Custom reporters, by dotted path or entry point name."""
+    metrics_context: dict[str, str] = Field(default_factory=dict)
+    """metrics.context.<label>: labels of the metrics context (KIP-606), for custom reporters."""
     plugin_export_timeout_ms: int = Field(default=500, ge=1)
     """A reporter's awaitable is cancelled, and counted, after this time [ms]."""
     push_log: Literal["sqlite", "kafka"] = "sqlite"

@@ -1,6 +1,7 @@
 """Lifecycle of the reporters of `metric.reporters`: loading, configuration, registration, closing."""
 
 from collections.abc import Awaitable, Mapping, Sequence
+from types import MappingProxyType
 
 import structlog
 
@@ -32,6 +33,7 @@ class Reporters:
         configs: all configured keys, passed to `configure`.
         node_id: this node's id, the context label `kafka.node.id`.
         cluster_id: the context label `kafka.cluster.id`.
+        labels: further context labels (`metrics.context.<label>`), which win over these two, as in Kafka's broker.
         time: clocks for the duration of exports.
 
     Raises:
@@ -46,14 +48,14 @@ class Reporters:
         *,
         node_id: int,
         cluster_id: str,
+        labels: Mapping[str, str] = MappingProxyType({}),
         time: Time | None = None,
     ) -> None:
         self.plugin = ClientTelemetryExporterPlugin(time, self._isolate)
         self._threads: list[ReporterThread] = []
         self._reporters: list[MetricsReporter] = []
-        context = MetricsContext(
-            namespace=NAMESPACE, labels={"kafka.cluster.id": cluster_id, "kafka.node.id": str(node_id)}
-        )
+        own = {"_namespace": NAMESPACE, "kafka.cluster.id": cluster_id, "kafka.node.id": str(node_id)}
+        context = MetricsContext(namespace=NAMESPACE, labels={**own, **labels})
         for name in names:
             reporter = load_reporter(name)
             self._reporters.append(reporter)

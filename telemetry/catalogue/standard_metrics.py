@@ -52,8 +52,11 @@ _REQUIRED: Final = frozenset(
         }
     )
 )
-"""KIP-714, Standard producer and consumer metrics: every client must have them. The KIP marks them in
-bold; these six are from an issue of another client (Dekaf, 1005), not checked against the KIP."""
+"""See `REQUIRED_SOURCE`."""
+
+REQUIRED_SOURCE: Final = "by the list of another client, Dekaf (its issue 1005); unchecked against the KIP's bold marks"
+"""Where the required metrics are from: KIP-714 (Standard producer and consumer metrics) marks them in bold alone, and
+no source with the marks was at hand. Known clients send all six."""
 
 _STANDARD: Final = _REQUIRED.union(
     _pairs(
@@ -118,7 +121,7 @@ class KnownMetric:
         attributes: of its data points.
         roles: clients that have it.
         is_standard: a standard metric of KIP-714, which clients should have.
-        is_required: a required metric of KIP-714, which clients must have.
+        is_required: a required metric of KIP-714, which clients must have; see `REQUIRED_SOURCE`.
         kafka_group: of Kafka's own (JMX) name.
         kafka_name: Kafka's own (JMX) name.
         clients: implementations known to have it.

@@ -36,7 +36,9 @@ class InstanceCache:
         # The least recently used first. A single mapping; cachetools' LRUCache keeps sizes and order in two more
         # (docs/decisions/017-own-instance-cache.md).
         self._instances: OrderedDict[InstanceKey, ClientInstance] = OrderedDict()
-        self._shared_ids = 0
+        # Of ids that several senders used: instances under the id. `_duplicates` is the sum of those beyond the first.
+        self._senders: dict[bytes, int] = {}
+        self._duplicates = 0
         self._on_forget = on_forget
         self.register = InstanceRegister()
         # Most connections have one client; only the others need a mapping.
@@ -50,11 +52,16 @@ class InstanceCache:
     def __len__(self) -> int:
         return len(self._instances)
 
+    @property
+    def ids(self) -> int:
+        """Number of different instance ids, each counted once however many senders use it."""
+        return len(self._instances) - self._duplicates
+
     def get(self, instance_id: bytes, context: RequestContext) -> ClientInstance | None:
         """Returns the instance with that id and sender."""
         instance = self._instances.get(instance_id)
         if instance is None or (instance.context is not context and not instance.is_of(context)):
-            if not self._shared_ids:
+            if not self._senders:
                 return None
             instance = self._instances.get(other_sender(instance_id, context))
             if instance is None:
@@ -70,10 +77,14 @@ class InstanceCache:
         if len(self._instances) >= self._max_size:
             self._evict(now_ms)
         instance_id = instance.instance_id.bytes
-        if instance_id in self._instances:
+        first_holds_it = instance_id in self._instances
+        if first_holds_it:
             instance.key = other_sender(instance_id, context)
-            self._shared_ids += 1
             self.clashes += 1
+        senders = self._senders.get(instance_id, int(first_holds_it))
+        if senders:
+            self._senders[instance_id] = senders + 1
+            self._duplicates += 1
         self._instances[instance.key] = instance
         self.register.add(instance)
 
@@ -120,7 +131,8 @@ class InstanceCache:
             self._on_forget(instance)
         self.register.clear()
         self._instances.clear()
-        self._shared_ids = 0
+        self._senders.clear()
+        self._duplicates = 0
         self._by_connection.clear()
         self._queue.clear()
 
@@ -173,4 +185,8 @@ class InstanceCache:
         for connection_id in instance.gate.connections:
             self._detach(instance, connection_id)
         instance.connection_id = ""  # so that no connection matches it any more
-        self._shared_ids -= isinstance(instance.key, tuple)
+        instance_id = instance.instance_id.bytes
+        senders = self._senders.pop(instance_id, 1)
+        if senders > 1:
+            self._senders[instance_id] = senders - 1
+            self._duplicates -= 1

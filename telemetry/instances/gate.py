@@ -47,8 +47,9 @@ class Gate:
 
     An instance id is not secret, so each connection has its own times: a push or a terminating push on another
     connection with the same id does not affect it. A new connection first waits for an interval after the latest
-    request on any other, so that a client gains nothing by opening several. Connections beyond `MAX_SEATS` share one
-    seat; an open connection that keeps to its interval never loses its own.
+    request on any other, so that a client gains nothing by opening several; a terminating push that is not due is
+    accepted once for all. Connections beyond `MAX_SEATS` share one seat; an open connection that keeps to its interval
+    never loses its own.
 
     Attributes:
         last_known_error: error code of the instance's latest response.
@@ -57,6 +58,7 @@ class Gate:
 
     __slots__ = (
         "_cure_opens",
+        "_ended_ms",
         "_get_unconsumed",
         "_latest_get_ms",
         "_latest_push_ms",
@@ -71,6 +73,7 @@ class Gate:
         self._latest_push_ms: int | None = None
         self._get_unconsumed = False
         self._cure_opens = True
+        self._ended_ms: int | None = None
         self._seats: tuple[Seat, ...] = ()
         self._shared: Seat | None = None
         self.last_known_error = ErrorCode.NONE
@@ -119,14 +122,6 @@ class Gate:
     # Requests on the connection selected by `enter`
 
     @property
-    def may_end_early(self) -> bool:
-        """True if a terminating push is accepted before it is due: the connection has its own seat.
-
-        Otherwise any number of connections could each send one.
-        """
-        return self.seat is not self._shared
-
-    @property
     def is_terminated(self) -> bool:
         """True if the latest accepted push on the connection was terminating."""
         return self.seat.is_terminated
@@ -171,6 +166,14 @@ class Gate:
             last_push_ms = self._latest_push_ms
         return last_push_ms is None or now_ms - last_push_ms >= push_interval_ms
 
+    def may_end_early(self, push_interval_ms: int, now_ms: int) -> bool:
+        """True if a terminating push is accepted before it is due: the first of the instance, on any connection.
+
+        The next one is accepted an interval later, or under another subscription id (KIP-714, Client termination;
+        Throttling and rate-limiting).
+        """
+        return _has_passed(self._ended_ms, push_interval_ms, now_ms)
+
     def has_waited(self, push_interval_ms: int, now_ms: int) -> bool:
         """True if the client kept to its interval: a full one since its last push, or 0.4 of one since its Get.
 
@@ -193,8 +196,9 @@ class Gate:
         self._get_unconsumed = False
         self._cure_opens = is_due
         self.last_known_error = ErrorCode.NONE  # before it is in the log: a Get may follow in the same chunk of bytes
-        if terminating and seat is not self._shared:
-            seat.is_terminated = True
+        if terminating:
+            self._ended_ms = now_ms
+            seat.is_terminated = seat is not self._shared
         return turn
 
     def pass_over(self, *, is_due: bool) -> None:
@@ -215,6 +219,7 @@ class Gate:
         if followed_a_get:
             self._get_unconsumed = True
         if terminating:
+            self._ended_ms = None
             seat.is_terminated = False
 
     def reopen(self) -> None:
@@ -222,7 +227,7 @@ class Gate:
 
         A connection that has terminated stays terminated.
         """
-        self._latest_get_ms = self._latest_push_ms = None
+        self._latest_get_ms = self._latest_push_ms = self._ended_ms = None
         for seat in (*self._seats, self.seat):
             seat.last_get_ms = seat.last_push_ms = None
 

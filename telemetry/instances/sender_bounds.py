@@ -65,6 +65,10 @@ class SenderLimits:
 class Bucket:
     """A token bucket, initially full. Counts in thousandths, so that each millisecond adds a whole number.
 
+    Not the quota engine's `TokenBucket`, which takes a configuration and two calls for each record and reserves
+    nothing: here the usual push costs a comparison and a subtraction, and a fraction is kept for clients that keep to
+    their interval.
+
     Args:
         rate: tokens per second; 0 for no limit.
         burst: capacity [tokens].

@@ -112,7 +112,7 @@ class MetricsContext:
 
     Attributes:
         namespace: `kafka.server`.
-        labels: `kafka.cluster.id` and `kafka.node.id`.
+        labels: `_namespace`, `kafka.cluster.id`, `kafka.node.id`, and the operator's own (`metrics.context.<label>`).
     """
 
     namespace: str

@@ -116,6 +116,11 @@ class ClientMetricsResources:
         return {} if self._has_built_in_default and self.changes.replaces_default else self.configured
 
     @property
+    def is_built_in(self) -> bool:
+        """True if the built-in default is in force: no subscription is configured, and no tool changed it."""
+        return self._has_built_in_default and not self.changes.replaces_default
+
+    @property
     def _has_built_in_default(self) -> bool:
         return self.configured == {DEFAULT_NAME: DEFAULT_SUBSCRIPTION}
 

@@ -51,14 +51,14 @@ MUTATIONS = [
     Mutation(
         "a push keeps its interval",
         "telemetry/manager.py",
-        "if not is_due and not (terminating and gate.may_end_early):",
+        "if not is_due and not (terminating and gate.may_end_early(interval_ms, now_ms)):",
         "if False:",
         LADDER,
     ),
     Mutation(
         "a terminating push need not wait",
         "telemetry/manager.py",
-        "if not is_due and not (terminating and gate.may_end_early):",
+        "if not is_due and not (terminating and gate.may_end_early(interval_ms, now_ms)):",
         "if not is_due:",
         LADDER,
     ),
@@ -220,10 +220,17 @@ MUTATIONS = [
         GATE,
     ),
     Mutation(
+        "an instance has one unthrottled terminating push in an interval",
+        "telemetry/instances/gate.py",
+        "        return _has_passed(self._ended_ms, push_interval_ms, now_ms)",
+        "        return True",
+        GATE,
+    ),
+    Mutation(
         "a thief's terminating push ends none of the connections that share a seat",
         "telemetry/instances/gate.py",
-        "        if terminating and seat is not self._shared:",
-        "        if terminating:",
+        "            seat.is_terminated = seat is not self._shared",
+        "            seat.is_terminated = True",
         GATE,
     ),
     Mutation(

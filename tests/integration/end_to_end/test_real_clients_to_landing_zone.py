@@ -82,7 +82,7 @@ linger.ms = 500
 def test_without_configuration_it_says_where_everything_is(tmp_path: Path) -> None:
     with Node(tmp_path) as node:
         output = wait_for(node.output, "the words for a first start", until=lambda text: "look at it" in text)
-        for part in (f"127.0.0.1:{node.port}", "metrics=*, interval.ms=60000", "push-log", "landing"):
+        for part in (f"127.0.0.1:{node.port}", "metrics=*, interval.ms=60000 (built in", "push-log", "landing"):
             assert part in output
         assert (node.data / "meta.properties").exists()
 

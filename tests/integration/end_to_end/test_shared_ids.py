@@ -225,6 +225,14 @@ def test_many_connections_have_one_turn_in_the_first_interval(node: Node, opened
     assert [push(each, subscription) for each in crowd].count(NONE) == 1
 
 
+def test_many_connections_have_one_terminating_push_in_an_interval(node: Node, opened: ExitStack) -> None:
+    crowd = [opened.enter_context(Connection(node, client_id=RARE)) for _ in range(6)]
+    subscription = crowd[0].get()
+    assert push(crowd[0], subscription) == NONE
+    answers = [push(each, subscription, terminating=True) for each in crowd]
+    assert answers == [NONE] + [THROTTLING_QUOTA_EXCEEDED] * 5
+
+
 def test_a_thief_with_another_software_does_not_change_what_a_client_is_asked_for(
     node: Node, opened: ExitStack
 ) -> None:

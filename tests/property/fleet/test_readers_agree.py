@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from support.payloads import with_library_metrics
 
 from fleet.decode import by_bytes, by_protobuf
 from fleet.decode.flat import Reader
@@ -233,3 +234,14 @@ def test_a_payload_cut_or_changed_anywhere_is_read_alike_and_spoils_no_other(
     assert fast.reasons.keys() == slow.reasons.keys() <= {victim}
     untouched = [row for row in rows(fast) if row["push"] != victim]
     assert untouched == [row for row in rows(decode(batch)) if row["push"] != victim]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(payloads, min_size=1, max_size=4), st.data())
+def test_a_payload_in_the_form_of_otlp_before_0_15_is_read_as_the_same_with_scopes(
+    batch: list[bytes], data: st.DataObject
+) -> None:
+    chosen = data.draw(st.integers(0, len(batch) - 1))
+    fast, slow = read_both([*batch[:chosen], with_library_metrics(batch[chosen]), *batch[chosen + 1 :]])
+    assert rows(fast) == rows(slow) == rows(decode(batch))
+    assert fast.reasons == slow.reasons == {}

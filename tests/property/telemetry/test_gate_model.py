@@ -105,7 +105,7 @@ def test_any_number_of_connections_under_one_id_have_no_more_turns_than_seats(
         now_ms += wait_ms
         gate.enter(f"c{connection}", now_ms - 3 * INTERVAL_MS)
         due = (gate.may_get if gets else gate.may_push)(INTERVAL_MS, now_ms)
-        if not due and not (ends and not gets and gate.may_end_early):
+        if not due and not (ends and not gets and gate.may_end_early(INTERVAL_MS, now_ms)):
             gate.record_early()
         elif gets:
             gate.record_get(now_ms)
@@ -113,8 +113,26 @@ def test_any_number_of_connections_under_one_id_have_no_more_turns_than_seats(
             gate.take_turn(now_ms, terminating=ends, is_due=due)
             pushes.append(now_ms)
     for at in pushes:
-        # Every seat and the shared one once, once more after a Get that was due, and once as the last of its seat.
-        assert sum(at <= other < at + INTERVAL_MS for other in pushes) <= 3 * (MAX_SEATS + 1)
+        # Every seat and the shared one once, once more after a Get that was due, and one terminating push of them all.
+        assert sum(at <= other < at + INTERVAL_MS for other in pushes) <= 2 * (MAX_SEATS + 1) + 1
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 7), st.booleans(), st.integers(0, 60)), max_size=120))
+def test_there_is_one_unthrottled_terminating_push_per_interval_on_any_number_of_connections(
+    steps: list[tuple[int, bool, int]],
+) -> None:
+    gate, now_ms = Gate(), 0
+    unthrottled: list[int] = []
+    for connection, terminating, wait_ms in steps:
+        now_ms += wait_ms
+        gate.enter(f"c{connection}", now_ms - 3 * INTERVAL_MS)
+        due = gate.may_push(INTERVAL_MS, now_ms)
+        if gate.is_terminated or not (due or (terminating and gate.may_end_early(INTERVAL_MS, now_ms))):
+            continue
+        gate.take_turn(now_ms, terminating=terminating, is_due=due)
+        if not due:
+            assert all(now_ms - at >= INTERVAL_MS for at in unthrottled)
+            unthrottled.append(now_ms)
 
 
 @given(
@@ -140,7 +158,7 @@ def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_
         if gets and gate.may_get(INTERVAL_MS, now_ms):
             gate.record_get(now_ms)
         due = gate.may_push(INTERVAL_MS, now_ms)
-        if due or (terminating and gate.may_end_early):
+        if due or (terminating and gate.may_end_early(INTERVAL_MS, now_ms)):
             gate.take_turn(now_ms, terminating=terminating, is_due=due)
         now_ms += INTERVAL_MS - wait_ms
         keep_to_the_interval()
@@ -154,7 +172,7 @@ def test_nothing_that_others_do_makes_a_connection_a_terminated_one() -> None:
         now_ms = thief * INTERVAL_MS
         assert gate.may_push(INTERVAL_MS, now_ms)
         gate.take_turn(now_ms, terminating=False)
-        if gate.may_end_early:
+        if gate.may_end_early(INTERVAL_MS, now_ms):
             gate.take_turn(now_ms, terminating=True, is_due=False)
     gate.enter("its own", -3 * INTERVAL_MS)
     assert not gate.is_terminated
@@ -167,7 +185,6 @@ def test_a_last_push_on_the_shared_seat_ends_no_other_connection_that_shares_it(
         gate.enter(f"c{number}", 0)
         gate.take_turn(0, terminating=False)
     gate.enter("thief", 0)
-    assert not gate.may_end_early
     assert gate.may_push(INTERVAL_MS, INTERVAL_MS)
     gate.take_turn(INTERVAL_MS, terminating=True)
     gate.enter("its own", 0)
@@ -197,7 +214,7 @@ def test_a_last_push_that_is_not_due_opens_the_gate_to_no_other() -> None:
     gate.record_get(0)
     gate.take_turn(0, terminating=False)
     for now_ms in (1, 2):
-        assert gate.may_end_early
+        assert gate.may_end_early(INTERVAL_MS, now_ms)
         gate.give_back(gate.take_turn(now_ms, terminating=True, is_due=False))
         gate.last_known_error = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         assert gate.may_get(INTERVAL_MS, now_ms)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 from support.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED, with_rack
+from support.payloads import metrics_data, metrics_of, with_library_metrics
 from support.push_log import push_record
 
 from exporters.delivery.readable import export_readable
@@ -53,6 +54,14 @@ def test_invalid_text_is_replaced_and_the_push_is_no_rejection(name: str) -> Non
     assert export_readable(destination, batch_of(READABLE[name])) == Delivered()
     [record] = destination.records
     assert "\ufffd".encode() in record.metrics
+    assert destination.got[0].size_bytes == len(record.metrics)
+
+
+def test_metrics_in_the_form_of_otlp_before_0_15_are_handed_over_as_scope_metrics() -> None:
+    destination = Destination()
+    assert export_readable(destination, batch_of(with_library_metrics(metrics_data(3)))) == Delivered()
+    [record] = destination.records
+    assert metrics_of(record.metrics) == metrics_of(metrics_data(3))
     assert destination.got[0].size_bytes == len(record.metrics)
 
 

@@ -23,6 +23,18 @@ def test_a_node_with_a_broker_is_a_gateway() -> None:
     assert node_class(load_config()) is FleetgaugeNode
 
 
+@pytest.mark.parametrize("broker", ["override", "file", "variable"])
+def test_a_gateway_asks_no_client_for_metrics_unless_it_is_told_to(tmp_path: Path, broker: str) -> None:
+    """As a broker does; `fleetgauge serve` has a subscription of its own for trying it out."""
+    file = tmp_path / "gateway.toml"
+    file.write_text('gateway.broker = "kafka:9092"\n' if broker == "file" else "")
+    variables = {"FLEETGAUGE_GATEWAY_BROKER": "kafka:9092"} if broker == "variable" else {}
+    overrides = ["gateway.broker=kafka:9092"] if broker == "override" else []
+    assert load_config(file, environment=variables, overrides=overrides).client_metrics == {}
+    asked = [*overrides, "client-metrics.own.metrics=*"]
+    assert load_config(file, environment=variables, overrides=asked).client_metrics == {"own": {"metrics": "*"}}
+
+
 def test_the_keys_become_settings() -> None:
     overrides = ["gateway.broker=[::1]:9092", "gateway.nodes=1=g:1,*=:2", "gateway.telemetry=pass"]
     settings = gateway_settings(load_config(overrides=[*overrides, "gateway.security.protocol=SASL_PLAINTEXT"]))

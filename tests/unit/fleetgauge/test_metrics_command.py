@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fleetgauge.cli import app
+from telemetry.catalogue.standard_metrics import REQUIRED_SOURCE
 
 
 def run(*arguments: str) -> Result:
@@ -32,6 +33,12 @@ def test_a_prefix_shows_what_a_subscription_with_it_would_select() -> None:
     both = names("-p", "org.apache.kafka.consumer.poll.", "-p", "org.apache.kafka.producer.record.queue.time.")
     assert len(both) == 3
     assert names("--prefix", "*") == names()
+
+
+def test_the_help_says_where_the_required_metrics_are_from() -> None:
+    """KIP-714 marks them in bold type alone, and no source with the marks was found."""
+    assert "Dekaf" in REQUIRED_SOURCE
+    assert "".join(REQUIRED_SOURCE.split()) in "".join(run("--help").stdout.replace("│", "").split())
 
 
 def test_filters_are_joined() -> None:

@@ -3,15 +3,18 @@
 import asyncio
 import threading
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
 
 from base.clock import MockTime
+from fleetgauge.config.load import load_config
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.reporters import Reporters
 from quotas.metrics import Metrics
-from telemetry.plugin import ClientTelemetryPayload, RequestContext
+from telemetry.plugin import ClientTelemetryPayload, MetricsContext, RequestContext
 
 closed: list[str] = []
 
@@ -42,10 +45,36 @@ class ConfiguresBadly(Good):
         raise ValueError("needs my.endpoint")
 
 
-def reporters(monkeypatch: pytest.MonkeyPatch, **classes: type) -> Reporters:
+def reporters(
+    monkeypatch: pytest.MonkeyPatch, labels: Mapping[str, str] = MappingProxyType({}), **classes: type
+) -> Reporters:
     closed.clear()
     monkeypatch.setattr("fleetgauge.listener.reporters.load_reporter", lambda name: classes[name]())
-    return Reporters(tuple(classes), Metrics(time=MockTime()), {}, node_id=1, cluster_id="c")
+    return Reporters(tuple(classes), Metrics(time=MockTime()), {}, node_id=1, cluster_id="c", labels=labels)
+
+
+contexts: list[MetricsContext] = []
+
+
+class KeepsItsContext(Good):
+    def context_change(self, context: MetricsContext) -> None:
+        contexts.append(context)
+
+
+def test_the_metrics_context_has_broker_cluster_and_the_operators_own_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The labels of `kafka.server.Server.createKafkaMetricsContext` and `KafkaMetricsContext` (4.3.1)."""
+    contexts.clear()
+    labels = load_config(overrides=["metrics.context.region=eu", "metrics.context.rack.row=7"]).metrics_context
+    reporters(monkeypatch, labels, keeps=KeepsItsContext).close()
+    (context,) = contexts
+    assert context.namespace == "kafka.server"
+    assert dict(context.labels) == {
+        "_namespace": "kafka.server",
+        "kafka.cluster.id": "c",
+        "kafka.node.id": "1",
+        "region": "eu",
+        "rack.row": "7",
+    }
 
 
 def test_a_reporter_that_fails_to_close_does_not_keep_the_next_from_being_closed(
@@ -81,7 +110,7 @@ class Follows(Good):
         calls.append("configure")
 
     def context_change(self, context: Any) -> None:
-        calls.append(f"context_change {context.labels}")
+        calls.append(f"context_change of {context.labels['kafka.cluster.id']} {context.labels['kafka.node.id']}")
 
     def init(self, metrics: Any) -> None:
         calls.append("init")
@@ -100,7 +129,7 @@ def test_a_reporter_is_given_its_context_before_it_is_asked_for_a_receiver(monke
     reporters(monkeypatch, follows=Follows).close()
     assert calls == [
         "configure",
-        "context_change {'kafka.cluster.id': 'c', 'kafka.node.id': '1'}",
+        "context_change of c 1",
         "init",
         "client_receiver",
     ]

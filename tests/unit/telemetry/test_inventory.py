@@ -351,3 +351,29 @@ def test_the_times_of_exports_are_of_the_latest_two_windows() -> None:
     assert (metrics.values(32_000).plugin_export_time_avg, metrics.values(32_000).plugin_export_time_max) == (6, 10)
     assert (metrics.values(61_000).plugin_export_time_avg, metrics.values(61_000).plugin_export_time_max) == (2, 2)
     assert math.isnan(metrics.values(91_000).plugin_export_time_max)
+
+
+def test_instance_count_counts_an_id_once_however_many_senders_use_it(
+    node: Node, client: Client, make_client: type[Client], alice: KafkaPrincipal
+) -> None:
+    """Kafka's cache has one entry per id. The first sender may leave before the others, and a new one come after it."""
+    client.get()
+    others = [make_client(node, f"c{number}", client_address=f"10.0.0.{number}") for number in range(2, 5)]
+    for other in others:
+        other.id = client.id
+        other.get()
+    make_client(node, "c9", principal=alice).get()
+    assert node.sensor("instance-count") == 2
+    assert node.manager.instance_count == 5
+    assert node.manager.counters()["instance_id_clashes"] == 3
+    node.disconnect("c1")
+    assert node.sensor("instance-count") == 2
+    client.get("c8")
+    assert node.sensor("instance-count") == 2
+    for connection in ("c2", "c3", "c8"):
+        node.disconnect(connection)
+        assert node.sensor("instance-count") == 2
+    node.disconnect("c4")
+    assert node.sensor("instance-count") == 1
+    client.get("c8")
+    assert node.sensor("instance-count") == 2

@@ -4,11 +4,13 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from structlog.testing import capture_logs
 from support.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED, with_rack
+from support.payloads import metrics_data, with_library_metrics
 from unit.telemetry.node import Client, Node
 
 from base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 from telemetry.instances.inventory import ClientRow, row_of
 from telemetry.malformed import LOG_INTERVAL_MS
+from telemetry.otlp.library_metrics import with_scope_metrics
 from telemetry.push import Push
 from telemetry.validate import PIECE_BYTES, read_metrics
 
@@ -176,3 +178,40 @@ def test_a_malformed_payload_does_not_evade_the_bound_on_almost_empty_fields() -
         read_metrics(with_rack(LATIN_1) + b"\x0a\x00" * (4 * PIECE_BYTES))
     with pytest.raises(TelemetryTooLargeError):
         read_metrics(with_rack(LATIN_1) + b"\x0a\x00" * (PIECE_BYTES * 9 // 10))
+
+
+def test_metrics_in_the_form_of_otlp_before_0_15_are_accepted_and_read_as_scope_metrics(
+    node: Node, client: Client
+) -> None:
+    """Field 1000, `instrumentation_library_metrics`, which OTLP 0.19 has beside `scope_metrics`."""
+    payload = with_library_metrics(metrics_data(3))
+    client.get()
+    assert accepted(node, client, payload).record.metrics == payload
+    assert node.manager.malformed() == {}
+    assert MetricsData.FromString(read_metrics(payload).metrics) == MetricsData.FromString(metrics_data(3))
+    assert MetricsData.FromString(payload) != MetricsData.FromString(metrics_data(3)), "protobuf skips the field"
+
+
+def test_where_a_resource_has_both_forms_its_scope_metrics_alone_are_read() -> None:
+    [old] = MetricsData.FromString(with_library_metrics(metrics_data(1))).resource_metrics
+    both = MetricsData.FromString(metrics_data(2))
+    both.resource_metrics[0].MergeFromString(old.SerializeToString())
+    payload = both.SerializeToString()
+    assert b"\xc2\x3e" in payload
+    assert read_metrics(payload).metrics is payload
+
+
+def test_both_faults_of_a_payload_are_mended() -> None:
+    valid = with_rack(b"rack")
+    old = with_library_metrics(valid).replace(b"rack", LATIN_1[:4], 2).replace(b"client_" + LATIN_1[:4], b"client_rack")
+    found = read_metrics(old)
+    assert found.replaced == 1
+    [resource_metrics] = MetricsData.FromString(found.metrics).resource_metrics
+    assert len(resource_metrics.scope_metrics[0].metrics) == 1
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_payload_in_the_old_form_is_left_or_mended_and_raises_nothing(name: str) -> None:
+    damaged = DAMAGED[name] + with_library_metrics(metrics_data(1))
+    for end in range(len(damaged)):
+        with_scope_metrics(damaged[:end])

@@ -86,6 +86,41 @@ def test_a_terminating_push_need_not_wait_and_is_the_last(node: Node, client: Cl
         node.time.sleep(INTERVAL_MS)
 
 
+def test_an_instance_has_one_unthrottled_terminating_push_on_however_many_connections(
+    node: Node, client: Client
+) -> None:
+    client.get()
+    client.answer()
+    answers = [client.answer(connection, terminating=True) for connection in ("c1", "c2", "c3", "c4", "c5", "c6")]
+    assert answers == [ErrorCode.NONE] + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 5
+
+
+def test_the_terminating_flag_may_be_used_again_after_an_interval_or_under_another_subscription(
+    node: Node, client: Client
+) -> None:
+    client.get()
+    assert client.answer("c1", terminating=True) is ErrorCode.NONE
+    node.time.sleep(INTERVAL_MS)
+    assert client.answer("c2") is ErrorCode.NONE
+    assert client.answer("c2", terminating=True) is ErrorCode.NONE
+    assert client.answer("c3", terminating=True) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    node.manager.update_subscription("all", {"metrics": "org.apache.kafka.", "interval.ms": str(INTERVAL_MS)})
+    assert client.answer("c3", terminating=True) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    client.get("c3")
+    assert client.answer("c3") is ErrorCode.NONE
+    assert client.answer("c3", terminating=True) is ErrorCode.NONE
+    assert client.answer("c4", terminating=True) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_terminating_push_that_was_not_logged_leaves_its_flag(node: Node, client: Client) -> None:
+    client.get()
+    client.answer()
+    push = client.accepted(terminating=True)
+    node.manager.not_logged([push], node.time.hi_res_clock_ms())
+    assert client.answer("c2", terminating=True) is ErrorCode.NONE
+    assert client.answer("c3", terminating=True) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
@@ -396,7 +431,7 @@ def test_another_sender_under_the_same_id_is_another_instance(
         assert thief.answer() is client.answer() is ErrorCode.NONE
         node.time.sleep(INTERVAL_MS)
     assert node.disconnect("c2") == node.disconnect("c1") == 1
-    assert node.manager._instances.cache._shared_ids == 0
+    assert node.sensor("instance-count") == 0
 
 
 def test_the_sensors_carry_kafkas_names_and_count_the_log_as_a_receiver(node: Node, client: Client) -> None:
