@@ -40,12 +40,14 @@ def result_within(seconds: float, done: "Future[_Result]") -> _Result:
     """
     try:
         return done.result(seconds)
-    except TimeoutError:
+    except BaseException as error:  # of the work, or what ended the wait: the deadline, Ctrl-C
         if done.done():
-            raise  # its own
+            raise
         _left_alone.add(done)
         done.add_done_callback(_left_alone.discard)
-        raise TimeoutError(f"no whole answer within {seconds:g} s") from None
+        if isinstance(error, TimeoutError):
+            raise TimeoutError(f"no whole answer within {seconds:g} s") from None
+        raise
 
 
 def within(seconds: float, work: Callable[[], _Result]) -> _Result:
@@ -54,5 +56,5 @@ def within(seconds: float, work: Callable[[], _Result]) -> _Result:
 
 
 def is_any_left_alone() -> bool:
-    """True while a thread runs whose deadline has passed. A library in C may hold up the end of the process for it."""
+    """True while a thread runs that is not waited for any more. A library in C may hold up the end of the process."""
     return bool(_left_alone)
