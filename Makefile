@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
-SOURCES := terminal base wire quotas telemetry push_log exporters gateway fleetgauge fleet verdicts console tests examples benchmarks tools hatch_build.py
+SOURCES := fleetgauge tests examples benchmarks tools hatch_build.py
 RESULTS := .results
 # Without bytecode every process that a test starts would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE

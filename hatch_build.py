@@ -21,6 +21,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 VARIABLE = "FLEETGAUGE_COMPILE"
 REQUIRED = ["mypy[mypyc]>=2.4", "setuptools>=77"]
 """Beside a C compiler and Python's headers."""
+GROUP = "fleetgauge.compiled"
+"""The library that has the code of all compiled modules: without a name it would stand beside the package."""
 
 
 class CompiledModules(BuildHookInterface):
@@ -92,7 +94,9 @@ def compile_modules(root: Path, modules: list[str], directory: Path) -> list[Pat
             # An isolated build lacks the libraries, so their types are unknown. What follows from that in modules that
             # are only imported is not an error of the build.
             flags = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
-            extensions = mypycify([*flags, f"--cache-dir={made}/mypy", *modules], target_dir=made, debug_level="0")
+            extensions = mypycify(
+                [*flags, f"--cache-dir={made}/mypy", *modules], target_dir=made, debug_level="0", group_name=GROUP
+            )
             _build(extensions, directory, Path(made))
     finally:
         os.chdir(before)

@@ -10,10 +10,10 @@ Whoever is in no group has a quota as a user of their own name.
 
 from collections.abc import Mapping
 
-from base.principal import KafkaPrincipal
-from quotas.callback import ClientQuotaCallback
-from quotas.entity import DEFAULT_USER_ENTITY, KafkaQuotaEntity, UserEntity
-from quotas.quota_type import ClientQuotaType
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.quotas.callback import ClientQuotaCallback
+from fleetgauge.quotas.entity import DEFAULT_USER_ENTITY, KafkaQuotaEntity, UserEntity
+from fleetgauge.quotas.quota_type import ClientQuotaType
 
 GROUPS_CONFIG = "quota.groups"
 GROUP_TAG = "group"

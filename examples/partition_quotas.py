@@ -14,10 +14,10 @@ none gives the share of one partition, so that requests which come astray are st
 from collections import Counter
 from collections.abc import Mapping
 
-from base.principal import KafkaPrincipal
-from quotas.callback import ClientQuotaCallback, Cluster
-from quotas.entity import KafkaQuotaEntity, UserEntity
-from quotas.quota_type import ClientQuotaType
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.quotas.callback import ClientQuotaCallback, Cluster
+from fleetgauge.quotas.entity import KafkaQuotaEntity, UserEntity
+from fleetgauge.quotas.quota_type import ClientQuotaType
 
 USER_TAG = "user"
 

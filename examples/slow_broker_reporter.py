@@ -14,7 +14,13 @@ from collections.abc import Iterator
 import structlog
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from telemetry import ClientTelemetryPayload, MetricsContext, MetricsReporter, RequestContext, format_instance_id
+from fleetgauge.telemetry import (
+    ClientTelemetryPayload,
+    MetricsContext,
+    MetricsReporter,
+    RequestContext,
+    format_instance_id,
+)
 
 log = structlog.get_logger(__name__)
 

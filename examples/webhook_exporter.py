@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from exporters import (
+from fleetgauge.exporters import (
     Batch,
     BatchSettings,
     Delivered,

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import fields
 
-from base.clock import SystemTime, Time
 from fleetgauge import audit
 from fleetgauge.admin.node_inventory import NodeInventory
 from fleetgauge.admin.node_socket import NodeSocket, Status
 from fleetgauge.authorization import Authorization
+from fleetgauge.base.clock import SystemTime, Time
 from fleetgauge.client_metrics import ClientMetrics
 from fleetgauge.client_quotas import ClientQuotas
 from fleetgauge.config import ServiceConfig
@@ -42,23 +42,23 @@ from fleetgauge.node_identity import BoundEndpoint, NodeIdentity
 from fleetgauge.node_state import NodeState, Store
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.node_process import NodeProcess
+from fleetgauge.quotas.metrics import Metrics
 from fleetgauge.reconfiguration import Changes, changeable_fields, examiner, log_reread
 from fleetgauge.scram_users import NodeUsers
 from fleetgauge.state_store import StateStore
 from fleetgauge.state_topic import StateTopic, of_copy
 from fleetgauge.subscriptions.allowed import Properties
-from quotas.metrics import Metrics
-from telemetry.codecs import CompressionType
-from telemetry.instances.sender_bounds import SenderLimits
-from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
-from telemetry.push_record import PushIds
-from telemetry.subscriptions.known_clients import guard_rules
-from wire.api_table import ApiTable
-from wire.listener import Listener, ListenerSettings
-from wire.new_channel import MakeChannel, make_channel
-from wire.request_buffers import RequestBuffers
-from wire.sasl.credentials import CredentialStore
-from wire.unread_responses import UnreadResponses
+from fleetgauge.telemetry.codecs import CompressionType
+from fleetgauge.telemetry.instances.sender_bounds import SenderLimits
+from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.subscriptions.known_clients import guard_rules
+from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.listener import Listener, ListenerSettings
+from fleetgauge.wire.new_channel import MakeChannel, make_channel
+from fleetgauge.wire.request_buffers import RequestBuffers
+from fleetgauge.wire.sasl.credentials import CredentialStore
+from fleetgauge.wire.unread_responses import UnreadResponses
 
 _HOUSEKEEPING_S = 1.0
 NOT_FOR_PLUGINS = {

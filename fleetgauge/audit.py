@@ -25,9 +25,9 @@ from typing import Any, Final, Literal
 
 import structlog
 
-from base.clock import SystemTime, Time
-from base.log_limiter import LogLimiter
-from base.redaction import HIDDEN, hide, is_secret
+from fleetgauge.base.clock import SystemTime, Time
+from fleetgauge.base.log_limiter import LogLimiter
+from fleetgauge.base.redaction import HIDDEN, hide, is_secret
 
 log = structlog.get_logger(__name__)
 

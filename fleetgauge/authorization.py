@@ -13,10 +13,6 @@ from typing import Any, Final
 
 import structlog
 
-from base.clock import Time
-from base.errors import InvalidConfigError, PolicyViolationError
-from base.log_limiter import LogLimiter
-from base.principal import KafkaPrincipal
 from fleetgauge import audit
 from fleetgauge.authorizer.acls import (
     CLUSTER_NAME,
@@ -31,9 +27,13 @@ from fleetgauge.authorizer.acls import (
 )
 from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.authorizer.standard_authorizer import StandardAuthorizer
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import InvalidConfigError, PolicyViolationError
+from fleetgauge.base.log_limiter import LogLimiter
+from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.node_state import Transaction
 from fleetgauge.state_store import RecordKind, Records
-from telemetry.subscriptions.match import compile_pattern
+from fleetgauge.telemetry.subscriptions.match import compile_pattern
 
 log = structlog.get_logger(__name__)
 

@@ -6,15 +6,15 @@ from itertools import islice
 
 import structlog
 
-from base.errors import KafkaError
+from fleetgauge.base.errors import KafkaError
 from fleetgauge.node_state import Transaction
 from fleetgauge.state_store import RecordKind, Records
-from telemetry.catalogue.nearest_prefix import nearest_prefix
-from telemetry.catalogue.standard_metrics import is_known_prefix
-from telemetry.manager import ClientMetricsManager
-from telemetry.subscriptions.overrides import ClientMetricsResources, Properties, ToolChanges
-from telemetry.subscriptions.prefix_advice import MAX_ADVISED
-from telemetry.subscriptions.resources import METRICS_CONFIG, check_subscription
+from fleetgauge.telemetry.catalogue.nearest_prefix import nearest_prefix
+from fleetgauge.telemetry.catalogue.standard_metrics import is_known_prefix
+from fleetgauge.telemetry.manager import ClientMetricsManager
+from fleetgauge.telemetry.subscriptions.overrides import ClientMetricsResources, Properties, ToolChanges
+from fleetgauge.telemetry.subscriptions.prefix_advice import MAX_ADVISED
+from fleetgauge.telemetry.subscriptions.resources import METRICS_CONFIG, check_subscription
 
 log = structlog.get_logger(__name__)
 

@@ -12,11 +12,11 @@ from typing import Final
 
 import structlog
 
-from base.errors import FleetgaugeError, InvalidConfigError, InvalidRequestError, PolicyViolationError
+from fleetgauge.base.errors import FleetgaugeError, InvalidConfigError, InvalidRequestError, PolicyViolationError
 from fleetgauge.config.quotas import Entity, Limits, entity_path, keys_of, read_entity
 from fleetgauge.node_state import ParsedRecords, Transaction
+from fleetgauge.quotas import TELEMETRY_QUOTA_KEYS, checked_quota_value
 from fleetgauge.state_store import RecordKind, Records
-from quotas import TELEMETRY_QUOTA_KEYS, checked_quota_value
 
 log = structlog.get_logger(__name__)
 

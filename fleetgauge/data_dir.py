@@ -12,7 +12,7 @@ from typing import IO
 
 from fleetgauge.errors import ConfigError, DataDirectoryError
 from fleetgauge.private_files import restrict_to_owner
-from telemetry.push_record import format_instance_id
+from fleetgauge.telemetry.push_record import format_instance_id
 
 MAX_EXPORTS = 64
 """Processes of `fleetgauge export` that may share a data directory."""

@@ -1,6 +1,6 @@
 """Errors of configuration and data directory, each a sentence for the operator."""
 
-from base.errors import FleetgaugeError
+from fleetgauge.base.errors import FleetgaugeError
 
 
 class DataDirectoryError(FleetgaugeError):

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import structlog
 
-from base.clock import SystemTime, Time
 from fleetgauge.admin.node_socket import RelaySocket, Status
+from fleetgauge.base.clock import SystemTime, Time
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.reader import ConfigReader
 from fleetgauge.errors import ConfigError

@@ -7,20 +7,20 @@ Its `admin.listeners` pass nothing: they serve Kafka's admin tools as those of `
 import dataclasses
 from typing import Final
 
-from exporters.tls_files import TlsFiles, TlsFilesError
 from fleetgauge.admin.node_socket import Status
 from fleetgauge.app import FleetgaugeNode
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.offsets import landing_path
 from fleetgauge.errors import ConfigError
+from fleetgauge.exporters.tls_files import TlsFiles, TlsFilesError
+from fleetgauge.gateway.addresses import parse_nodes
+from fleetgauge.gateway.gateway import Gateway, GatewaySettings
+from fleetgauge.gateway.traffic.rules import TrafficRules
+from fleetgauge.gateway.traffic.status import traffic_status
 from fleetgauge.processes.exporter_job import Job
 from fleetgauge.processes.traffic_writer import TrafficWriter, traffic_writer_name
 from fleetgauge.reconfiguration import OWN_USER_FIELD, Changes, changeable_fields
-from gateway.addresses import parse_nodes
-from gateway.gateway import Gateway, GatewaySettings
-from gateway.traffic.rules import TrafficRules
-from gateway.traffic.status import traffic_status
-from wire.new_channel import MakeChannel
+from fleetgauge.wire.new_channel import MakeChannel
 
 _BROKER: Final = "gateway.broker"
 

@@ -12,9 +12,9 @@ from typing import Final
 import structlog
 import typer
 
-from base.errors import FleetgaugeError
-from base.redaction import without_credentials
 from fleetgauge import audit
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.base.redaction import without_credentials
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.reader import ConfigReader
 from fleetgauge.garbage import collect_seldom

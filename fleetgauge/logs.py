@@ -14,11 +14,11 @@ from typing import Final, Literal, TextIO
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from base.clock import SystemTime
-from base.library_log import log_through
-from base.log_limiter import LogLimiter
-from base.redaction import hide
-from terminal.text import printable
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.base.library_log import log_through
+from fleetgauge.base.log_limiter import LogLimiter
+from fleetgauge.base.redaction import hide
+from fleetgauge.terminal.text import printable
 
 log = structlog.get_logger(__name__)
 

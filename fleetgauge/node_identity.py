@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Final
 
-from base.clock import Time
+from fleetgauge.base.clock import Time
 from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError

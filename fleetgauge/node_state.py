@@ -12,9 +12,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
-from base.clock import Time
-from base.errors import FleetgaugeError
-from base.log_limiter import LogLimiter
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.base.log_limiter import LogLimiter
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.state_store import RecordKind, Records, State
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from base.errors import FleetgaugeError
+from fleetgauge.base.errors import FleetgaugeError
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ import structlog
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.security import ListenerKeys
 from fleetgauge.off_loop import OffLoop
-from telemetry.subscriptions.client_guard import GuardRule
-from telemetry.subscriptions.known_clients import guard_rules
-from wire.listener_security import ListenerSecurity
+from fleetgauge.telemetry.subscriptions.client_guard import GuardRule
+from fleetgauge.telemetry.subscriptions.known_clients import guard_rules
+from fleetgauge.wire.listener_security import ListenerSecurity
 
 log = structlog.get_logger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Final
 
 import structlog
 
-from base.errors import ErrorCode, KafkaError, PolicyViolationError
+from fleetgauge.base.errors import ErrorCode, KafkaError, PolicyViolationError
 from fleetgauge.node_state import ParsedRecords, Transaction
 from fleetgauge.state_store import RecordKind, Records
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 
 log = structlog.get_logger(__name__)
 

@@ -24,10 +24,10 @@ from fleetgauge.lifetime import (
 )
 from fleetgauge.node_class import node_class
 from fleetgauge.processes.workers.node import WorkersNode
+from fleetgauge.push_log.log import PushLogError
 from fleetgauge.state_store import RecordKind, StateStore
-from push_log.log import PushLogError
-from telemetry.subscriptions.overrides import DEFAULT_NAME, ClientMetricsResources
-from terminal.text import printable
+from fleetgauge.telemetry.subscriptions.overrides import DEFAULT_NAME, ClientMetricsResources
+from fleetgauge.terminal.text import printable
 
 log = structlog.get_logger(__name__)
 

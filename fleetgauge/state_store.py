@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import apsw
 
-from base.errors import FleetgaugeError
-from push_log.embedded.kept_database import open_kept, read_kept, transaction
-from push_log.embedded.segment import translated
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.push_log.embedded.kept_database import open_kept, read_kept, transaction
+from fleetgauge.push_log.embedded.segment import translated
 
 
 class UncertainChangeError(FleetgaugeError):

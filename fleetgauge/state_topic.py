@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from base.clock import Time
-from base.log_limiter import LogLimiter
+from fleetgauge.base.clock import Time
+from fleetgauge.base.log_limiter import LogLimiter
+from fleetgauge.push_log.kafka_topic.clients import make_admin, make_state_consumer, make_state_producer, text_of
+from fleetgauge.push_log.kafka_topic.offsets import TopicOffsets
+from fleetgauge.push_log.kafka_topic.reader import headers_of
+from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.topic import WrongTopicError, check_compacted, ensure_topic
+from fleetgauge.push_log.log import PushLogError
 from fleetgauge.state_store import State, StateStore, UncertainChangeError
-from push_log.kafka_topic.clients import make_admin, make_state_consumer, make_state_producer, text_of
-from push_log.kafka_topic.offsets import TopicOffsets
-from push_log.kafka_topic.reader import headers_of
-from push_log.kafka_topic.record_codec import MalformedRecordError
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.kafka_topic.topic import WrongTopicError, check_compacted, ensure_topic
-from push_log.log import PushLogError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

@@ -16,9 +16,9 @@ import structlog
 import uvloop
 from pydantic import BaseModel
 
-from base.errors import FleetgaugeError
 from fleetgauge import audit
 from fleetgauge.app import FleetgaugeNode
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.garbage import collect_seldom

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from base.library_log import log_through
-from fleet.errors import JavaError
-from fleet.session import check_java
+from fleetgauge.base.library_log import log_through
+from fleetgauge.fleet.errors import JavaError
+from fleetgauge.fleet.session import check_java
 
 settings.register_profile(
     "fleetgauge",

@@ -22,7 +22,7 @@ from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
 from support.zookeeper_kafka import VERSION, ZooKeeperKafka
 
 from fleetgauge.data_dir import DataDirectory
-from push_log.embedded.inspect import records_after
+from fleetgauge.push_log.embedded.inspect import records_after
 
 TOPIC = "orders.events"
 LIMITED, LIMIT = "billing-producer", 30_000

@@ -22,16 +22,16 @@ from typer import Context
 from typer.main import get_command
 from unit.fleetgauge.test_exposition import status
 
-from fleet.cli import app as fleet
-from fleet.tables.catalog import TABLES, Table
 from fleetgauge.admin.exposition import families
 from fleetgauge.cli import app as fleetgauge
 from fleetgauge.config.model import TABLES as NESTED
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.config.security import ListenerKeys
-from telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, selected
-from verdicts.catalogue import VERDICTS
-from verdicts.rules import DEFAULTS
+from fleetgauge.fleet.cli import app as fleet
+from fleetgauge.fleet.tables.catalog import TABLES, Table
+from fleetgauge.telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, selected
+from fleetgauge.verdicts.catalogue import VERDICTS
+from fleetgauge.verdicts.rules import DEFAULTS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 INTERNAL: Final = ("referenced_secrets",)
@@ -246,7 +246,13 @@ def layout(each: Table) -> str:
 
 def constant_meanings() -> dict[int, str]:
     """The meanings of constants that are schemas, by the identity of the schema."""
-    names = ("fleet.schemas", "fleet.tables.catalog", "fleet.measures.rows", "verdicts.offsets", "verdicts.rows")
+    names = (
+        "fleetgauge.fleet.schemas",
+        "fleetgauge.fleet.tables.catalog",
+        "fleetgauge.fleet.measures.rows",
+        "fleetgauge.verdicts.offsets",
+        "fleetgauge.verdicts.rows",
+    )
     modules = [importlib.import_module(name) for name in names]
     return {id(getattr(each, constant)): text for each in modules for constant, text in meanings(each).items()}
 

@@ -34,7 +34,7 @@ from support.kafka_jars import bridge_jar, kafka_jars
 from support.payloads import metrics_data
 from support.raw_client import RawClient
 
-from base.errors import ErrorCode
+from fleetgauge.base.errors import ErrorCode
 
 RATE = 2_000
 BASE, PLUGIN, TOPIC_AWAY = "no-op reporter", "plugin", "plugin, topic away"

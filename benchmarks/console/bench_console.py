@@ -27,13 +27,13 @@ import zstandard
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from console.fleet import ClientQuery, Fleet, FleetSettings
-from console.source import Polled, StoredPush
-from fleet.simulate.simulate import Fleet as Simulated
-from fleet.simulate.simulate import make_plan
-from fleet.simulate.stream import Stream
-from telemetry.otlp import IS_COMPILED
-from telemetry.push_record import PushIds, PushRecord, format_instance_id
+from fleetgauge.console.fleet import ClientQuery, Fleet, FleetSettings
+from fleetgauge.console.source import Polled, StoredPush
+from fleetgauge.fleet.simulate.simulate import Fleet as Simulated
+from fleetgauge.fleet.simulate.simulate import make_plan
+from fleetgauge.fleet.simulate.stream import Stream
+from fleetgauge.telemetry.otlp import IS_COMPILED
+from fleetgauge.telemetry.push_record import PushIds, PushRecord, format_instance_id
 
 _MINUTE_US: Final = 60_000_000
 
@@ -124,7 +124,7 @@ class Minutes:
 
 def measure(clients: int, minutes: int, pool: int, *, payloads: bool = True) -> dict[str, Any]:
     """The figures of one fleet."""
-    from console import live
+    from fleetgauge.console import live
 
     live._CREDIT_S = 1e9  # type: ignore[misc]  # without a bound on CPU
     of_pool = pool_of(min(pool, clients))

@@ -47,12 +47,12 @@ from support.kafka_broker import KafkaBroker
 from support.otel_collector import OtelCollector
 
 from benchmarks.exporters.bench_labels import RECORD, payload
-from exporters.exporter import Delivered, Exporter
-from exporters.labels import RECORD_LABELS
-from exporters.otlp.grpc_transport import EXPORT_METHOD
-from exporters.registry import build_exporter
-from push_log.log import Batch
-from telemetry.push_record import PushIds, PushRecord
+from fleetgauge.exporters.exporter import Delivered, Exporter
+from fleetgauge.exporters.labels import RECORD_LABELS
+from fleetgauge.exporters.otlp.grpc_transport import EXPORT_METHOD
+from fleetgauge.exporters.registry import build_exporter
+from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushIds, PushRecord
 
 CALLS_UNDER_WAY = 4
 CLIENTS = 500

@@ -22,11 +22,11 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.kafka_broker import KafkaBroker
 
-from base.clock import SystemTime
-from exporters.group_offsets.sampler import Sampler
-from exporters.group_offsets.schema import record_batch
-from exporters.group_offsets.settings import OffsetsSettings
-from exporters.group_offsets.zone import encode
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.exporters.group_offsets.sampler import Sampler
+from fleetgauge.exporters.group_offsets.schema import record_batch
+from fleetgauge.exporters.group_offsets.settings import OffsetsSettings
+from fleetgauge.exporters.group_offsets.zone import encode
 
 GOAL_GROUPS, GOAL_PARTITIONS, GOAL_EVERY_S = 5_000, 50, 60
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import google.protobuf
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetrics
 
-from exporters.labels import RECORD_LABELS, Labeller
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.labels import RECORD_LABELS, Labeller
+from fleetgauge.telemetry.push_record import PushRecord
 
 ROUNDS = 7
 RECORD = PushRecord(

@@ -47,7 +47,7 @@ from support.otel_collector import OtelCollector
 from support.raw_client import RawClient
 from support.rss import rss_bytes
 
-from exporters.otlp.grpc_transport import EXPORT_METHOD
+from fleetgauge.exporters.otlp.grpc_transport import EXPORT_METHOD
 
 BEFORE_S: Final = 5.0
 AFTER_S: Final = 5.0

@@ -29,9 +29,9 @@ from support.client_series import batch_of, counter, gauge, payload
 from support.push_log import push_record
 from support.rss import rss_bytes
 
-from exporters.prometheus.exporter import PrometheusExporter
-from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from fleetgauge.telemetry.push_record import PushRecord
 
 BATCH: Final = 1_000
 NAMES: Final = 10

@@ -34,11 +34,11 @@ from support.push_log import push_record
 from support.receiver import OtlpReceiver
 
 from fleetgauge.garbage import freeze_startup_objects
-from push_log.kafka_topic.reader import KafkaTopicReader
-from push_log.kafka_topic.record_codec import encode_record
-from push_log.kafka_topic.seen_clients import SeenClients
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from telemetry.push_record import format_instance_id
+from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
+from fleetgauge.push_log.kafka_topic.record_codec import encode_record
+from fleetgauge.push_log.kafka_topic.seen_clients import SeenClients
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.telemetry.push_record import format_instance_id
 
 PARTITIONS = 6
 

@@ -28,9 +28,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2])]  # behind PYTHONPATH: `--against`
 from benchmarks.fleet.shapes import load_shape
 from benchmarks.fleetgauge.load import POINTS, payload
-from fleet.decode.payloads import decode_and_count
-from fleet.decode.stage import MAX_CHUNK_BYTES
-from telemetry.validate import validate_metrics
+from fleetgauge.fleet.decode.payloads import decode_and_count
+from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES
+from fleetgauge.telemetry.validate import validate_metrics
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 

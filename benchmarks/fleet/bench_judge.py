@@ -25,14 +25,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleet.pipeline.of_verdicts import keep_freed_memory
-from verdicts.arrow import Array, Table, pa
-from verdicts.judge import judge
-from verdicts.memory import Memory
-from verdicts.notes import CLIENT_COLUMNS
-from verdicts.rows import ranked
-from verdicts.rules import default_rules
-from verdicts.window import COLUMNS, DIALECTS, MEASURES
+from fleetgauge.fleet.pipeline.of_verdicts import keep_freed_memory
+from fleetgauge.verdicts.arrow import Array, Table, pa
+from fleetgauge.verdicts.judge import judge
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.notes import CLIENT_COLUMNS
+from fleetgauge.verdicts.rows import ranked
+from fleetgauge.verdicts.rules import default_rules
+from fleetgauge.verdicts.window import COLUMNS, DIALECTS, MEASURES
 
 _BEGIN_US: Final = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp()) * 1_000_000
 _WINDOW_S: Final = 300

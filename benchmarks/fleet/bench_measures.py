@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.shapes import CLIENTS, load_shape
-from fleet.decode.stage import MAX_CHUNK_BYTES
-from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
-from fleet.measures.merge import merge
-from fleet.schemas import CHECKED
-from fleet.silver.batch import points_of as compared
+from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES
+from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
+from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.schemas import CHECKED
+from fleetgauge.fleet.silver.batch import points_of as compared
 
 ROUNDS = 3
 PUSHES_EACH = 5

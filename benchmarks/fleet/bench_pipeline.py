@@ -52,18 +52,18 @@ from support.spark_cluster import ON_LOOPBACK, cluster, shipped_code
 
 from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.generate_landing import Size, generate
-from fleet.bronze import read_landing
-from fleet.decode.stage import DecodePoints
-from fleet.engine import OnSpark
-from fleet.pipeline.source import Batch
-from fleet.schemas import CHECKED, DECODED
-from fleet.session import SessionSettings, start_session
-from fleet.silver.batch import MakeSilver
-from fleet.silver.check import checked
-from fleet.spark_schema import spark_schema
-from fleet.tables import catalog
-from fleet.tables.store import Store
-from telemetry.catalogue.dialects import text_of
+from fleetgauge.fleet.bronze import read_landing
+from fleetgauge.fleet.decode.stage import DecodePoints
+from fleetgauge.fleet.engine import OnSpark
+from fleetgauge.fleet.pipeline.source import Batch
+from fleetgauge.fleet.schemas import CHECKED, DECODED
+from fleetgauge.fleet.session import SessionSettings, start_session
+from fleetgauge.fleet.silver.batch import MakeSilver
+from fleetgauge.fleet.silver.check import checked
+from fleetgauge.fleet.spark_schema import spark_schema
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.telemetry.catalogue.dialects import text_of
 
 INSTANCES: Final = 1_000
 SHARES: Final = (100, 10, 1)
@@ -208,7 +208,7 @@ def fleet_run(zone: Path, tables: Path, master: str | None = None, *more: str) -
     began = time.perf_counter()
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "fleet.cli", "run", "--format", "json"),
+            *(sys.executable, "-m", "fleetgauge.fleet.cli", "run", "--format", "json"),
             *(("--master", master) if master else ()),
             *("--source", str(zone), "--tables", str(tables), *more),
         ],

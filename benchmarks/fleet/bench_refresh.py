@@ -21,15 +21,15 @@ from random import Random
 from typing import Any
 
 from benchmarks.fleet.bench_decode import about
-from fleet.decode.arrow import Table, pa, pc
-from fleet.engine import InProcess
-from fleet.measures.aggregate import aggregate
-from fleet.pipeline.answers import Answers
-from fleet.pipeline.spans import of_windows
-from fleet.schemas import PUSHES, SENT_POINTS
-from fleet.small_tables import rows
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.engine import InProcess
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.pipeline.answers import Answers
+from fleetgauge.fleet.pipeline.spans import of_windows
+from fleetgauge.fleet.schemas import PUSHES, SENT_POINTS
+from fleetgauge.fleet.small_tables import rows
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WINDOW = timedelta(minutes=5)

@@ -23,19 +23,19 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.fleet.bench_judge import Fleet
-from fleet.decode.arrow import pa, pc
-from fleet.gold.latency import latency
-from fleet.gold.members import groups, members
-from fleet.gold.throttling import throttling
-from fleet.gold.versions import versions
-from fleet.measures.catalogue import BY_COLUMN
-from fleet.measures.rows import AVG_UNITS, GROWTH_UNITS, ROWS
-from fleet.measures.values import conformed
-from fleet.pipeline.of_verdicts import replace_verdicts
-from fleet.tables import catalog
-from fleet.tables.store import Store
-from verdicts.rules import default_rules
-from verdicts.window import MEASURES
+from fleetgauge.fleet.decode.arrow import pa, pc
+from fleetgauge.fleet.gold.latency import latency
+from fleetgauge.fleet.gold.members import groups, members
+from fleetgauge.fleet.gold.throttling import throttling
+from fleetgauge.fleet.gold.versions import versions
+from fleetgauge.fleet.measures.catalogue import BY_COLUMN
+from fleetgauge.fleet.measures.rows import AVG_UNITS, GROWTH_UNITS, ROWS
+from fleetgauge.fleet.measures.values import conformed
+from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.verdicts.rules import default_rules
+from fleetgauge.verdicts.window import MEASURES
 
 _WINDOW_S: Final = 300
 _FAMILIES: Final = ("produce_throttle_pushes", "fetch_throttle_pushes", "consumer_pushes", "rebalance_pushes")

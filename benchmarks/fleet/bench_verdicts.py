@@ -26,9 +26,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from fleet.pipeline.of_verdicts import replace_verdicts
-from fleet.tables.store import Store
-from verdicts.rules import default_rules
+from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.verdicts.rules import default_rules
 
 Row = dict[str, Any]
 

@@ -17,14 +17,14 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from fleet.measures.rows import GROWTH_UNITS, ROWS
-from fleet.schemas import TIME
-from fleet.tables import catalog
-from fleet.tables.store import Store
-from fleet.whatif import engines
-from fleet.whatif.outcome import Outcome, Peak
-from fleet.whatif.rates import Client, ReadRates
-from fleet.whatif.whatif import parts_of, stretch
+from fleetgauge.fleet.measures.rows import GROWTH_UNITS, ROWS
+from fleetgauge.fleet.schemas import TIME
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.whatif import engines
+from fleetgauge.fleet.whatif.outcome import Outcome, Peak
+from fleetgauge.fleet.whatif.rates import Client, ReadRates
+from fleetgauge.fleet.whatif.whatif import parts_of, stretch
 
 NODES = 3
 BEGIN_S = 1_772_323_200

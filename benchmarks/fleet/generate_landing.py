@@ -24,9 +24,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.fleet.shapes import CLIENTS, Numbers, Shape, load_shape
-from exporters.landing.exporter import LandingSettings, partition_of
-from exporters.landing.parquet import encode
-from telemetry.push_record import PushIds, PushRecord, format_instance_id
+from fleetgauge.exporters.landing.exporter import LandingSettings, partition_of
+from fleetgauge.exporters.landing.parquet import encode
+from fleetgauge.telemetry.push_record import PushIds, PushRecord, format_instance_id
 
 BEGIN: Final = datetime(2026, 3, 1, tzinfo=UTC)
 INSTANCES_OF_A_CLIENT: Final = 20

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from telemetry.push_record import PushRecord
+from fleetgauge.telemetry.push_record import PushRecord
 
 RECORDED: Final = Path(__file__).resolve().parents[2] / "tests" / "spark" / "recorded"
 

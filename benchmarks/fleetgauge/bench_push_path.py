@@ -92,9 +92,9 @@ class Listener:
     """Everything of a node that a push passes, over a log in `directory`."""
 
     def __init__(self, directory: Path, encoded: bytes) -> None:
-        from base.clock import SystemTime
         from fleetgauge.authorization import Authorization
         from fleetgauge.authorizer.settings import AuthorizationSettings
+        from fleetgauge.base.clock import SystemTime
         from fleetgauge.listener.apis.admin import AdminApis
         from fleetgauge.listener.apis.cluster import ClusterApis
         from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
@@ -102,20 +102,20 @@ class Listener:
         from fleetgauge.listener.misdirected_clients import MisdirectedClients
         from fleetgauge.listener.push import PushHandler
         from fleetgauge.listener.request_quota import RequestQuota
-        from push_log.embedded.settings import PushLogSettings
-        from push_log.embedded.writer import SqlitePushLogWriter
-        from push_log.loop_commit import LoopCommit
-        from quotas.client_quota import ClientQuotaManagerConfig
-        from quotas.client_request_quota import ClientRequestQuotaManager
-        from quotas.identities import Identities
-        from quotas.metrics import Metrics
-        from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
-        from telemetry.push_record import PushIds
-        from wire.api_table import ApiTable
-        from wire.listener_context import ListenerContext
-        from wire.listener_counters import ListenerCounters
-        from wire.listener_settings import ListenerSettings
-        from wire.tcp_channel import TcpChannel
+        from fleetgauge.push_log.embedded.settings import PushLogSettings
+        from fleetgauge.push_log.embedded.writer import SqlitePushLogWriter
+        from fleetgauge.push_log.loop_commit import LoopCommit
+        from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
+        from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
+        from fleetgauge.quotas.identities import Identities
+        from fleetgauge.quotas.metrics import Metrics
+        from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+        from fleetgauge.telemetry.push_record import PushIds
+        from fleetgauge.wire.api_table import ApiTable
+        from fleetgauge.wire.listener_context import ListenerContext
+        from fleetgauge.wire.listener_counters import ListenerCounters
+        from fleetgauge.wire.listener_settings import ListenerSettings
+        from fleetgauge.wire.tcp_channel import TcpChannel
 
         clock, metrics, table = SystemTime(), Metrics(time=SystemTime()), ApiTable()
         self._loop = Loop()
@@ -202,7 +202,7 @@ class Floor:
     def __init__(self, directory: Path, encoded: bytes) -> None:
         import apsw
 
-        from push_log.embedded.segment import INSERT
+        from fleetgauge.push_log.embedded.segment import INSERT
 
         self._connection = apsw.Connection(str(directory / "floor.sqlite"))
         self._connection.execute("PRAGMA journal_mode = WAL")
@@ -243,11 +243,11 @@ class Stages:
     """The parts of the way that can be run by themselves."""
 
     def __init__(self, frames: list[list[bytes]], encoded: bytes) -> None:
-        from telemetry.codecs import CompressionType, decompressors
-        from telemetry.validate import validate_metrics
-        from wire.api_table import ApiTable
-        from wire.codec import parse_request
-        from wire.frames import FrameDecoder
+        from fleetgauge.telemetry.codecs import CompressionType, decompressors
+        from fleetgauge.telemetry.validate import validate_metrics
+        from fleetgauge.wire.api_table import ApiTable
+        from fleetgauge.wire.codec import parse_request
+        from fleetgauge.wire.frames import FrameDecoder
 
         decoder = FrameDecoder(1 << 24)
         table = ApiTable()

@@ -32,15 +32,15 @@ import apsw
 import uvloop
 import zstandard
 
-from base.clock import SystemTime
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.retention import Retention
-from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.writer import SqlitePushLogWriter
-from push_log.loop_commit import LoopCommit
-from telemetry.push import Push
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.push_log.embedded.writer import SqlitePushLogWriter
+from fleetgauge.push_log.loop_commit import LoopCommit
+from fleetgauge.telemetry.push import Push
+from fleetgauge.telemetry.push_record import PushRecord
 
 PAYLOAD_BYTES = 500
 ROUNDS = 3

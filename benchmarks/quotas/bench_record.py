@@ -98,13 +98,13 @@ class Engine:
 
     def __init__(self, prefix: str, directory: Path) -> None:
         self.prefix = prefix
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("quotas", "base")]:
+        for name in [name for name in sys.modules if name.startswith(("fleetgauge.quotas", "fleetgauge.base"))]:
             del sys.modules[name]  # another engine's
         sys.path.insert(0, str(directory))
         try:
-            modules = {name: importlib.import_module(f"quotas.{name}") for name in MODULES}
-            self.anonymous = importlib.import_module("base.principal").ANONYMOUS
-            clock = importlib.import_module("base.clock")
+            modules = {name: importlib.import_module(f"fleetgauge.quotas.{name}") for name in MODULES}
+            self.anonymous = importlib.import_module("fleetgauge.base.principal").ANONYMOUS
+            clock = importlib.import_module("fleetgauge.base.clock")
         finally:
             sys.path.remove(str(directory))
         assert str(modules["client_quota"].__file__).startswith(str(directory))
@@ -210,9 +210,15 @@ def manager_calls(record: Record, session: object, how: str, now_ms: int) -> Cal
 def compiled_engine(directory: Path) -> Engine:
     """The engine as the wheel of compiled modules has it."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    modules = [module for module in settings["hooks"]["custom"]["modules"] if module.startswith(("quotas/", "base/"))]
+    modules = [
+        module
+        for module in settings["hooks"]["custom"]["modules"]
+        if module.startswith(("fleetgauge/quotas/", "fleetgauge/base/"))
+    ]
     for room in ("quotas", "base"):
-        shutil.copytree(ROOT / room, directory / room, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "fleetgauge" / room, directory / "fleetgauge" / room, ignore=shutil.ignore_patterns("__pycache__")
+        )
     with contextlib.redirect_stdout(sys.stderr):  # mypyc prints what it thinks
         compile_modules(ROOT, modules, directory)
     return Engine("compiled ", directory)

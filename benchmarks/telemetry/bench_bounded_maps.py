@@ -37,8 +37,8 @@ from typing import Any, Protocol, cast
 from cachetools import LRUCache, TLRUCache, TTLCache
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from telemetry.instances.expiry_queue import ExpiryQueue
-from telemetry.instances.instance import ClientInstance
+from fleetgauge.telemetry.instances.expiry_queue import ExpiryQueue
+from fleetgauge.telemetry.instances.instance import ClientInstance
 
 LIFETIME_MS = 180_000
 OPERATIONS = 20_000

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from base.clock import MockTime
-from base.principal import ANONYMOUS
-from quotas.metrics import Metrics
-from telemetry.manager import ClientMetricsManager, ClientMetricsSettings, Push
-from telemetry.plugin import RequestContext
-from telemetry.push_record import PushIds
-from wire.push_telemetry import PushTelemetry
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.principal import ANONYMOUS
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings, Push
+from fleetgauge.telemetry.plugin import RequestContext
+from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.wire.push_telemetry import PushTelemetry
 
 
 def resident_bytes() -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from telemetry.instances.inventory import ClientRow, row_key
+from fleetgauge.telemetry.instances.inventory import ClientRow, row_key
 
 FIELDS: Final = ClientRow._fields
 _LISTS: Final = ("subscriptions", "metrics")

@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from fleetgauge.admin.node_socket import Status
-from telemetry.instances.client_metrics import INSTANCE_METRICS, INSTANCE_TAG, TOTAL_METRICS
+from fleetgauge.telemetry.instances.client_metrics import INSTANCE_METRICS, INSTANCE_TAG, TOTAL_METRICS
 
 _PREFIX: Final = "fleetgauge_"
 _KAFKA_PREFIX: Final = "kafka_server_client_metrics_"

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from base.clock import Time
 from fleetgauge.admin.node_socket import Candidates, Part
-from telemetry.instances.instance import ClientInstance
-from telemetry.instances.inventory import ClientFilter, row_of
-from telemetry.manager import ClientMetricsManager
+from fleetgauge.base.clock import Time
+from fleetgauge.telemetry.instances.instance import ClientInstance
+from fleetgauge.telemetry.instances.inventory import ClientFilter, row_of
+from fleetgauge.telemetry.manager import ClientMetricsManager
 
 _PLACES_AT_ONCE: Final = 8
 

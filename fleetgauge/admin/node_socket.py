@@ -21,10 +21,10 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from base.clock import Time
-from base.errors import FleetgaugeError
 from fleetgauge.admin.unix_address import bound_socket, unix_address
-from telemetry.instances.inventory import ClientFilter
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.telemetry.instances.inventory import ClientFilter
 
 log = structlog.get_logger(__name__)
 

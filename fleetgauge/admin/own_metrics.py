@@ -6,8 +6,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exporters.self_metrics import Reading
 from fleetgauge.admin.node_socket import read_status
+from fleetgauge.exporters.self_metrics import Reading
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

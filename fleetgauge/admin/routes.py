@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from exporters.http.connection import ACCESS, USER
-from exporters.http.errors import Json, refused
 from fleetgauge.admin.clients_page import DEFAULT_LIMIT, DEFAULT_SORT, ClientsPage, PageRequest, as_object
 from fleetgauge.admin.exposition import HttpStatus, exposition, head_of
 from fleetgauge.admin.node_socket import Answer, NotRunningError, Status, ask_async, read_status_async
-from telemetry.instances.inventory import FILTER_KEYS, ClientFilter
+from fleetgauge.exporters.http.connection import ACCESS, USER
+from fleetgauge.exporters.http.errors import Json, refused
+from fleetgauge.telemetry.instances.inventory import FILTER_KEYS, ClientFilter
 
 HEALTH_WITHIN_S: Final = 2.0
 """A loop that does not answer within this time does not serve its clients either [s]."""

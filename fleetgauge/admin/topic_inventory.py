@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import structlog
 
-from base.clock import Time
-from base.presence import IntervalOf
 from fleetgauge.admin.node_socket import Candidates, NodeSocket, Part
-from push_log.kafka_topic.seen_clients import SeenClients
-from telemetry.instances.client_state import ClientState
-from telemetry.instances.inventory import ClientFilter
+from fleetgauge.base.clock import Time
+from fleetgauge.base.presence import IntervalOf
+from fleetgauge.push_log.kafka_topic.seen_clients import SeenClients
+from fleetgauge.telemetry.instances.client_state import ClientState
+from fleetgauge.telemetry.instances.inventory import ClientFilter
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from base.errors import InvalidRequestError, PolicyViolationError
+from fleetgauge.base.errors import InvalidRequestError, PolicyViolationError
 
 WILDCARD: Final = "*"
 """Every host; as a literal resource name, every resource of the type."""

@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar, Final
 
 import typer
 
-from base.deadline import is_any_left_alone
-from base.errors import FleetgaugeError
-from terminal.lazy_commands import LazyCommand, LazyGroup
-from terminal.options import HELP
-from terminal.text import printable
+from fleetgauge.base.deadline import is_any_left_alone
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.terminal.lazy_commands import LazyCommand, LazyGroup
+from fleetgauge.terminal.options import HELP
+from fleetgauge.terminal.text import printable
 
 
 class _Commands(LazyGroup):
@@ -47,7 +47,7 @@ class _Commands(LazyGroup):
             "state.",
         ),
         "console": LazyCommand(
-            "console.alone:console",
+            "fleetgauge.console.alone:console",
             "Serve the console alone: a page that shows the clients of a push log or topic, their measures and "
             "verdicts.",
         ),
@@ -113,7 +113,7 @@ def fleet(context: typer.Context) -> None:
     """Analyse the fleet of clients; see fleetgauge fleet --help."""
     # Imported only here: the sink runs without Java and PySpark.
     try:
-        commands = importlib.import_module("fleet.cli")
+        commands = importlib.import_module("fleetgauge.fleet.cli")
     except ModuleNotFoundError as error:
         typer.echo(
             f"fleetgauge fleet needs {error.name}, which is not installed: pip install 'fleetgauge[spark]'", err=True

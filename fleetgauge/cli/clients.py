@@ -18,20 +18,27 @@ from urllib.request import Request
 import typer
 from rich.console import Console
 
-from base.errors import FleetgaugeError
-from base.exchange import Answer, exchange
 from fleetgauge.admin.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
 from fleetgauge.admin.node_socket import NotRunningError, ask, read_status
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.base.exchange import Answer, exchange
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.status import running_exports
 from fleetgauge.cli.tables import selected
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import DataDirectory
-from telemetry.instances.client_state import ClientState
-from telemetry.instances.inventory import FILTER_KEYS, ClientFilter, ClientRow, key_among, sender_key, with_software_of
-from terminal.options import Columns
-from terminal.table import print_rows, wide_console
-from terminal.text import csv_value, printable
+from fleetgauge.telemetry.instances.client_state import ClientState
+from fleetgauge.telemetry.instances.inventory import (
+    FILTER_KEYS,
+    ClientFilter,
+    ClientRow,
+    key_among,
+    sender_key,
+    with_software_of,
+)
+from fleetgauge.terminal.options import Columns
+from fleetgauge.terminal.table import print_rows, wide_console
+from fleetgauge.terminal.text import csv_value, printable
 
 Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from fleetgauge.lean_imports import import_structlog
-from terminal.options import Command
+from fleetgauge.terminal.options import Command
 
 if TYPE_CHECKING:
     from fleetgauge.subscriptions.settings import ClusterSettings
@@ -61,7 +61,7 @@ def cluster_settings(bootstrap_server: str, command_config: Path | None, timeout
         FleetgaugeError: the file cannot be used.
     """
     import_structlog()
-    from exporters.group_offsets.settings import read_command_config
+    from fleetgauge.exporters.group_offsets.settings import read_command_config
     from fleetgauge.subscriptions.settings import ClusterSettings
 
     client = {} if command_config is None else read_command_config(command_config)

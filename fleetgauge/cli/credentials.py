@@ -8,9 +8,22 @@ from typing import Annotated
 
 import typer
 
-from exporters.http.users import MIN_TOKEN_CHARACTERS, TOKEN, TOKEN_KEY, UsersFileError, check_name, token_hash
 from fleetgauge.errors import ConfigError
-from wire.sasl.credentials import DEFAULT_ITERATIONS, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
+from fleetgauge.exporters.http.users import (
+    MIN_TOKEN_CHARACTERS,
+    TOKEN,
+    TOKEN_KEY,
+    UsersFileError,
+    check_name,
+    token_hash,
+)
+from fleetgauge.wire.sasl.credentials import (
+    DEFAULT_ITERATIONS,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    ScramCredential,
+    ScramMechanism,
+)
 
 
 class HttpRole(enum.StrEnum):

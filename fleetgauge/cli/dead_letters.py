@@ -12,17 +12,17 @@ from google.protobuf.json_format import MessageToJson
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from rich.console import Console
 
-from base.clock import SystemTime
-from base.errors import FleetgaugeError, InvalidRecordError, TelemetryTooLargeError
-from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
-from exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.base.errors import FleetgaugeError, InvalidRecordError, TelemetryTooLargeError
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJsonLines, audit_command, data_directory
 from fleetgauge.cli.tables import selected
 from fleetgauge.cli.units import ago, amount, at, size
-from telemetry.validate import read_metrics
-from terminal.options import Columns, Command, Group
-from terminal.table import print_rows, wide_console
-from terminal.text import printable
+from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
+from fleetgauge.exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
+from fleetgauge.telemetry.validate import read_metrics
+from fleetgauge.terminal.options import Columns, Command, Group
+from fleetgauge.terminal.table import print_rows, wide_console
+from fleetgauge.terminal.text import printable
 
 app = typer.Typer(cls=Group, help="Dead letters: pushes that a destination rejected.", invoke_without_command=True)
 

@@ -17,7 +17,7 @@ def demo(
     """
     from rich.console import Console
 
-    from base.clock import SystemTime
+    from fleetgauge.base.clock import SystemTime
     from fleetgauge.demo.run import demo_directory, run_demo
 
     with demo_directory(keep) as directory:

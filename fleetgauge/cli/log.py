@@ -27,14 +27,14 @@ from fleetgauge.cli.tables import facts
 from fleetgauge.cli.units import ago, amount, at, size
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
-from push_log.embedded.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
-from telemetry.push_record import PushRecord
-from terminal.options import Command
-from terminal.table import SafeTable, wide_console
-from terminal.text import printable
+from fleetgauge.push_log.embedded.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
+from fleetgauge.telemetry.push_record import PushRecord
+from fleetgauge.terminal.options import Command
+from fleetgauge.terminal.table import SafeTable, wide_console
+from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
-    from push_log.kafka_topic.settings import KafkaTopicSettings
+    from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 app = typer.Typer(help="Read the push log, whether a node runs or not.", no_args_is_help=True)
 app.add_typer(dead_letters, name="dead")
@@ -116,7 +116,7 @@ def _topic(config: Path | None, override: list[str] | None, log_dirs: Path | Non
 
 
 def _show_topic(settings: "KafkaTopicSettings", lines: int, form: str, *, follow: bool) -> None:
-    from push_log.kafka_topic.tail import TopicTail
+    from fleetgauge.push_log.kafka_topic.tail import TopicTail
 
     console = Console(soft_wrap=True)
     with TopicTail(settings) as topic:

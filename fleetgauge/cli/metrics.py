@@ -8,11 +8,11 @@ import typer
 
 from fleetgauge.cli.options import TableOrJson
 from fleetgauge.cli.tables import selected as selected_columns
-from telemetry.catalogue.nearest_prefix import nearest_prefix
-from telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, KnownMetric, selected
-from terminal.options import Columns
-from terminal.table import print_rows, wide_console
-from terminal.text import printable
+from fleetgauge.telemetry.catalogue.nearest_prefix import nearest_prefix
+from fleetgauge.telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, KnownMetric, selected
+from fleetgauge.terminal.options import Columns
+from fleetgauge.terminal.table import print_rows, wide_console
+from fleetgauge.terminal.text import printable
 
 Role = Literal["producer", "consumer", "share-consumer", "admin", "streams"]
 Client = Literal["java", "librdkafka", "franz-go"]

@@ -46,15 +46,15 @@ def offsets(
     `fleetgauge offsets --bootstrap-server broker-1:9093 --command-config admin.properties --group billing --once`
     """
     import_structlog()
-    from base.durations import parse_duration_us
-    from exporters.group_offsets.run import OffsetsRun
-    from exporters.group_offsets.settings import (
+    from fleetgauge.base.durations import parse_duration_us
+    from fleetgauge.exporters.group_offsets.run import OffsetsRun
+    from fleetgauge.exporters.group_offsets.settings import (
         OffsetsConfigError,
         OffsetsSettings,
         read_command_config,
         writer_name,
     )
-    from exporters.landing.retention import MIN_RETENTION_MS
+    from fleetgauge.exporters.landing.retention import MIN_RETENTION_MS
     from fleetgauge.logs import configure_logging
     from fleetgauge.private_files import keep_files_private
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from base.errors import InvalidConfigError
+from fleetgauge.base.errors import InvalidConfigError
 from fleetgauge.cli.cluster_options import (
     EXIT_CHANGE,
     BootstrapServer,
@@ -24,9 +24,9 @@ from fleetgauge.cli.table_file import read_tables
 from fleetgauge.cluster_quotas.planning import Change, QuotaError, alterations, plan
 from fleetgauge.cluster_quotas.usage import REPLAYED, Usage, usage
 from fleetgauge.config.quotas import ALL_KEYS, Entity, Limits, by_entity, entity_path, read_limits
-from terminal.options import Command
-from terminal.table import print_rows, wide_console
-from terminal.text import printable
+from fleetgauge.terminal.options import Command
+from fleetgauge.terminal.table import print_rows, wide_console
+from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
     from fleetgauge.cluster_quotas.cluster import QuotaCluster

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from base.redaction import HIDDEN, shown
+from fleetgauge.base.redaction import HIDDEN, shown
 from fleetgauge.cli.options import ConfigFile, Overrides
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
 
 
 def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[str]:
-    from exporters.registry import EXPORTER_TYPES
-    from exporters.self_metrics import SELF_METRICS
     from fleetgauge.config.http import HttpKeys
     from fleetgauge.config.model import TABLES
     from fleetgauge.config.security import ListenerKeys
+    from fleetgauge.exporters.registry import EXPORTER_TYPES
+    from fleetgauge.exporters.self_metrics import SELF_METRICS
 
     fields = type(checked).model_fields
     meanings = key_meanings(ListenerKeys) | key_meanings(HttpKeys) | key_meanings(type(checked))

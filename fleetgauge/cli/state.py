@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetgauge.cli.options import ConfigFile, Overrides
-from terminal.text import printable
+from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
     from fleetgauge.config import ServiceConfig

@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count, groupby
 from typing import Any, Final, TypeVar
 
-from base.errors import KafkaError
 from fleetgauge.authorization import described, from_records, read_acl
 from fleetgauge.authorizer.acls import Acl
+from fleetgauge.base.errors import KafkaError
 from fleetgauge.cli.quotas import number
 from fleetgauge.cli.show_config import toml_list, toml_value
 from fleetgauge.client_metrics import from_records as tool_changes
@@ -19,8 +19,13 @@ from fleetgauge.config.security import read_users
 from fleetgauge.node_state import ParsedRecords
 from fleetgauge.scram_users import ScramUsers, by_mechanism, read_record
 from fleetgauge.state_store import RecordKind, Records, State
-from telemetry.subscriptions.overrides import DEFAULT_NAME, DEFAULT_SUBSCRIPTION, ClientMetricsResources, ToolChanges
-from telemetry.subscriptions.resources import check_subscription
+from fleetgauge.telemetry.subscriptions.overrides import (
+    DEFAULT_NAME,
+    DEFAULT_SUBSCRIPTION,
+    ClientMetricsResources,
+    ToolChanges,
+)
+from fleetgauge.telemetry.subscriptions.resources import check_subscription
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -14,8 +14,8 @@ from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJson, 
 from fleetgauge.cli.tables import facts
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
-from terminal.table import wide_console
-from terminal.text import printable
+from fleetgauge.terminal.table import wide_console
+from fleetgauge.terminal.text import printable
 
 NO_STATUS_YET = "the exporter process has not reported its status yet"
 _SILENT_MS = 10_000

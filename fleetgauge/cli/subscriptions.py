@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from base.durations import parse_duration_us
+from fleetgauge.base.durations import parse_duration_us
 from fleetgauge.cli import subscriptions_text as text
 from fleetgauge.cli.cluster_options import (
     EXIT_CHANGE,
@@ -31,9 +31,9 @@ from fleetgauge.subscriptions.clients import Client, clients_of
 from fleetgauge.subscriptions.planning import Change, Finding, Plan, plan_changes
 from fleetgauge.subscriptions.resources import Resource, SubscriptionError, named
 from fleetgauge.subscriptions.service import Subscriptions
-from telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
-from terminal.options import Command
-from terminal.table import wide_console
+from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
+from fleetgauge.terminal.options import Command
+from fleetgauge.terminal.table import wide_console
 
 if TYPE_CHECKING:
     from fleetgauge.subscriptions.cluster import Cluster

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from base.errors import InvalidConfigError
+from fleetgauge.base.errors import InvalidConfigError
 from fleetgauge.cli.tables import facts
 from fleetgauge.cli.units import amount, duration
 from fleetgauge.subscriptions.canary import Fares, Sample, worse
@@ -21,8 +21,8 @@ from fleetgauge.subscriptions.plain import client_as_json, plan_as_json, resourc
 from fleetgauge.subscriptions.planning import Action, Change, Load, Plan, base_name
 from fleetgauge.subscriptions.resources import DEADLINE_MARK, Resource, short
 from fleetgauge.subscriptions.supply import BASIS_TEXT
-from terminal.table import print_rows
-from terminal.text import printable as printable
+from fleetgauge.terminal.table import print_rows
+from fleetgauge.terminal.text import printable as printable
 
 _MOST_NAMED: Final = 200
 """Clients that are named per line of a plan; JSON names all."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from base.errors import FleetgaugeError
-from terminal.table import SafeTable, UnknownColumnError, chosen_columns
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.terminal.table import SafeTable, UnknownColumnError, chosen_columns
 
 
 def facts(title: str | None = None) -> SafeTable:

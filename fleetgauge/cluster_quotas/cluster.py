@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from base.errors import KafkaError
+from fleetgauge.base.errors import KafkaError
 from fleetgauge.cluster_quotas.planning import Changes
 from fleetgauge.config.quotas import IP, Entity, Limits, entity_of, entity_path, parts_of
+from fleetgauge.quotas.entity import IpEntity
 from fleetgauge.subscriptions.connection import NOT_AUTHORIZED, Connection, missing_acl
 from fleetgauge.subscriptions.resources import ClusterError, NotAuthorizedError
 from fleetgauge.subscriptions.settings import ClusterSettings
-from quotas.entity import IpEntity
 
 
 class QuotaCluster(Connection):

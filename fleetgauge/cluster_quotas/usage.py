@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from fleetgauge.cluster_quotas.planning import QuotaError
 from fleetgauge.config.quotas import Entity, Limits, entity_of, parts_of
 from fleetgauge.module_command import module_command
-from quotas.entity import DEFAULT_NAME, KafkaQuotaEntity
+from fleetgauge.quotas.entity import DEFAULT_NAME, KafkaQuotaEntity
 
 REPLAYED: Final = ("producer_byte_rate", "consumer_byte_rate")
 """The keys whose usage clients send."""

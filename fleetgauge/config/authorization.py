@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from base.errors import InvalidConfigError
 from fleetgauge.authorizer.acls import CLUSTER_NAME, WILDCARD, Acl, AclOperation, PatternType, Permission, ResourceType
-from telemetry.subscriptions.match import compile_pattern
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.telemetry.subscriptions.match import compile_pattern
 
 ACLS_PREFIX: Final = "acls."
 CLIENT_IDS_PREFIX: Final = "client.id.patterns."

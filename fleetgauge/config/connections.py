@@ -5,8 +5,8 @@ import socket
 from collections.abc import Mapping
 
 from fleetgauge.errors import ConfigError
-from quotas.connection_quota_config import canonical_address
-from quotas.metric_config import INT_MAX
+from fleetgauge.quotas.connection_quota_config import canonical_address
+from fleetgauge.quotas.metric_config import INT_MAX
 
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
 

@@ -4,11 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Final
 
-from exporters.http.users import MIN_TOKEN_CHARACTERS
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.config.offsets import deadline_settings
 from fleetgauge.config.push_logs import topic_settings
 from fleetgauge.errors import ConfigError
+from fleetgauge.exporters.http.users import MIN_TOKEN_CHARACTERS
 
 _KEY: Final = "console.operate.token.file"
 _RULES_KEY: Final = "console.rules.file"

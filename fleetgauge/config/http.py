@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from exporters.http.access import AccessSettings
 from fleetgauge.config.listeners import HTTPS, Endpoint
 from fleetgauge.config.security import Names, OptionalPath, TlsVersions, key_of
 from fleetgauge.errors import ConfigError
-from wire.tls import TLS_VERSIONS, ClientAuth, TlsSettings
+from fleetgauge.exporters.http.access import AccessSettings
+from fleetgauge.wire.tls import TLS_VERSIONS, ClientAuth, TlsSettings
 
 
 class HttpKeys(BaseModel):

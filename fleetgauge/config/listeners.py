@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from base.redaction import names_a_user
+from fleetgauge.base.redaction import names_a_user
 
 _ENDPOINT = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)"

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from base.errors import InvalidConfigError
-from base.redaction import hide, is_secret, secrets_in, shown, without_credentials
-from exporters.options import ExporterConfigError
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.base.redaction import hide, is_secret, secrets_in, shown, without_credentials
 from fleetgauge.config.authorization import ACLS_PREFIX, CLIENT_IDS_PREFIX, read_acls, read_client_id_pattern, read_key
 from fleetgauge.config.http import check_http_listeners
 from fleetgauge.config.model import TABLES, ServiceConfig
@@ -23,14 +22,15 @@ from fleetgauge.config.sizes import Machine, sized
 from fleetgauge.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
-from push_log.kafka_topic.clients import check_clients
-from push_log.log import PushLogError
-from quotas import TELEMETRY_QUOTA_KEYS
-from telemetry.subscriptions.known_clients import guard_rules
-from telemetry.subscriptions.overrides import DEFAULT_NAME, DEFAULT_SUBSCRIPTION
-from telemetry.subscriptions.resources import check_subscription
-from wire.sasl.credentials import ScramMechanism
-from wire.security_protocol import SecurityProtocol
+from fleetgauge.exporters.options import ExporterConfigError
+from fleetgauge.push_log.kafka_topic.clients import check_clients
+from fleetgauge.push_log.log import PushLogError
+from fleetgauge.quotas import TELEMETRY_QUOTA_KEYS
+from fleetgauge.telemetry.subscriptions.known_clients import guard_rules
+from fleetgauge.telemetry.subscriptions.overrides import DEFAULT_NAME, DEFAULT_SUBSCRIPTION
+from fleetgauge.telemetry.subscriptions.resources import check_subscription
+from fleetgauge.wire.sasl.credentials import ScramMechanism
+from fleetgauge.wire.security_protocol import SecurityProtocol
 
 SUBSCRIPTION_KEYS = ("metrics", "interval.ms", "match")
 _SUBSCRIPTION = "client-metrics."
@@ -294,7 +294,7 @@ def _check_acls(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
 
 def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
     # Imported here: a worker gets a checked configuration, and must not load pyarrow and gRPC for it.
-    from exporters.registry import check_exporter
+    from fleetgauge.exporters.registry import check_exporter
 
     for name, keys in config.exporters.items():
         try:

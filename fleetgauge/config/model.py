@@ -12,12 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from base.redaction import secrets_in
-from exporters.dead_letters.letter import DeadLetterSettings
-from exporters.landing.retention import MIN_RETENTION_MS
 from fleetgauge.audit import AuditSettings
 from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.authorizer.standard_authorizer import read_super_users
+from fleetgauge.base.redaction import secrets_in
 from fleetgauge.config.authorization import read_acls
 from fleetgauge.config.connections import PER_IP_OVERRIDES, parse_overrides
 from fleetgauge.config.http import HttpKeys
@@ -25,19 +23,21 @@ from fleetgauge.config.listeners import HTTP, LOOPBACK, Endpoint, Endpoints, Htt
 from fleetgauge.config.security import ListenerKeys, Names, OptionalPath, SecurityKeys, checked, read_protocol_map
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
-from gateway.addresses import parse_brokers, parse_nodes
-from gateway.server_names import ServerNames
-from push_log.embedded.settings import PushLogSettings
-from push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
-from push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
-from push_log.loop_commit import DEFAULT_LINGER_US, MAX_LINGER_US
-from quotas.config import QuotaConfig
-from quotas.metric_config import INT_MAX
-from telemetry.codecs import CompressionType
-from telemetry.manager import ClientMetricsSettings
-from wire.listener import ListenerSettings
-from wire.sasl.login import Login
-from wire.security_protocol import SecurityProtocol
+from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
+from fleetgauge.exporters.landing.retention import MIN_RETENTION_MS
+from fleetgauge.gateway.addresses import parse_brokers, parse_nodes
+from fleetgauge.gateway.server_names import ServerNames
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
+from fleetgauge.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
+from fleetgauge.push_log.loop_commit import DEFAULT_LINGER_US, MAX_LINGER_US
+from fleetgauge.quotas.config import QuotaConfig
+from fleetgauge.quotas.metric_config import INT_MAX
+from fleetgauge.telemetry.codecs import CompressionType
+from fleetgauge.telemetry.manager import ClientMetricsSettings
+from fleetgauge.wire.listener import ListenerSettings
+from fleetgauge.wire.sasl.login import Login
+from fleetgauge.wire.security_protocol import SecurityProtocol
 
 _WIRE = ListenerSettings()
 _TELEMETRY = ClientMetricsSettings()

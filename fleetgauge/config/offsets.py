@@ -2,10 +2,15 @@
 
 from pathlib import Path
 
-from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings, read_command_config, writer_name
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
+from fleetgauge.exporters.group_offsets.settings import (
+    OffsetsConfigError,
+    OffsetsSettings,
+    read_command_config,
+    writer_name,
+)
 from fleetgauge.subscriptions.settings import ClusterSettings, connection_settings
 
 

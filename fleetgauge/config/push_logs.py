@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.data_dir import DataDirectory, LogPlace
-from push_log.embedded.inspect import holds_pushes, is_log, undelivered
-from push_log.embedded.settings import MIB, PushLogSettings
-from push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
+from fleetgauge.push_log.embedded.inspect import holds_pushes, is_log, undelivered
+from fleetgauge.push_log.embedded.settings import MIB, PushLogSettings
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 
 def embedded_settings(config: ServiceConfig) -> PushLogSettings:

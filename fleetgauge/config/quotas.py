@@ -19,10 +19,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from base.errors import InvalidConfigError, InvalidRequestError
-from quotas import IP_QUOTA_KEYS, TELEMETRY_QUOTA_KEYS, USER_AND_CLIENT_QUOTA_KEYS, EntityQuotaKey, checked_quota_value
-from quotas.connection_quota_config import canonical_address
-from quotas.entity import (
+from fleetgauge.base.errors import InvalidConfigError, InvalidRequestError
+from fleetgauge.quotas import (
+    IP_QUOTA_KEYS,
+    TELEMETRY_QUOTA_KEYS,
+    USER_AND_CLIENT_QUOTA_KEYS,
+    EntityQuotaKey,
+    checked_quota_value,
+)
+from fleetgauge.quotas.connection_quota_config import canonical_address
+from fleetgauge.quotas.entity import (
     DEFAULT_CLIENT_ID_ENTITY,
     DEFAULT_IP_ENTITY,
     DEFAULT_NAME,

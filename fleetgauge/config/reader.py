@@ -5,7 +5,7 @@ from pathlib import Path
 
 import structlog
 
-from base.redaction import secrets_in, without_credentials
+from fleetgauge.base.redaction import secrets_in, without_credentials
 from fleetgauge.config.load import check, join_sources
 from fleetgauge.config.model import ServiceConfig
 from fleetgauge.config.security import USERS_PREFIX

@@ -11,19 +11,19 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from base.clock import SystemTime
-from base.redaction import is_secret, shown
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.base.redaction import is_secret, shown
 from fleetgauge.errors import ConfigError
-from quotas.config import QuotaConfig
-from quotas.metric_config import INT_MAX
-from wire.listener_security import ListenerSecurity
-from wire.principal_mapping import DEFAULT_RULES, PrincipalMapper
-from wire.proxy_header import ProxyTrust
-from wire.sasl.authenticator import MECHANISMS, OAUTHBEARER, SaslSettings
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.sasl.oauthbearer import TokenVerifier
-from wire.security_protocol import SecurityProtocol
-from wire.tls import (
+from fleetgauge.quotas.config import QuotaConfig
+from fleetgauge.quotas.metric_config import INT_MAX
+from fleetgauge.wire.listener_security import ListenerSecurity
+from fleetgauge.wire.principal_mapping import DEFAULT_RULES, PrincipalMapper
+from fleetgauge.wire.proxy_header import ProxyTrust
+from fleetgauge.wire.sasl.authenticator import MECHANISMS, OAUTHBEARER, SaslSettings
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.oauthbearer import TokenVerifier
+from fleetgauge.wire.security_protocol import SecurityProtocol
+from fleetgauge.wire.tls import (
     HOW_TO_CONVERT,
     TLS_VERSIONS,
     ClientAuth,
@@ -367,8 +367,8 @@ def _check_oauth(name: str, keys: ListenerKeys) -> None:
 
 
 def _verifier(name: str, keys: ListenerKeys) -> TokenVerifier:
-    from wire.oauth.jwks import JwksError, JwksSettings, jwks_of  # needs the extra
-    from wire.oauth.verifier import JwtVerifier, OAuthSettings
+    from fleetgauge.wire.oauth.jwks import JwksError, JwksSettings, jwks_of  # needs the extra
+    from fleetgauge.wire.oauth.verifier import JwtVerifier, OAuthSettings
 
     source = JwksSettings(
         url=keys.sasl_oauthbearer_jwks_endpoint_url,

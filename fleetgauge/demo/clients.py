@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from base.clock import Time
+from fleetgauge.base.clock import Time
 from fleetgauge.demo.processes import DemoError
 
 PRODUCER_IDS = ("orders-producer", "billing-producer")

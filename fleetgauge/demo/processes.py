@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from base.clock import Time
-from base.errors import FleetgaugeError
 from fleetgauge.admin.node_socket import NotRunningError, read_status
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.module_command import module_command
 
@@ -29,7 +29,7 @@ class OtlpReceiver:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            module_command("exporters.testkit.otlp_receiver"),
+            module_command("fleetgauge.exporters.testkit.otlp_receiver"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -11,12 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from base.clock import Time
+from fleetgauge.base.clock import Time
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.demo.clients import CLIENT_IDS, SLOW_CONSUMER_ID, Clients
 from fleetgauge.demo.processes import SHUTDOWN_TIMEOUT_MS, DemoError, OtlpReceiver, ServedNode
 from fleetgauge.module_command import module_command
-from push_log.embedded.inspect import records_after
+from fleetgauge.push_log.embedded.inspect import records_after
 
 PUSHES_EACH = 5
 _FLEET_TIMEOUT_S = 110.0

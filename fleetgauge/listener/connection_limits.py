@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from base.clock import Time
-from base.errors import InvalidConfigError
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import InvalidConfigError
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.connections import parse_overrides, resolve_overrides
 from fleetgauge.errors import ConfigError
-from quotas import (
+from fleetgauge.quotas import (
     Connection,
     ConnectionQuotaConfig,
     ConnectionQuotas,
@@ -18,10 +18,10 @@ from quotas import (
     TooManyConnectionsError,
     Wait,
 )
-from quotas.connection_quota_config import check_listener_limits
-from quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
-from quotas.metrics import Metrics
-from wire.connection_limits import Place, Refusal
+from fleetgauge.quotas.connection_quota_config import check_listener_limits
+from fleetgauge.quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.wire.connection_limits import Place, Refusal
 
 _WAITS_FOR_RATE: Final = "more new connections than max.connection.creation.rate lets in; the next is in {} ms"
 _WAITS_FOR_ROOM: Final = "as many connections as max.connections lets in; the next comes in when one ends"

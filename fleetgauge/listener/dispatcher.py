@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from base.clock import Time
 from fleetgauge import audit
+from fleetgauge.base.clock import Time
 from fleetgauge.listener.apis.admin import AdminApis
 from fleetgauge.listener.apis.api_versions import handle_api_versions
 from fleetgauge.listener.apis.cluster import ClusterApis
@@ -12,10 +12,10 @@ from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.listener.misdirected_clients import RECORD_APIS, MisdirectedClients
 from fleetgauge.listener.push import PushHandler
 from fleetgauge.listener.request_quota import RequestQuota
-from telemetry.manager import ClientMetricsManager
-from wire.api_table import ADMIN_KEYS, ApiKey, ApiTable
-from wire.codec import Request
-from wire.listener import Channel
+from fleetgauge.telemetry.manager import ClientMetricsManager
+from fleetgauge.wire.api_table import ADMIN_KEYS, ApiKey, ApiTable
+from fleetgauge.wire.codec import Request
+from fleetgauge.wire.listener import Channel
 
 Handler = Callable[[Channel, Request], bytes | None]
 

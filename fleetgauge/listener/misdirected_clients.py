@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import structlog
 
-from base.clock import Time
-from base.log_limiter import LogLimiter
-from wire.listener import Channel
+from fleetgauge.base.clock import Time
+from fleetgauge.base.log_limiter import LogLimiter
+from fleetgauge.wire.listener import Channel
 
 log = structlog.get_logger(__name__)
 

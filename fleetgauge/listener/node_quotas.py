@@ -7,27 +7,27 @@ from typing import Any, Final
 
 import structlog
 
-from base.clock import Time
-from base.errors import InvalidConfigError
-from base.redaction import hide
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.base.redaction import hide
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.quotas import Entity, Limits, by_entity, keys_of, read_limits
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.request_quota import RequestQuota
-from quotas import USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig
-from quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, Cluster
-from quotas.client_quota import ClientQuotaManager
-from quotas.connection_quotas import ConnectionQuotas
-from quotas.drivers.asyncio_reaper import AsyncioReaper
-from quotas.entity import ClientIdEntity, IpEntity, KafkaQuotaEntity
-from quotas.identities import Identities
-from quotas.managers import QuotaManagers
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.quota_type import QuotaType
-from quotas.usage import usages
-from telemetry.subscriptions.interval_scaling import TelemetryPace
-from wire.api_table import ApiTable
+from fleetgauge.quotas import USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig
+from fleetgauge.quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, Cluster
+from fleetgauge.quotas.client_quota import ClientQuotaManager
+from fleetgauge.quotas.connection_quotas import ConnectionQuotas
+from fleetgauge.quotas.drivers.asyncio_reaper import AsyncioReaper
+from fleetgauge.quotas.entity import ClientIdEntity, IpEntity, KafkaQuotaEntity
+from fleetgauge.quotas.identities import Identities
+from fleetgauge.quotas.managers import QuotaManagers
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.quota_type import QuotaType
+from fleetgauge.quotas.usage import usages
+from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryPace
+from fleetgauge.wire.api_table import ApiTable
 
 log = structlog.get_logger(__name__)
 

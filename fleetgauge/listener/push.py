@@ -16,20 +16,20 @@ from typing import Final
 
 import structlog
 
-from base.clock import Time
-from base.errors import ErrorCode
 from fleetgauge.authorization import Authorization
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import ErrorCode
 from fleetgauge.listener.request_context import request_context
 from fleetgauge.listener.request_quota import RequestQuota
-from push_log.log import PushAppender, PushLogError
-from telemetry.instances.instance import ClientInstance
-from telemetry.manager import ClientMetricsManager
-from telemetry.plugin import RequestContext
-from telemetry.push import Push
-from wire.api_table import ApiKey
-from wire.channel import Channel
-from wire.codec import NO_TAGGED_FIELDS, Request
-from wire.push_telemetry import FIXED_FIELDS, PushTelemetry, encode_push_telemetry_response, read_payload
+from fleetgauge.push_log.log import PushAppender, PushLogError
+from fleetgauge.telemetry.instances.instance import ClientInstance
+from fleetgauge.telemetry.manager import ClientMetricsManager
+from fleetgauge.telemetry.plugin import RequestContext
+from fleetgauge.telemetry.push import Push
+from fleetgauge.wire.api_table import ApiKey
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import NO_TAGGED_FIELDS, Request
+from fleetgauge.wire.push_telemetry import FIXED_FIELDS, PushTelemetry, encode_push_telemetry_response, read_payload
 
 log = structlog.get_logger(__name__)
 

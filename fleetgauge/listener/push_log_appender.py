@@ -3,14 +3,14 @@
 import asyncio
 from typing import Final
 
-from base.clock import Time
+from fleetgauge.base.clock import Time
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.push_logs import embedded_settings, topic_settings
-from push_log.embedded.writer import SqlitePushLogWriter
-from push_log.kafka_topic.appender import KafkaTopicAppender
-from push_log.log import PushAppender
-from push_log.loop_commit import LoopCommit
-from push_log.thread_commit import ThreadCommit
+from fleetgauge.push_log.embedded.writer import SqlitePushLogWriter
+from fleetgauge.push_log.kafka_topic.appender import KafkaTopicAppender
+from fleetgauge.push_log.log import PushAppender
+from fleetgauge.push_log.loop_commit import LoopCommit
+from fleetgauge.push_log.thread_commit import ThreadCommit
 
 _TOPIC_WITHIN_S: Final = 3.0
 """Maximum time that a start waits for the topic; after it the listener serves, and throttles pushes until the topic is

@@ -11,7 +11,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final
 
-from base.errors import FleetgaugeError
+from fleetgauge.base.errors import FleetgaugeError
 
 MAX_WAITING: Final = 1_000
 """Maximum number of calls that wait for a reporter's thread; further ones fail at once."""

@@ -5,11 +5,11 @@ from types import MappingProxyType
 
 import structlog
 
-from base.clock import Time
+from fleetgauge.base.clock import Time
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.reporter_thread import ReporterThread
-from quotas.metrics import Metrics
-from telemetry.plugin import (
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.telemetry.plugin import (
     ClientTelemetryExporterPlugin,
     ClientTelemetryPayload,
     Export,

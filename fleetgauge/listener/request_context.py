@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from telemetry.plugin import RequestContext
-from wire.channel import Channel
-from wire.codec import Request
+from fleetgauge.telemetry.plugin import RequestContext
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request
 
 
 def request_context(channel: Channel, request: Request, *, is_exact: bool) -> RequestContext:

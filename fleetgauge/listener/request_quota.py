@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Callable
 
-from base.clock import Time
-from quotas.client_request_quota import ClientRequestQuotaManager, nanos_to_percentage
-from quotas.identities import Identities
-from quotas.usage import entity_name
-from wire.api_table import ApiKey, ApiTable
-from wire.channel import Channel
-from wire.codec import Request
-from wire.throttled_response import with_throttle_time
+from fleetgauge.base.clock import Time
+from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager, nanos_to_percentage
+from fleetgauge.quotas.identities import Identities
+from fleetgauge.quotas.usage import entity_name
+from fleetgauge.wire.api_table import ApiKey, ApiTable
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request
+from fleetgauge.wire.throttled_response import with_throttle_time
 
 Handle = Callable[[Channel, Request], bytes | None]
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import structlog
 
-from base.clock import Time
-from base.log_limiter import LogLimiter
 from fleetgauge import audit
+from fleetgauge.base.clock import Time
+from fleetgauge.base.log_limiter import LogLimiter
 
 log = structlog.get_logger(__name__)
 

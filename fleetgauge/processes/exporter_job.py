@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from base.redaction import secrets_in
-from exporters.dead_letters.letter import DeadLetterSettings
-from exporters.group_offsets.settings import OffsetsSettings
+from fleetgauge.base.redaction import secrets_in
 from fleetgauge.data_dir import DataDirectory, LogPlace
+from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
+from fleetgauge.exporters.group_offsets.settings import OffsetsSettings
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.subscriptions.settings import ClusterSettings
-from push_log.embedded.settings import PushLogSettings
-from push_log.kafka_topic.settings import KafkaTopicSettings
 
 if TYPE_CHECKING:
     from fleetgauge.config import ServiceConfig

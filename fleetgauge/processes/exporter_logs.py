@@ -11,23 +11,23 @@ from typing import Any, Final
 
 import structlog
 
-from base.clock import Time
-from base.errors import FleetgaugeError
 from fleetgauge.admin.topic_inventory import TopicInventory
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.data_dir import LogPlace
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.inspect import CursorStats, added_stats, all_stats
-from push_log.embedded.joint_retention import JointRetention
-from push_log.embedded.lag_age import LagAge
-from push_log.embedded.merged_reader import MergedPushLogReader
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.retention import Retention
-from push_log.embedded.settings import PushLogSettings
-from push_log.kafka_topic.reader import KafkaTopicReader
-from push_log.kafka_topic.seen_clients import SeenClients
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.log import Lag, PushLogError, PushLogReader
-from telemetry.malformed import MalformedPushes
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.inspect import CursorStats, added_stats, all_stats
+from fleetgauge.push_log.embedded.joint_retention import JointRetention
+from fleetgauge.push_log.embedded.lag_age import LagAge
+from fleetgauge.push_log.embedded.merged_reader import MergedPushLogReader
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
+from fleetgauge.push_log.kafka_topic.seen_clients import SeenClients
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.log import Lag, PushLogError, PushLogReader
+from fleetgauge.telemetry.malformed import MalformedPushes
 
 log = structlog.get_logger(__name__)
 

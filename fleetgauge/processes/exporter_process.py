@@ -18,19 +18,19 @@ from typing import Any
 
 import structlog
 
-from base.clock import SystemTime, Time
-from base.errors import FleetgaugeError
-from base.log_limiter import LogLimiter
-from exporters.dead_letters.letter import DeadLetterStats
-from exporters.dead_letters.store import DeadLetters
-from exporters.delivery.pipeline import Pipeline
-from exporters.registry import build_exporter, pipeline_settings
-from exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
-from exporters.tls_files import CERT_FILE
 from fleetgauge.admin.own_metrics import own_metrics
 from fleetgauge.admin.topic_inventory import TopicInventory, list_clients
+from fleetgauge.base.clock import SystemTime, Time
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.base.log_limiter import LogLimiter
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
+from fleetgauge.exporters.dead_letters.letter import DeadLetterStats
+from fleetgauge.exporters.dead_letters.store import DeadLetters
+from fleetgauge.exporters.delivery.pipeline import Pipeline
+from fleetgauge.exporters.registry import build_exporter, pipeline_settings
+from fleetgauge.exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
+from fleetgauge.exporters.tls_files import CERT_FILE
 from fleetgauge.garbage import freeze_startup_objects
 from fleetgauge.logs import configure_logging, flush_logs
 from fleetgauge.processes.exporter_job import Job
@@ -38,10 +38,10 @@ from fleetgauge.processes.exporter_logs import NO_CURSOR, exporter_keys, exporte
 from fleetgauge.processes.group_offsets import GroupOffsets
 from fleetgauge.processes.parent_pipe import Reports, ignore_signals
 from fleetgauge.processes.subscription_deadlines import SubscriptionDeadlines
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.log import PushLogError
 from fleetgauge.subscriptions.allowed import AllowedIntervals, WaitsForClients
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.log import PushLogError
-from wire.tls import TlsSettings, expires_at
+from fleetgauge.wire.tls import TlsSettings, expires_at
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from base.clock import Time
+from fleetgauge.base.clock import Time
 from fleetgauge.module_command import module_command
 from fleetgauge.processes.child_process import ChildProcess
 from fleetgauge.processes.exporter_job import Job

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from base.clock import Time
-from base.errors import FleetgaugeError
-from exporters.group_offsets.settings import OffsetsSettings
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.exporters.group_offsets.settings import OffsetsSettings
 
 if TYPE_CHECKING:
-    from exporters.group_offsets.run import OffsetsRun
+    from fleetgauge.exporters.group_offsets.run import OffsetsRun
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class GroupOffsets:
     def _keep_running(self) -> None:
         while not self._stopped.is_set():
             try:
-                from exporters.group_offsets.run import OffsetsRun  # needs confluent-kafka and pyarrow
+                from fleetgauge.exporters.group_offsets.run import OffsetsRun  # needs confluent-kafka and pyarrow
 
                 self._run = OffsetsRun(self._settings, self._time)
                 self._problem = None

@@ -1,5 +1,5 @@
 """The HTTP process: `python -m fleetgauge.processes.http_process`, started by `http_supervisor`. With the console it is
-`python -m console.process`, which runs this with more pages.
+`python -m fleetgauge.console.process`, which runs this with more pages.
 
 A process and not a thread: a request for twenty thousand clients would have the listener wait for Python's lock, for
 milliseconds each time. It reads one line of JSON from standard input (the descriptors of its sockets, and the path of
@@ -21,12 +21,12 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from base.principal import ANONYMOUS, KafkaPrincipal
-from exporters.http.access import Access, AccessSettings
-from exporters.http.connection import HttpSettings
-from exporters.http.server import HttpServer
 from fleetgauge import audit
 from fleetgauge.admin.routes import EXCEPTION_HANDLERS, OPEN_PATHS, Routes
+from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
+from fleetgauge.exporters.http.access import Access, AccessSettings
+from fleetgauge.exporters.http.connection import HttpSettings
+from fleetgauge.exporters.http.server import HttpServer
 from fleetgauge.logs import configure_logging
 from fleetgauge.processes.parent_pipe import ignore_signals
 

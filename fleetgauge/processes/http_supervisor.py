@@ -13,19 +13,19 @@ from typing import Any, Final
 
 import structlog
 
-from base.clock import Time
-from exporters.http.access import AccessError, AccessSettings, check_access
+from fleetgauge.base.clock import Time
 from fleetgauge.config import Endpoint, ServiceConfig
 from fleetgauge.config.console import console_job, operator_token
 from fleetgauge.config.listeners import HTTPS
 from fleetgauge.errors import ConfigError
+from fleetgauge.exporters.http.access import AccessError, AccessSettings, check_access
 from fleetgauge.module_command import module_command
 from fleetgauge.processes.child_process import ChildProcess
 
 log = structlog.get_logger(__name__)
 
 _KEY: Final = "http.listeners"
-_WITH_CONSOLE: Final = "console.process"
+_WITH_CONSOLE: Final = "fleetgauge.console.process"
 _NEEDED: Final = "prometheus_client"
 _BACKLOG: Final = 64
 _STOP_WITHIN_MS: Final = 2_000

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import structlog
 
-from base.clock import Time
 from fleetgauge.admin.node_socket import ControlSocket
+from fleetgauge.base.clock import Time
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.processes.exporter_job import Job

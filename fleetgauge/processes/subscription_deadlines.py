@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from base.clock import Time
-from base.errors import FleetgaugeError
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.subscriptions.allowed import AllowedIntervals, Properties, WaitsForClients
 from fleetgauge.subscriptions.settings import ClusterSettings
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import structlog
 
-from base.clock import Time
-from gateway.traffic.rows import rows_of
-from gateway.traffic.rules import TrafficRules
+from fleetgauge.base.clock import Time
+from fleetgauge.gateway.traffic.rows import rows_of
+from fleetgauge.gateway.traffic.rules import TrafficRules
 
 log = structlog.get_logger(__name__)
 
@@ -98,8 +98,8 @@ class TrafficWriter:
 
     def _write_rows(self, rows: list[dict[str, Any]]) -> None:
         """In the thread."""
-        from exporters.group_offsets.zone import OffsetsZone
-        from exporters.traffic.schema import TRAFFIC_ROWS, record_batch
+        from fleetgauge.exporters.group_offsets.zone import OffsetsZone
+        from fleetgauge.exporters.traffic.schema import TRAFFIC_ROWS, record_batch
 
         if self._zone is None:
             self._zone = OffsetsZone(self._path, self._writer, 0, None, self._time, TRAFFIC_ROWS)

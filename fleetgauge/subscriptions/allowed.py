@@ -5,11 +5,11 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from base.errors import InvalidConfigError
-from base.presence import IntervalOf
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.base.presence import IntervalOf
 
 if TYPE_CHECKING:
-    from telemetry.subscriptions.resources import Subscriptions
+    from fleetgauge.telemetry.subscriptions.resources import Subscriptions
 
 Properties = Mapping[str, Mapping[str, str]]
 """Subscriptions by name, in Kafka's form."""
@@ -29,7 +29,9 @@ class AllowedIntervals:
 
     @cached_property
     def _subscriptions(self) -> "Subscriptions":
-        from telemetry.subscriptions.resources import Subscriptions  # RE2: only where there are subscriptions
+        from fleetgauge.telemetry.subscriptions.resources import (
+            Subscriptions,  # RE2: only where there are subscriptions
+        )
 
         return Subscriptions()
 

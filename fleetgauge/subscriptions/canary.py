@@ -12,8 +12,8 @@ from zlib import crc32
 from fleetgauge.subscriptions.clients import Client, matching
 from fleetgauge.subscriptions.planning import Action, Change
 from fleetgauge.subscriptions.resources import CANARY_SUFFIX, Resource, SubscriptionError, named
-from telemetry.instances.client_state import ClientState
-from telemetry.subscriptions.match import ClientMatchingParam, split_match
+from fleetgauge.telemetry.instances.client_state import ClientState
+from fleetgauge.telemetry.subscriptions.match import ClientMatchingParam, split_match
 
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 """URL-safe base64 in the order of its values."""

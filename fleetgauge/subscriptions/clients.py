@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from telemetry.instances.client_state import ClientState
-from telemetry.instances.instance import MAX_MATCHED_CHARACTERS
-from telemetry.push_record import parse_instance_id
-from telemetry.subscriptions.match import ClientAttributes, ClientMatchingParam, instance_id_forms
-from telemetry.subscriptions.resources import Subscription
+from fleetgauge.telemetry.instances.client_state import ClientState
+from fleetgauge.telemetry.instances.instance import MAX_MATCHED_CHARACTERS
+from fleetgauge.telemetry.push_record import parse_instance_id
+from fleetgauge.telemetry.subscriptions.match import ClientAttributes, ClientMatchingParam, instance_id_forms
+from fleetgauge.telemetry.subscriptions.resources import Subscription
 
 _TEXTS: Final = (
     ClientMatchingParam.CLIENT_ID,

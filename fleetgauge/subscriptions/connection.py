@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
-from base.redaction import hide, secrets_in
+from fleetgauge.base.redaction import hide, secrets_in
 from fleetgauge.subscriptions.resources import ClusterError, NotAuthorizedError, SubscriptionError
 from fleetgauge.subscriptions.settings import ClusterSettings
 

@@ -6,13 +6,13 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any, Final
 
-from base.errors import InvalidConfigError
+from fleetgauge.base.errors import InvalidConfigError
 from fleetgauge.subscriptions.clients import Client, matching
 from fleetgauge.subscriptions.resources import CANARY_SUFFIX, DEADLINE_MARK, Resource, SubscriptionError
 from fleetgauge.subscriptions.supply import Hazard, Measured, Shortfall, hazards_of, why_not
-from telemetry.catalogue.nearest_prefix import nearest_prefix
-from telemetry.catalogue.standard_metrics import is_known_prefix
-from telemetry.subscriptions.resources import ALL_METRICS, INTERVAL_MS_DEFAULT
+from fleetgauge.telemetry.catalogue.nearest_prefix import nearest_prefix
+from fleetgauge.telemetry.catalogue.standard_metrics import is_known_prefix
+from fleetgauge.telemetry.subscriptions.resources import ALL_METRICS, INTERVAL_MS_DEFAULT
 
 Finding = Mapping[str, Any]
 """A row of the table `verdicts`."""

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from base.errors import FleetgaugeError, InvalidConfigError
-from telemetry.subscriptions.match import split_match
-from telemetry.subscriptions.resources import (
+from fleetgauge.base.errors import FleetgaugeError, InvalidConfigError
+from fleetgauge.telemetry.subscriptions.match import split_match
+from fleetgauge.telemetry.subscriptions.resources import (
     INTERVAL_MS_CONFIG,
     INTERVAL_MS_DEFAULT,
     MATCH_CONFIG,

@@ -6,7 +6,7 @@ from typing import Protocol
 from fleetgauge.subscriptions.clients import Client
 from fleetgauge.subscriptions.planning import Finding, Plan, plan
 from fleetgauge.subscriptions.resources import KEYS, Resource, SubscriptionError
-from telemetry.subscriptions.resources import INTERVAL_MS_CONFIG
+from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_CONFIG
 
 Changes = Mapping[str, Mapping[str, str | None]]
 """Properties to set by resource and key; None deletes a key. A resource without keys is no longer there."""

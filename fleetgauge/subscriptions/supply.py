@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import Final
 
 from fleetgauge.subscriptions.clients import Client
-from telemetry.catalogue.dialects import library_of
-from telemetry.catalogue.software_version import parse_version, version_of_part
-from telemetry.catalogue.standard_metrics import ROLES, is_known_prefix, selected
-from telemetry.subscriptions.client_guard import GuardRule
-from telemetry.subscriptions.known_clients import SHIPPED
+from fleetgauge.telemetry.catalogue.dialects import library_of
+from fleetgauge.telemetry.catalogue.software_version import parse_version, version_of_part
+from fleetgauge.telemetry.catalogue.standard_metrics import ROLES, is_known_prefix, selected
+from fleetgauge.telemetry.subscriptions.client_guard import GuardRule
+from fleetgauge.telemetry.subscriptions.known_clients import SHIPPED
 
 _FIRST_WITH_TELEMETRY: Final = MappingProxyType({"java": "3.7.0", "librdkafka": "2.5.0", "franz-go": "1.19.0"})
 """First version with KIP-714, by library."""

@@ -7,11 +7,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-_ROOT: Final = Path(__file__).parent.parent.parent
-_ROOMS: Final = tuple(
-    f"{_ROOT / room}/"
-    for room in ("terminal", "wire", "gateway", "quotas", "telemetry", "exporters", "fleetgauge", "fleet")
-)
+_PRODUCT: Final = f"{Path(__file__).parents[2] / 'fleetgauge'}/"
 
 
 def steps_of(run: Callable[[], None]) -> int:
@@ -24,7 +20,7 @@ def steps_of(run: Callable[[], None]) -> int:
         return on_line
 
     def on_call(frame: FrameType, event: str, argument: Any) -> Any:
-        return on_line if frame.f_code.co_filename.startswith(_ROOMS) else None
+        return on_line if frame.f_code.co_filename.startswith(_PRODUCT) else None
 
     before = sys.gettrace()
     sys.settrace(on_call)

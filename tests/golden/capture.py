@@ -19,8 +19,8 @@ from golden.session import in_hex
 from support.telemetry_clients import ClientProcess, FranzGoProcess, JavaProcess, LibrdkafkaProcess
 from support.waiting import pause_async, wait_for_async
 
-from base.clock import SystemTime
 from fleetgauge.app import FleetgaugeNode
+from fleetgauge.base.clock import SystemTime
 from fleetgauge.config.load import load_config
 
 DIRECTORY = Path(__file__).parent / "captures"

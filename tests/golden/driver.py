@@ -25,12 +25,12 @@ from golden.loop import GoldenLoop, GoldenTime
 from golden.transport import Arrival
 from structlog.testing import capture_logs
 
-from base.library_log import log_through
 from fleetgauge.app import FleetgaugeNode
+from fleetgauge.base.library_log import log_through
 from fleetgauge.config.load import load_config
 from fleetgauge.errors import ConfigError
 from fleetgauge.processes.workers.shares import worker_config
-from telemetry.push_record import PushIds
+from fleetgauge.telemetry.push_record import PushIds
 
 Step = dict[str, Any]
 Outcome = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from telemetry.push_record import PushIds, PushRecord
+from fleetgauge.telemetry.push_record import PushIds, PushRecord
 
 NOON_US = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1_000_000)
 ONE_INSTANCE = "Tm-1TLjmRReIm-FbmcCcIA"

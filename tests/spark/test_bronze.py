@@ -9,15 +9,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
 from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
-from exporters.landing.exporter import partition_of
-from exporters.landing.parquet import encode
-from fleet.bronze import read_landing
-from fleet.errors import LandingError
-from fleet.schemas import BRONZE, CHECKED, PUSH_RECORD
-from fleet.selection import Selection
-from fleet.silver.check import checked
-from fleet.spark_schema import spark_schema
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.landing.exporter import partition_of
+from fleetgauge.exporters.landing.parquet import encode
+from fleetgauge.fleet.bronze import read_landing
+from fleetgauge.fleet.errors import LandingError
+from fleetgauge.fleet.schemas import BRONZE, CHECKED, PUSH_RECORD
+from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.silver.check import checked
+from fleetgauge.fleet.spark_schema import spark_schema
+from fleetgauge.telemetry.push_record import PushRecord
 
 
 def test_bronze_has_the_push_records_fields_in_their_order() -> None:

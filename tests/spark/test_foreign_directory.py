@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from fleet.errors import JavaError
-from fleet.session import check_java
+from fleetgauge.fleet.errors import JavaError
+from fleetgauge.fleet.session import check_java
 
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
-from fleet.session import start_session
+from fleetgauge.fleet.session import start_session
 
 def through_base(batches):
-    import base.errors
+    import fleetgauge.base.errors
     yield from batches
 
 spark = start_session()

@@ -8,9 +8,9 @@ from spark.both_engines import ask
 from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 from unit.fleet import dialect_payloads as dialect
 
-from fleet import jobs
-from fleet.questions import question
-from fleet.selection import Selection
+from fleetgauge.fleet import jobs
+from fleetgauge.fleet.questions import question
+from fleetgauge.fleet.selection import Selection
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND_US = 1_000_000

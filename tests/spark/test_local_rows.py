@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from fleet.local_rows import local_rows
-from fleet.schemas import BRONZE, METRICS, REJECTS
-from fleet.spark_schema import spark_schema
-from fleet.tables.catalog import BATCHES_SCHEMA, RUNS_SCHEMA
+from fleetgauge.fleet.local_rows import local_rows
+from fleetgauge.fleet.schemas import BRONZE, METRICS, REJECTS
+from fleetgauge.fleet.spark_schema import spark_schema
+from fleetgauge.fleet.tables.catalog import BATCHES_SCHEMA, RUNS_SCHEMA
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -13,8 +13,8 @@ from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
 
-from fleet.cli import app
-from fleet.report.progress import Tally, show_progress
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.report.progress import Tally, show_progress
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from support.killed_runs import ON_SPARK, QUICK_SPARK
 from support.standing_tables import assert_equal, contents, rows
 from typer.testing import CliRunner, Result
 
-from fleet.cli import app
-from fleet.engine import InProcess, OnSpark
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.engine import InProcess, OnSpark
 
 pytestmark = pytest.mark.timeout(900)  # runs on Spark, on a machine that may be busy
 

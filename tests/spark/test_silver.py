@@ -14,17 +14,17 @@ from spark.landing_zone import ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 from support.fleet_in_disorder import fleet_pushes, shuffled_batches
 from support.silver_tables import SilverTables
 
-from fleet import jobs
-from fleet.bronze import read_landing
-from fleet.decode.arrow import Schema
-from fleet.engine import in_order
-from fleet.errors import SchemaError
-from fleet.questions import question
-from fleet.schemas import BRONZE, POINTS, PUSHES, REJECTS, conform
-from fleet.selection import Selection
-from fleet.silver.repeats import ORDER
-from fleet.spark_schema import spark_schema
-from fleet.tables import catalog
+from fleetgauge.fleet import jobs
+from fleetgauge.fleet.bronze import read_landing
+from fleetgauge.fleet.decode.arrow import Schema
+from fleetgauge.fleet.engine import in_order
+from fleetgauge.fleet.errors import SchemaError
+from fleetgauge.fleet.questions import question
+from fleetgauge.fleet.schemas import BRONZE, POINTS, PUSHES, REJECTS, conform
+from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.silver.repeats import ORDER
+from fleetgauge.fleet.spark_schema import spark_schema
+from fleetgauge.fleet.tables import catalog
 
 
 def rows_of(frame: DataFrame, schema: Schema) -> list[dict[str, Any]]:

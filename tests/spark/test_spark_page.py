@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from support.killed_runs import QUICK_SPARK
 from typer.testing import CliRunner
 
-from fleet.cli import app
-from fleet.errors import FleetError
-from fleet.schemas import CONSUMERS, POINTS, PUSHES
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.schemas import CONSUMERS, POINTS, PUSHES
 from fleetgauge.spark import Selection, read_points, read_pushes, read_windows
-from telemetry.catalogue.dialects import parse_node
+from fleetgauge.telemetry.catalogue.dialects import parse_node
 
 PAGE = Path(__file__).parents[2] / "docs" / "fleet-spark.md"
 LANDING = str(Path(__file__).parent / "recorded" / "broker")

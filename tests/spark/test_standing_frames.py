@@ -12,11 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from support.full_points import LAST, LONG_GROUP, arrow, points
 from support.written_files import written
 
-from fleet.errors import FleetError
-from fleet.schemas import POINTS
-from fleet.spark_schema import spark_schema
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.fleet.spark_schema import spark_schema
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 from fleetgauge.spark import Selection, read_points, read_pushes, read_windows
 
 HOUR = timedelta(hours=1)

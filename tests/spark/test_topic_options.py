@@ -3,12 +3,12 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from fleet.errors import JarError
-from fleet.selection import Selection
-from fleet.sources import read_bronze
-from fleet.topic.offsets import Span, client_options
-from fleet.topic.read import reader_options
-from fleet.topic.source import TopicSource
+from fleetgauge.fleet.errors import JarError
+from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.sources import read_bronze
+from fleetgauge.fleet.topic.offsets import Span, client_options
+from fleetgauge.fleet.topic.read import reader_options
+from fleetgauge.fleet.topic.source import TopicSource
 
 SOURCE = TopicSource(bootstrap_servers="a:9092,b:9092", topic="pushes")
 

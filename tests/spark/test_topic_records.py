@@ -9,13 +9,13 @@ from pyspark.testing import assertSchemaEqual
 from spark.landing_zone import NOON_US
 from spark.topic_records import APPENDED_AT, Record, frame_of, good
 
-from fleet.schemas import BRONZE, CHECKED
-from fleet.silver.check import TIMES, checked
-from fleet.spark_schema import spark_schema
-from fleet.topic.records import HEADER_FIELDS, MAX_HEADER_BYTES, to_bronze
-from push_log.kafka_topic import record_codec
-from push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
-from telemetry.push_record import PushRecord
+from fleetgauge.fleet.schemas import BRONZE, CHECKED
+from fleetgauge.fleet.silver.check import TIMES, checked
+from fleetgauge.fleet.spark_schema import spark_schema
+from fleetgauge.fleet.topic.records import HEADER_FIELDS, MAX_HEADER_BYTES, to_bronze
+from fleetgauge.push_log.kafka_topic import record_codec
+from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
+from fleetgauge.telemetry.push_record import PushRecord
 
 LARGEST = 2**63 - 1
 LAST_US = int(TIMES[1].timestamp()) * 1_000_000

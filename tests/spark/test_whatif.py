@@ -6,10 +6,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from support.whatif_tables import NOON, Sender, write_tables
 
-from fleet.tables.store import Store
-from fleet.whatif import engines
-from fleet.whatif.quotas import parse_quotas
-from fleet.whatif.whatif import Run, answer, clients_of, fleet_of, parts_of, reader, stretch
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.whatif import engines
+from fleetgauge.fleet.whatif.quotas import parse_quotas
+from fleetgauge.fleet.whatif.whatif import Run, answer, clients_of, fleet_of, parts_of, reader, stretch
 
 SENDERS = [
     Sender(

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from spark.landing_zone import push
 
-from fleet.schemas import TOPIC_RECORDS
-from fleet.spark_schema import spark_schema
-from push_log.kafka_topic.record_codec import encode_record
-from telemetry.push_record import PushRecord
+from fleetgauge.fleet.schemas import TOPIC_RECORDS
+from fleetgauge.fleet.spark_schema import spark_schema
+from fleetgauge.push_log.kafka_topic.record_codec import encode_record
+from fleetgauge.telemetry.push_record import PushRecord
 
 Header = tuple[str, bytes | None]
 APPENDED_AT = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)

@@ -7,12 +7,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 from support.push_log import push_record
 
-from base.clock import MockTime, Time
-from exporters.exporter import Outcome
-from exporters.prometheus.exporter import PrometheusExporter
-from exporters.prometheus.page import OPENMETRICS
-from push_log.log import Batch
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import MockTime, Time
+from fleetgauge.exporters.exporter import Outcome
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.exporters.prometheus.page import OPENMETRICS
+from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushRecord
 
 SECOND_NANO = 1_000_000_000
 REQUESTS = "org.apache.kafka.producer.request.total"

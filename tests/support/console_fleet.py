@@ -7,11 +7,11 @@ from zlib import crc32
 
 from support.push_log import push_record
 
-from base.clock import MockTime
-from console.fleet import Fleet, FleetSettings
-from console.query import ClientQuery
-from console.source import Polled, StoredPush
-from telemetry.push_record import PushIds, PushRecord, format_instance_id
+from fleetgauge.base.clock import MockTime
+from fleetgauge.console.fleet import Fleet, FleetSettings
+from fleetgauge.console.query import ClientQuery
+from fleetgauge.console.source import Polled, StoredPush
+from fleetgauge.telemetry.push_record import PushIds, PushRecord, format_instance_id
 
 WALL_MS: Final = 1_750_000_020_000
 """The beginning of a minute."""

@@ -100,9 +100,9 @@ class Hook:
         return taken + kept
 
     def _letters(self) -> list[str]:
-        from base.clock import SystemTime
-        from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings
-        from exporters.dead_letters.store import existing
+        from fleetgauge.base.clock import SystemTime
+        from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings
+        from fleetgauge.exporters.dead_letters.store import existing
 
         letters = existing(DeadLetterSettings(path=self._dead_letters), SystemTime())
         try:

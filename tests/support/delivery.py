@@ -10,14 +10,14 @@ from support.push_log import RecordWriter, push_record
 from support.real_pushes import real_pushes
 from support.waiting import PATIENCE_S, wait_for
 
-from base.clock import SystemTime
-from exporters.delivery.pipeline import Pipeline
-from exporters.delivery.stats import DeliveryStats
-from exporters.registry import build_exporter
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.settings import PushLogSettings
-from push_log.log import Lag
-from telemetry.push_record import PushRecord, format_instance_id
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.exporters.delivery.pipeline import Pipeline
+from fleetgauge.exporters.delivery.stats import DeliveryStats
+from fleetgauge.exporters.registry import build_exporter
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.push_log.log import Lag
+from fleetgauge.telemetry.push_record import PushRecord, format_instance_id
 
 PATIENCE_MS = round(PATIENCE_S * 1_000)
 """What a pipeline that is stopped may take to deliver the rest [ms]."""

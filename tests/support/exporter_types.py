@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from exporters.console import ConsoleExporter, console_exporter
-from exporters.exporter import Exporter, Outcome
-from push_log.log import Batch
+from fleetgauge.exporters.console import ConsoleExporter, console_exporter
+from fleetgauge.exporters.exporter import Exporter, Outcome
+from fleetgauge.push_log.log import Batch
 
 
 def any_keys(name: str, values: Mapping[str, object]) -> Exporter:

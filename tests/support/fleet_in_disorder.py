@@ -12,7 +12,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from spark.landing_zone import push
 
-from exporters.group_offsets.schema import Sample
+from fleetgauge.exporters.group_offsets.schema import Sample
 
 SECOND_US: Final = 1_000_000
 NOON_US: Final = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * SECOND_US

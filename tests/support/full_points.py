@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from fleet.schemas import DISTRIBUTION, POINTS
+from fleetgauge.fleet.schemas import DISTRIBUTION, POINTS
 
 LAST: Final = datetime(2026, 3, 2, 12, 0, 0, 123_456, tzinfo=UTC)
 LONG_GROUP: Final = 60 * "é"

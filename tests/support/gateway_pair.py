@@ -7,25 +7,25 @@ from typing import Any, cast
 
 from support.gateway_traffic import request, response
 
-from base.clock import MockTime
-from gateway.addresses import parse_nodes
-from gateway.client_channel import ClientChannel
-from gateway.gateway import Gateway, GatewaySettings
-from gateway.rules import NoRules, Rules
-from wire.api_table import ApiTable
-from wire.channel import Channel
-from wire.codec import Request, encode_push_telemetry_response
-from wire.handshakes import Handshakes
-from wire.listener_context import ListenerContext
-from wire.listener_counters import AuthenticationCounters, ListenerCounters
-from wire.listener_security import ListenerSecurity
-from wire.listener_settings import ListenerSettings
-from wire.new_channel import Accepted
-from wire.sasl.authenticator import SaslSettings
-from wire.sasl.login import Login
-from wire.secure_context import SecureContext
-from wire.security_protocol import SecurityProtocol
-from wire.unread_responses import UnreadResponses
+from fleetgauge.base.clock import MockTime
+from fleetgauge.gateway.addresses import parse_nodes
+from fleetgauge.gateway.client_channel import ClientChannel
+from fleetgauge.gateway.gateway import Gateway, GatewaySettings
+from fleetgauge.gateway.rules import NoRules, Rules
+from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.handshakes import Handshakes
+from fleetgauge.wire.listener_context import ListenerContext
+from fleetgauge.wire.listener_counters import AuthenticationCounters, ListenerCounters
+from fleetgauge.wire.listener_security import ListenerSecurity
+from fleetgauge.wire.listener_settings import ListenerSettings
+from fleetgauge.wire.new_channel import Accepted
+from fleetgauge.wire.sasl.authenticator import SaslSettings
+from fleetgauge.wire.sasl.login import Login
+from fleetgauge.wire.secure_context import SecureContext
+from fleetgauge.wire.security_protocol import SecurityProtocol
+from fleetgauge.wire.unread_responses import UnreadResponses
 
 FETCH = request(1, 15, 1, b"\0" * 10)
 FETCHED = response(1, 15, 1, b"records")

@@ -10,15 +10,15 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from base.principal import ANONYMOUS, KafkaPrincipal
-from gateway.addresses import NodeAddresses, parse_nodes
-from gateway.apis import API_VERSIONS, PASSED
-from gateway.in_flight import InFlight
-from gateway.policy import Policy
-from gateway.request_stream import RequestStream
-from gateway.response_stream import ResponseStream
-from gateway.rules import NoRules, Rules
-from gateway.splices import api_versions_splicer, uvarint
+from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
+from fleetgauge.gateway.addresses import NodeAddresses, parse_nodes
+from fleetgauge.gateway.apis import API_VERSIONS, PASSED
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.policy import Policy
+from fleetgauge.gateway.request_stream import RequestStream
+from fleetgauge.gateway.response_stream import ResponseStream
+from fleetgauge.gateway.rules import NoRules, Rules
+from fleetgauge.gateway.splices import api_versions_splicer, uvarint
 
 OWN = {71: (0, 0), 72: (0, 0)}
 

@@ -2,15 +2,15 @@
 
 from support.gateway_traffic import Client, Relay
 
-from base.clock import MockTime
-from gateway.traffic.rules import TrafficRules
-from quotas.client_quota import ClientQuotaManager
-from quotas.config import QuotaConfig
-from quotas.entity import ClientIdEntity
-from quotas.identities import Identities
-from quotas.managers import QuotaManagers
-from quotas.metrics import Metrics
-from quotas.quota import Quota
+from fleetgauge.base.clock import MockTime
+from fleetgauge.gateway.traffic.rules import TrafficRules
+from fleetgauge.quotas.client_quota import ClientQuotaManager
+from fleetgauge.quotas.config import QuotaConfig
+from fleetgauge.quotas.entity import ClientIdEntity
+from fleetgauge.quotas.identities import Identities
+from fleetgauge.quotas.managers import QuotaManagers
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
 
 CLIENT = "client"
 

@@ -25,7 +25,7 @@ def start_run(source: str, tables: Path, *more: str) -> subprocess.Popen[str]:
     """In a process group of its own."""
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "fleet.cli", "run"),
+            *(sys.executable, "-m", "fleetgauge.fleet.cli", "run"),
             *("--source", source, "--tables", str(tables), *more),
         ],
         env={**os.environ, **QUICK_JVM},

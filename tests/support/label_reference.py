@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetrics
 
-from exporters.labels import LABEL_NAMES, Labeller, LabelSettings
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.labels import LABEL_NAMES, Labeller, LabelSettings
+from fleetgauge.telemetry.push_record import PushRecord
 
 SETTINGS = LabelSettings(static=(("environment", "production"),), namespace="orders")
 RECORD = PushRecord(

@@ -6,9 +6,9 @@ from typing import Any
 
 from support.quota_oracle import Script
 
-from base.clock import MockTime
-from base.errors import InvalidConfigError
-from quotas import (
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.quotas import (
     IP_QUOTA_KEYS,
     USER_AND_CLIENT_QUOTA_KEYS,
     ConnectionQuotaConfig,
@@ -16,10 +16,10 @@ from quotas import (
     QuotaConfig,
     checked_quota_value,
 )
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.quota_type import QuotaType
-from quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.quota_type import QuotaType
+from fleetgauge.quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
 
 ENTITY_VALUES = (
     *("0", "-1", "-0.5", "0.0000005", "0.00001", "0.5", "0.9999999", "1", "1.0000005", "1.000002", "1.5", "1000"),

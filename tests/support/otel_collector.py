@@ -22,8 +22,8 @@ from support.kafka_broker import with_the_test_run
 from support.ports import free_ports
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
-from exporters.labels import LabelSettings, labelled
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.labels import LabelSettings, labelled
+from fleetgauge.telemetry.push_record import PushRecord
 
 VERSION = "v0.155.0"
 SOURCES = ROOT / "tests" / "otelcol"

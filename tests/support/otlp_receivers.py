@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from support.waiting import PATIENCE_S
 
-from exporters.otlp.grpc_transport import EXPORT_METHOD
+from fleetgauge.exporters.otlp.grpc_transport import EXPORT_METHOD
 
 GrpcAnswer = Callable[[bytes, grpc.ServicerContext], bytes]
 HttpAnswer = Callable[["HttpHandler"], None]

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from base.clock import MockTime
-from exporters.delivery.pipeline import Pipeline
-from exporters.exporter import BatchSettings, Delivered, Outcome, RetrySettings
-from push_log.log import Batch, Lag
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.delivery.pipeline import Pipeline
+from fleetgauge.exporters.exporter import BatchSettings, Delivered, Outcome, RetrySettings
+from fleetgauge.push_log.log import Batch, Lag
+from fleetgauge.telemetry.push_record import PushRecord
 
 RECORD = PushRecord(
     push_id="", received_at=1, receiver_node_id=7, cluster_id="c", listener="PLAINTEXT",

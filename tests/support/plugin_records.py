@@ -9,9 +9,9 @@ from support.payloads import metrics_data
 from support.push_log import push_record
 from support.waiting import PATIENCE_S
 
-from push_log.kafka_topic.record_codec import encode_record
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from telemetry.push_record import PushIds, format_instance_id
+from fleetgauge.push_log.kafka_topic.record_codec import encode_record
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.telemetry.push_record import PushIds, format_instance_id
 
 _IDS: Final = PushIds()
 _UNKNOWN_TO_PLUGINS: Final = {"subscription_id": None, "compression_type": None, "payload_bytes": None}

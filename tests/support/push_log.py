@@ -7,18 +7,18 @@ from typing import Any
 
 import zstandard
 
-from base.clock import SystemTime, Time
-from base.principal import ANONYMOUS
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.supply import Spawn, in_thread
-from push_log.embedded.writer import SqlitePushLogWriter
-from push_log.log import Batch, PushLogReader
-from telemetry.instances.instance import ClientInstance
-from telemetry.plugin.api import RequestContext
-from telemetry.push import Push
-from telemetry.push_record import PushRecord
-from telemetry.subscriptions.resources import EffectiveSubscription
+from fleetgauge.base.clock import SystemTime, Time
+from fleetgauge.base.principal import ANONYMOUS
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.push_log.embedded.supply import Spawn, in_thread
+from fleetgauge.push_log.embedded.writer import SqlitePushLogWriter
+from fleetgauge.push_log.log import Batch, PushLogReader
+from fleetgauge.telemetry.instances.instance import ClientInstance
+from fleetgauge.telemetry.plugin.api import RequestContext
+from fleetgauge.telemetry.push import Push
+from fleetgauge.telemetry.push_record import PushRecord
+from fleetgauge.telemetry.subscriptions.resources import EffectiveSubscription
 
 RECEIVED_AT_US = 1_750_000_000_000_000
 

@@ -11,7 +11,7 @@ from typing import Self
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from support.waiting import pause, wait_for
 
-from push_log.embedded.inspect import records_after
+from fleetgauge.push_log.embedded.inspect import records_after
 
 PARTITIONS = 3
 _ANSWER_S = 0.25

@@ -8,7 +8,7 @@ from support.payloads import metrics_data
 from support.raw_client import RawClient, get_request, parse_get, parse_push, push_request
 from support.waiting import PATIENCE_S, pause
 
-from telemetry.push_record import format_instance_id
+from fleetgauge.telemetry.push_record import format_instance_id
 
 PIPELINED = 20
 

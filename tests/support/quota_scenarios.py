@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from support.quota_oracle import START_MS, Script, limited_wait
 
-from base.clock import MockTime
-from quotas import (
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas import (
     Admit,
     Avg,
     Connection,
@@ -25,15 +25,15 @@ from quotas import (
     WindowedCount,
     WindowedSum,
 )
-from quotas.connection_rates import METRICS_GROUP
-from quotas.kafka_metric import KafkaMetric
-from quotas.metric_config import UNBOUNDED, MetricConfig
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
-from quotas.sensor import QuotaViolationError
-from quotas.stats.stat import MeasurableStat, TimeUnit
-from quotas.throttle_time import throttle_time, token_bucket_throttle_time
+from fleetgauge.quotas.connection_rates import METRICS_GROUP
+from fleetgauge.quotas.kafka_metric import KafkaMetric
+from fleetgauge.quotas.metric_config import UNBOUNDED, MetricConfig
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
+from fleetgauge.quotas.sensor import QuotaViolationError
+from fleetgauge.quotas.stats.stat import MeasurableStat, TimeUnit
+from fleetgauge.quotas.throttle_time import throttle_time, token_bucket_throttle_time
 
 STEPS = 120
 UNITS = ("NANOSECONDS", "MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS")

@@ -2,14 +2,20 @@
 
 from dataclasses import dataclass, field
 
-from base.clock import MockTime
-from base.principal import KafkaPrincipal
-from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, DEFAULT_USER_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
-from quotas.metric_name import MetricName
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.session import Session
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
+from fleetgauge.quotas.entity import (
+    DEFAULT_CLIENT_ID_ENTITY,
+    DEFAULT_USER_ENTITY,
+    ClientIdEntity,
+    ConfigEntity,
+    UserEntity,
+)
+from fleetgauge.quotas.metric_name import MetricName
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.session import Session
 
 DEFAULT = "<default>"
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 BEGIN = datetime(2026, 3, 2, 6, tzinfo=UTC)
 HOSTILE = (

@@ -6,12 +6,12 @@ from typing import Any
 
 from spark.landing_zone import LandingZone
 
-from fleet.engine import InProcess
-from fleet.measures.merge import merge
-from fleet.pipeline.batch import BatchReport, BatchWriter
-from fleet.pipeline.source import Batch
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.engine import InProcess
+from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.pipeline.batch import BatchReport, BatchWriter
+from fleetgauge.fleet.pipeline.source import Batch
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 Row = dict[str, Any]
 

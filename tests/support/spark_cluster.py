@@ -93,9 +93,8 @@ def shipped_code(directory: Path) -> tuple[str, ...]:
     archive = directory / "fleet.zip"
     root = Path(__file__).parents[2]
     with zipfile.ZipFile(archive, "w") as packed:
-        for room in ("base", "fleet", "quotas", "telemetry", "terminal", "verdicts"):
-            for file in sorted((root / room).rglob("*.py")):
-                packed.write(file, file.relative_to(root))
+        for file in sorted((root / "fleetgauge").rglob("*.py")):
+            packed.write(file, file.relative_to(root))
     return "--py-files", str(archive)
 
 

@@ -3,8 +3,8 @@
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from support.push_log import push_record
 
-from push_log.kafka_topic.record_codec import encode_record
-from telemetry.push_record import PushRecord
+from fleetgauge.push_log.kafka_topic.record_codec import encode_record
+from fleetgauge.telemetry.push_record import PushRecord
 
 Record = tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]]]
 """Key, value and headers."""

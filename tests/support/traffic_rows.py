@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from spark.landing_zone import NOON_US
 
-from exporters.traffic.schema import record_batch
+from fleetgauge.exporters.traffic.schema import record_batch
 
 MINUTE_US = 60_000_000
 Row = dict[str, Any]

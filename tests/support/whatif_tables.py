@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from fleet.measures.rows import GROWTH_UNITS, ROWS
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.measures.rows import GROWTH_UNITS, ROWS
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CLUSTER = "lkc-1"

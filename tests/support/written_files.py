@@ -3,8 +3,8 @@
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from fleet.tables.parquet_files import WriteFiles
-from fleet.tables.written_file import WrittenFile
+from fleetgauge.fleet.tables.parquet_files import WriteFiles
+from fleetgauge.fleet.tables.written_file import WrittenFile
 
 
 def written(files: WriteFiles, batches: Iterable[Any]) -> Generator[WrittenFile, None, None]:

@@ -9,8 +9,8 @@ from support.killed_runs import ON_SPARK
 from support.node import run_cli
 from support.standing_tables import contents
 
-from fleet.errors import JavaError
-from fleet.session import check_java
+from fleetgauge.fleet.errors import JavaError
+from fleetgauge.fleet.session import check_java
 from trips.conftest import Exported
 
 

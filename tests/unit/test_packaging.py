@@ -33,7 +33,7 @@ def test_a_module_that_is_not_there_is_named(hook: Any) -> None:
 
 
 def test_the_module_by_which_the_command_line_tells_the_form_is_in_the_list() -> None:
-    assert "base/clock.py" in MODULES
+    assert "fleetgauge/base/clock.py" in MODULES
 
 
 def test_images_are_built_from_all_packages_of_the_wheel() -> None:

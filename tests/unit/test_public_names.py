@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("quotas", "telemetry", "exporters")
+PACKAGES = ("fleetgauge.quotas", "fleetgauge.telemetry", "fleetgauge.exporters")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_can_be_imported_and_type_checkers_see_the_same_ones(package: str) -> None:
     module = importlib.import_module(package)
-    stub = ast.parse((ROOT / package / "__init__.pyi").read_text())
+    stub = ast.parse((ROOT / package.replace(".", "/") / "__init__.pyi").read_text())
     seen = {
         str(name.asname): (node.module, name.name)
         for node in stub.body
@@ -37,11 +37,23 @@ def test_a_name_that_is_not_public_is_an_attribute_error(package: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "spared"),
     [
-        ("import quotas", ("quotas.metrics", "quotas.entity", "asyncio")),
-        ("from quotas import Metrics", ("quotas.managers", "quotas.drivers", "asyncio")),
-        ("from exporters import Delivered, Options", ("exporters.delivery", "structlog", "google", "grpc", "pyarrow")),
-        ("import telemetry.push_record", ("quotas", "telemetry.manager", "kio", "google", "re2")),
-        ("import telemetry.catalogue.dialects", ("quotas", "telemetry.manager", "kio", "google", "re2")),
+        ("import fleetgauge.quotas", ("fleetgauge.quotas.metrics", "fleetgauge.quotas.entity", "asyncio")),
+        (
+            "from fleetgauge.quotas import Metrics",
+            ("fleetgauge.quotas.managers", "fleetgauge.quotas.drivers", "asyncio"),
+        ),
+        (
+            "from fleetgauge.exporters import Delivered, Options",
+            ("fleetgauge.exporters.delivery", "structlog", "google", "grpc", "pyarrow"),
+        ),
+        (
+            "import fleetgauge.telemetry.push_record",
+            ("fleetgauge.quotas", "fleetgauge.telemetry.manager", "kio", "google", "re2"),
+        ),
+        (
+            "import fleetgauge.telemetry.catalogue.dialects",
+            ("fleetgauge.quotas", "fleetgauge.telemetry.manager", "kio", "google", "re2"),
+        ),
     ],
 )
 def test_an_import_brings_nothing_that_it_does_not_need(statement: str, spared: tuple[str, ...]) -> None:
@@ -51,7 +63,7 @@ def test_an_import_brings_nothing_that_it_does_not_need(statement: str, spared: 
 
 
 def test_quotas_needs_no_other_room_than_base() -> None:
-    program = "import sys, quotas; [getattr(quotas, name) for name in quotas.__all__]; print(*sys.modules)"
+    program = "import sys; import fleetgauge.quotas as q; [getattr(q, name) for name in q.__all__]; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    rooms = {"wire", "telemetry", "push_log", "exporters", "fleetgauge", "fleet", "terminal"}
-    assert not rooms & {name.partition(".")[0] for name in found.stdout.split()}
+    loaded = {name.split(".")[1] for name in found.stdout.split() if name.startswith("fleetgauge.")}
+    assert loaded == {"base", "quotas"}

@@ -10,7 +10,7 @@ import typer
 from fleetgauge.cli.doctor.finding import Finding, Level
 from fleetgauge.cli.options import ConfigFile, Overrides, TableOrJsonLines
 from fleetgauge.lean_imports import import_structlog
-from terminal.text import printable
+from fleetgauge.terminal.text import printable
 
 _COLOURS = {Level.OK: "green", Level.SKIPPED: None, Level.WARNING: "yellow", Level.ERROR: "red"}
 

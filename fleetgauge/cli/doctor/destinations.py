@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from exporters.exporter import Delivered
-from exporters.landing.exporter import open_storage
-from exporters.landing.storage import storage_errors
-from exporters.otlp.exporter import make_transport
-from exporters.otlp.settings import otlp_options, otlp_settings
-from exporters.registry import EXPORTER_TYPES
-from exporters.tls_files import TlsFilesError
 from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped
 from fleetgauge.cli.doctor.machine import check_writable
 from fleetgauge.config import ServiceConfig
+from fleetgauge.exporters.exporter import Delivered
+from fleetgauge.exporters.landing.exporter import open_storage
+from fleetgauge.exporters.landing.storage import storage_errors
+from fleetgauge.exporters.otlp.exporter import make_transport
+from fleetgauge.exporters.otlp.settings import otlp_options, otlp_settings
+from fleetgauge.exporters.registry import EXPORTER_TYPES
+from fleetgauge.exporters.tls_files import TlsFilesError
 
 
 def check_destinations(config: ServiceConfig) -> Iterator[Finding]:

@@ -15,14 +15,14 @@ from fleetgauge.cli.doctor.certificate import name_problem
 from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped, warning
 from fleetgauge.config import ServiceConfig
 from fleetgauge.errors import ConfigError
+from fleetgauge.gateway.broker_login import BrokerLogin
+from fleetgauge.gateway.gateway import GatewaySettings
+from fleetgauge.gateway.server_names import ServerNames
 from fleetgauge.gateway_node import gateway_settings
-from gateway.broker_login import BrokerLogin
-from gateway.gateway import GatewaySettings
-from gateway.server_names import ServerNames
-from wire.api_table import TELEMETRY_KEYS
-from wire.errors import ProtocolError
-from wire.proxy_header import LOCAL_V2
-from wire.sasl.login import Login, LoginError
+from fleetgauge.wire.api_table import TELEMETRY_KEYS
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.proxy_header import LOCAL_V2
+from fleetgauge.wire.sasl.login import Login, LoginError
 
 _TIMEOUT_S: Final = 5.0
 _MAX_RESPONSE_BYTES: Final = 1 << 24

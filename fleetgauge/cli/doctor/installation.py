@@ -16,7 +16,7 @@ _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;.*?extra == '(\w+)'
 
 def installed_form() -> str:
     """How this installation was built: `hatch_build.py` compiles `base.clock` with the other modules, or none."""
-    clock = importlib.util.find_spec("base.clock")
+    clock = importlib.util.find_spec("fleetgauge.base.clock")
     is_compiled = clock is not None and str(clock.origin).endswith(tuple(EXTENSION_SUFFIXES))
     return "compiled" if is_compiled else "pure Python"
 
@@ -73,10 +73,12 @@ def _version(name: str) -> str | None:
 def _java() -> Finding:
     if importlib.util.find_spec("pyspark") is None:
         return skipped("java", "only Spark needs it, and the extra spark is not installed")
-    session = importlib.import_module("fleet.session")  # as fleetgauge.cli does: the service runs without fleet
+    session = importlib.import_module(
+        "fleetgauge.fleet.session"
+    )  # as fleetgauge.cli does: the service runs without fleet
     try:
         session.check_java()
-    except importlib.import_module("fleet.errors").JavaError as problem:
+    except importlib.import_module("fleetgauge.fleet.errors").JavaError as problem:
         return warning(
             "java", str(problem), "Install Java 17 or 21 for fleet commands that use Spark, or set JAVA_HOME."
         )

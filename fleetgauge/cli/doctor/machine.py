@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from exporters.prometheus.settings import Address
 from fleetgauge.admin.node_socket import NotRunningError, read_status
 from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped, warning
 from fleetgauge.cli.units import size
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
+from fleetgauge.exporters.prometheus.settings import Address
 from fleetgauge.machine import files_for_clients, open_files
-from push_log.embedded.free_space import free_bytes
+from fleetgauge.push_log.embedded.free_space import free_bytes
 
 _FEW_FILES: Final = 4_096
 _NOT_BEFORE: Final = 1_767_225_600

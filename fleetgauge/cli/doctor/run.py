@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from base.errors import FleetgaugeError
-from exporters.group_offsets.settings import read_command_config
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.cli.doctor.authorizer import check_authorizer
 from fleetgauge.cli.doctor.brokers import BrokersInUse, TopicUse, check_brokers
 from fleetgauge.cli.doctor.destinations import check_destinations
@@ -17,8 +16,9 @@ from fleetgauge.cli.doctor.machine import check_clock, check_disk, check_files, 
 from fleetgauge.config import ServiceConfig, load_config
 from fleetgauge.config.offsets import deadline_settings, follows_topic, offsets_settings
 from fleetgauge.config.push_logs import topic_settings
+from fleetgauge.exporters.group_offsets.settings import read_command_config
+from fleetgauge.push_log.kafka_topic.settings import DEFAULT_TOPIC
 from fleetgauge.subscriptions.settings import ClusterSettings, connection_settings
-from push_log.kafka_topic.settings import DEFAULT_TOPIC
 
 Process = Literal["serve", "gateway", "export"]
 

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from base.errors import ErrorCode, InvalidRequestError, KafkaError, PolicyViolationError
 from fleetgauge.authorization import MAX_CHARACTERS, Authorization, described
 from fleetgauge.authorizer.acls import Acl, AclFilter, AclOperation, PatternType, Permission, ResourceType
+from fleetgauge.base.errors import ErrorCode, InvalidRequestError, KafkaError, PolicyViolationError
 from fleetgauge.listener.apis.admin import Change, bounded, not_written
 from fleetgauge.listener.apis.messages import NO_TIME, answer, error_fields, new_part
 from fleetgauge.node_state import Transaction
-from push_log.log import PushLogError
-from wire.api_table import ApiKey
-from wire.codec import Request
-from wire.errors import ProtocolError
+from fleetgauge.push_log.log import PushLogError
+from fleetgauge.wire.api_table import ApiKey
+from fleetgauge.wire.codec import Request
+from fleetgauge.wire.errors import ProtocolError
 
 _DECLARED: Final = (
     "is declared in the configuration file of this node and would still be in force: remove it from its table and send "

@@ -12,22 +12,22 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
-from base.clock import Time
-from base.errors import ErrorCode, FleetgaugeError, KafkaError
-from base.log_limiter import LogLimiter
 from fleetgauge import audit
 from fleetgauge.authorization import NOT_AUTHORIZED, Authorization
 from fleetgauge.authorizer.acls import AclOperation
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import ErrorCode, FleetgaugeError, KafkaError
+from fleetgauge.base.log_limiter import LogLimiter
 from fleetgauge.listener.apis.waiting_requests import Waiting, WaitingRequests
 from fleetgauge.listener.request_quota import RequestQuota
 from fleetgauge.node_state import NodeState, Transaction
+from fleetgauge.push_log.log import PushLogError
 from fleetgauge.state_store import UncertainChangeError
-from push_log.log import PushLogError
-from wire.api_table import ApiKey
-from wire.channel import Channel
-from wire.codec import Request, read_admin_request
-from wire.errors import ProtocolError
-from wire.throttled_response import with_throttle_time
+from fleetgauge.wire.api_table import ApiKey
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request, read_admin_request
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.throttled_response import with_throttle_time
 
 log = structlog.get_logger(__name__)
 

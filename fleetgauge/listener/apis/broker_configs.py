@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from base.errors import InvalidRequestError
-from base.redaction import is_secret, shown
+from fleetgauge.base.errors import InvalidRequestError
+from fleetgauge.base.redaction import is_secret, shown
 from fleetgauge.config import ServiceConfig
 from fleetgauge.config.model import TABLES
-from telemetry.subscriptions.overrides import ConfigSource
+from fleetgauge.telemetry.subscriptions.overrides import ConfigSource
 
 
 class ConfigType(enum.IntEnum):

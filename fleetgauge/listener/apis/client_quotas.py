@@ -6,16 +6,16 @@ See `fleetgauge.client_quotas` for the limits and their checks.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from base.errors import ErrorCode, InvalidRequestError, KafkaError
+from fleetgauge.base.errors import ErrorCode, InvalidRequestError, KafkaError
 from fleetgauge.client_quotas import ClientQuotas, QuotaLimits, QuotaOperation, differences
 from fleetgauge.config.quotas import CLIENT_ID, IP, USER, Entity, Parts, entity_of, parts_of
 from fleetgauge.listener.apis.admin import Change, bounded, not_written
 from fleetgauge.listener.apis.messages import NO_TIME, answer, error_fields, new_part
 from fleetgauge.node_state import Transaction
-from push_log.log import PushLogError
-from quotas.connection_quota_config import canonical_address
-from wire.api_table import ApiKey
-from wire.codec import Request
+from fleetgauge.push_log.log import PushLogError
+from fleetgauge.quotas.connection_quota_config import canonical_address
+from fleetgauge.wire.api_table import ApiKey
+from fleetgauge.wire.codec import Request
 
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
 """Kafka's match types of a filter."""

@@ -8,8 +8,8 @@ from fleetgauge.authorization import Authorization
 from fleetgauge.listener.apis.messages import NO_TIME, answer, new_part
 from fleetgauge.listener.apis.unknown_topics import with_unknown_topics
 from fleetgauge.listener.misdirected_clients import MisdirectedClients
-from wire.codec import Request
-from wire.listener import Channel
+from fleetgauge.wire.codec import Request
+from fleetgauge.wire.listener import Channel
 
 _BROKER_ENDPOINTS = 1
 _NOT_ASKED = -(2**31)

@@ -12,17 +12,17 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from base.errors import ErrorCode, InvalidConfigError, InvalidRequestError, KafkaError
+from fleetgauge.base.errors import ErrorCode, InvalidConfigError, InvalidRequestError, KafkaError
 from fleetgauge.client_metrics import ClientMetrics
 from fleetgauge.listener.apis.admin import Change, bounded, not_written
 from fleetgauge.listener.apis.broker_configs import BrokerConfigs, ConfigType
 from fleetgauge.listener.apis.messages import NO_TIME, answer, error_fields, new_part
 from fleetgauge.node_state import Transaction
-from push_log.log import PushLogError
-from telemetry.subscriptions.overrides import Alteration, ClientMetricsResources, ConfigSource, ConfigValue
-from telemetry.subscriptions.resources import INTERVAL_MS_CONFIG, MATCH_CONFIG, METRICS_CONFIG
-from wire.api_table import ApiKey
-from wire.codec import Request, read_only_resource
+from fleetgauge.push_log.log import PushLogError
+from fleetgauge.telemetry.subscriptions.overrides import Alteration, ClientMetricsResources, ConfigSource, ConfigValue
+from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_CONFIG, MATCH_CONFIG, METRICS_CONFIG
+from fleetgauge.wire.api_table import ApiKey
+from fleetgauge.wire.codec import Request, read_only_resource
 
 _DOCUMENTATION: Final = {
     INTERVAL_MS_CONFIG: "Metrics push interval in milliseconds",

@@ -9,8 +9,8 @@ from typing import Any, Final
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from base.errors import ErrorCode, KafkaError
-from wire.codec import Request, encode_response
+from fleetgauge.base.errors import ErrorCode, KafkaError
+from fleetgauge.wire.codec import Request, encode_response
 
 NO_TIME: Final = datetime.timedelta(0)
 

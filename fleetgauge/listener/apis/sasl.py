@@ -4,11 +4,11 @@ authentication. See `wire.sasl.authenticator` for the exchange.
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from base.errors import ErrorCode
+from fleetgauge.base.errors import ErrorCode
 from fleetgauge.listener.apis.messages import answer
-from wire.api_table import ApiKey
-from wire.codec import Request
-from wire.listener import Channel
+from fleetgauge.wire.api_table import ApiKey
+from fleetgauge.wire.codec import Request
+from fleetgauge.wire.listener import Channel
 
 _TOLD = "SaslAuthenticate request received after successful authentication"
 

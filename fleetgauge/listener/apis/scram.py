@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from base.errors import ErrorCode, KafkaError
+from fleetgauge.base.errors import ErrorCode, KafkaError
 from fleetgauge.listener.apis.admin import Change, bounded, not_written
 from fleetgauge.listener.apis.messages import NO_TIME, answer, error_fields, new_part
 from fleetgauge.node_state import Transaction
+from fleetgauge.push_log.log import PushLogError
 from fleetgauge.scram_users import NoCredentialError, NodeUsers, ScramUsers
-from push_log.log import PushLogError
-from wire.api_table import ApiKey
-from wire.codec import Request
-from wire.sasl.credentials import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
+from fleetgauge.wire.api_table import ApiKey
+from fleetgauge.wire.codec import Request
+from fleetgauge.wire.sasl.credentials import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
 
 MAX_NAME_CHARACTERS: Final = 1_024
 MAX_SALT_BYTES: Final = 1_024

@@ -5,14 +5,14 @@ from collections import defaultdict
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from base.clock import Time
 from fleetgauge.authorization import Authorization
+from fleetgauge.base.clock import Time
 from fleetgauge.listener.apis.messages import answer
 from fleetgauge.listener.request_context import request_context
-from telemetry.manager import ClientMetricsManager
-from wire.api_table import ApiKey
-from wire.channel import Channel
-from wire.codec import Request
+from fleetgauge.telemetry.manager import ClientMetricsManager
+from fleetgauge.wire.api_table import ApiKey
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request
 
 
 class SubscriptionsHandler:

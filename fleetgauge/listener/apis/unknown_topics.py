@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, Final
 
-from base.errors import ErrorCode
-from exporters.protobuf_wire import encode_varint  # the unsigned varint of Kafka too
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.exporters.protobuf_wire import encode_varint  # the unsigned varint of Kafka too
 
 _FIRST_FLEXIBLE: Final = 9
 _FIRST_WITH_ID: Final = 10

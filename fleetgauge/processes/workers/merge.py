@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from fleetgauge.admin.node_socket import Status
 from fleetgauge.listener.misdirected_clients import LATEST
-from telemetry.instances.client_metrics import INSTANCE_COUNT, INSTANCE_METRICS
-from telemetry.instances.client_state import ClientState
-from telemetry.instances.inventory import ClientRow, key_among, sender_key, with_software_of
+from fleetgauge.telemetry.instances.client_metrics import INSTANCE_COUNT, INSTANCE_METRICS
+from fleetgauge.telemetry.instances.client_state import ClientState
+from fleetgauge.telemetry.instances.inventory import ClientRow, key_among, sender_key, with_software_of
 
 _OF_THE_PARENT: Final = frozenset({"node", "http", "exporter_process"})
 """Parts of a status that the parent has itself; all other parts are merged from the workers."""

@@ -9,9 +9,9 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from base.clock import SystemTime, Time
-from base.errors import FleetgaugeError
 from fleetgauge.admin.node_socket import Status
+from fleetgauge.base.clock import SystemTime, Time
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.node_identity import NodeIdentity
@@ -23,7 +23,7 @@ from fleetgauge.processes.workers.shares import worker_config
 from fleetgauge.processes.workers.supervisor import WorkerSupervisor
 from fleetgauge.reconfiguration import Changes, changeable_fields, examiner, log_reread
 from fleetgauge.subscriptions.allowed import Properties
-from wire.shared_port import reserve_port
+from fleetgauge.wire.shared_port import reserve_port
 
 _QUERY_EVERY_S: Final = 1.0
 _FIRST_ANSWER_WITHIN_MS: Final = 30_000

@@ -13,7 +13,7 @@ from typing import Any, Final
 from fleetgauge.admin.node_socket import SLICE_ROWS, Answer, ControlSocket, NotRunningError, Status, ask_async
 from fleetgauge.processes.workers.merge import merged_clients, merged_own_metrics
 from fleetgauge.processes.workers.supervisor import WorkerSupervisor
-from telemetry.instances.inventory import ClientFilter
+from fleetgauge.telemetry.instances.inventory import ClientFilter
 
 PART_ROWS: Final = 50_000
 """About how many rows of all workers are joined at a time."""

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from base.clock import Time
-from base.errors import FleetgaugeError
 from fleetgauge.admin.node_socket import NotRunningError, Status, read_status_async
+from fleetgauge.base.clock import Time
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.config import ServiceConfig
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.module_command import module_command

@@ -12,9 +12,9 @@ import zstandard
 from fuzz.target import Target
 from support.payloads import metrics_data
 
-from base.errors import InvalidRecordError, TelemetryTooLargeError
-from telemetry.codecs import CompressionType, decompressors
-from telemetry.codecs.snappy import XERIAL_MAGIC
+from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
+from fleetgauge.telemetry.codecs import CompressionType, decompressors
+from fleetgauge.telemetry.codecs.snappy import XERIAL_MAGIC
 
 MAX_BYTES = 64 * 1024
 

@@ -6,8 +6,8 @@ from fuzz.payloads import payloads
 from fuzz.target import Target
 from support.payloads import metrics_data
 
-from fleet.decode import by_bytes, by_protobuf
-from fleet.decode.payloads import decode
+from fleetgauge.fleet.decode import by_bytes, by_protobuf
+from fleetgauge.fleet.decode.payloads import decode
 
 _GOOD = metrics_data(2)
 

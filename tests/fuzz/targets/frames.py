@@ -8,8 +8,8 @@ from fuzz.target import Target
 from support.payloads import metrics_data
 from support.raw_client import framed, get_request, push_request
 
-from wire.connection import Connection
-from wire.errors import ProtocolError
+from fleetgauge.wire.connection import Connection
+from fleetgauge.wire.errors import ProtocolError
 
 MAX_FRAME_BYTES = 4_096
 MAX_IN_FLIGHT = 3

@@ -6,14 +6,14 @@ from contextlib import suppress
 from fuzz.target import Target
 from support.gateway_traffic import Relay, produce, request, response
 
-from gateway.apis import API_VERSIONS
-from gateway.in_flight import InFlight
-from gateway.quotas.mutations import STRICT_SINCE, MutationRequest
-from gateway.requests.layout import request_layout, response_layout
-from gateway.requests.walk import Walk
-from gateway.rules import WHOLE_FRAME, ClientConnection, More, NoRules, RequestVerdict
-from gateway.splices import uvarint
-from wire.errors import ProtocolError
+from fleetgauge.gateway.apis import API_VERSIONS
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.quotas.mutations import STRICT_SINCE, MutationRequest
+from fleetgauge.gateway.requests.layout import request_layout, response_layout
+from fleetgauge.gateway.requests.walk import Walk
+from fleetgauge.gateway.rules import WHOLE_FRAME, ClientConnection, More, NoRules, RequestVerdict
+from fleetgauge.gateway.splices import uvarint
+from fleetgauge.wire.errors import ProtocolError
 
 MAX_REQUEST_BYTES = 1 << 16
 _LEAST_ADDRESS_BYTES = 9

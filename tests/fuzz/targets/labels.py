@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.label_reference import in_order, label, merged, reference
 
-from exporters.protobuf_wire import MalformedPayloadError
+from fleetgauge.exporters.protobuf_wire import MalformedPayloadError
 
 
 def run(data: bytes) -> None:

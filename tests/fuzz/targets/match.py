@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from fuzz.target import Target
 
-from base.errors import InvalidConfigError
-from base.principal import ANONYMOUS
-from telemetry.instances.instance import attributes_of
-from telemetry.plugin import RequestContext
-from telemetry.subscriptions.match import ClientMatchingParam
-from telemetry.subscriptions.resources import Subscriptions
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.base.principal import ANONYMOUS
+from fleetgauge.telemetry.instances.instance import attributes_of
+from fleetgauge.telemetry.plugin import RequestContext
+from fleetgauge.telemetry.subscriptions.match import ClientMatchingParam
+from fleetgauge.telemetry.subscriptions.resources import Subscriptions
 
 _KEYS = ("match", "metrics", "interval.ms")
 

@@ -20,10 +20,10 @@ from structlog.testing import capture_logs
 from support.payloads import metrics_data
 from support.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
 
-from base.clock import MockTime
-from base.library_log import log_through
 from fleetgauge.authorization import Authorization
 from fleetgauge.authorizer.settings import AuthorizationSettings
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.library_log import log_through
 from fleetgauge.listener.apis.acls import AclApis
 from fleetgauge.listener.apis.admin import AdminApis
 from fleetgauge.listener.apis.cluster import ClusterApis
@@ -33,21 +33,21 @@ from fleetgauge.listener.dispatcher import RequestDispatcher
 from fleetgauge.listener.misdirected_clients import MisdirectedClients
 from fleetgauge.listener.push import PushHandler
 from fleetgauge.listener.request_quota import RequestQuota
-from push_log.log import Answer, PushLogError, PushLogFullError
-from quotas.client_quota import ClientQuotaManagerConfig
-from quotas.client_request_quota import ClientRequestQuotaManager
-from quotas.identities import Identities
-from quotas.metrics import Metrics
-from telemetry.codecs import CompressionType
-from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
-from telemetry.push import Push
-from telemetry.push_record import PushIds
-from wire.api_table import ApiTable
-from wire.close_reason import CloseReason
-from wire.listener_context import ListenerContext
-from wire.listener_counters import ListenerCounters
-from wire.listener_settings import ListenerSettings
-from wire.tcp_channel import TcpChannel
+from fleetgauge.push_log.log import Answer, PushLogError, PushLogFullError
+from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
+from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
+from fleetgauge.quotas.identities import Identities
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.telemetry.codecs import CompressionType
+from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.push import Push
+from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.close_reason import CloseReason
+from fleetgauge.wire.listener_context import ListenerContext
+from fleetgauge.wire.listener_counters import ListenerCounters
+from fleetgauge.wire.listener_settings import ListenerSettings
+from fleetgauge.wire.tcp_channel import TcpChannel
 
 MAX_INSTANCES = 6
 MAX_BUFFERED_BYTES = 8_192

@@ -8,8 +8,8 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.damaged_payloads import READABLE
 
-from telemetry.otlp.repair import MAX_EXAMPLE_CHARS, TextRepair
-from telemetry.otlp.schema import METRICS_DATA
+from fleetgauge.telemetry.otlp.repair import MAX_EXAMPLE_CHARS, TextRepair
+from fleetgauge.telemetry.otlp.schema import METRICS_DATA
 
 
 def run(data: bytes) -> None:

@@ -12,11 +12,11 @@ from kio.serial import entity_reader, entity_writer
 from support.payloads import metrics_data
 from support.raw_client import get_request, header, push_request, uvarint
 
-from wire.api_table import ADMIN_KEYS, SERVED, ApiKey, ApiTable
-from wire.codec import Request, parse_request, read_admin_request
-from wire.errors import ProtocolError
-from wire.push_telemetry import PushTelemetry, read_push_telemetry
-from wire.request_reader import read_body
+from fleetgauge.wire.api_table import ADMIN_KEYS, SERVED, ApiKey, ApiTable
+from fleetgauge.wire.codec import Request, parse_request, read_admin_request
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.push_telemetry import PushTelemetry, read_push_telemetry
+from fleetgauge.wire.request_reader import read_body
 
 _TABLE = ApiTable()
 _REASONS = {"short_frame", "unknown_api_key", "unsupported_version", "malformed_header", "malformed_body"}

@@ -7,7 +7,7 @@ from fuzz.target import Target
 from support.label_reference import RECORD
 from support.payloads import metrics_data
 
-from push_log.kafka_topic.record_codec import (
+from fleetgauge.push_log.kafka_topic.record_codec import (
     HEADER_FIELDS,
     MalformedRecordError,
     decode_record,

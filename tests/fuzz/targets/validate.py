@@ -7,10 +7,10 @@ from fuzz.target import Target
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from base.errors import InvalidRecordError, TelemetryTooLargeError
-from telemetry.otlp.check import is_well_formed
-from telemetry.otlp.schema import METRICS_DATA
-from telemetry.validate import validate_metrics
+from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
+from fleetgauge.telemetry.otlp.check import is_well_formed
+from fleetgauge.telemetry.otlp.schema import METRICS_DATA
+from fleetgauge.telemetry.validate import validate_metrics
 
 
 def protobuf_takes(metrics: bytes) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Mapping
 
-from telemetry.plugin import ClientTelemetryPayload, MetricsReporter, RequestContext
+from fleetgauge.telemetry.plugin import ClientTelemetryPayload, MetricsReporter, RequestContext
 
 
 class HangingReporter(MetricsReporter):

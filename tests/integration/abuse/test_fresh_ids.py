@@ -11,7 +11,7 @@ from support.payloads import metrics_data
 from support.raw_client import RawClient
 from support.waiting import pause
 
-from push_log.embedded.inspect import records_after
+from fleetgauge.push_log.embedded.inspect import records_after
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ from support.waiting import wait_for
 from typer.testing import CliRunner
 
 from fleetgauge.cli.quotas import app as quotas
-from telemetry import parse_instance_id
+from fleetgauge.telemetry import parse_instance_id
 
 pytestmark = pytest.mark.integration
 

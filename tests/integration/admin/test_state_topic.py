@@ -23,12 +23,12 @@ from support.raw_client import RawClient
 from support.refusing_proxy import RefusingProxy
 from support.waiting import PATIENCE_S, wait_for
 
-from base.clock import SystemTime
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.topic import WrongTopicError
+from fleetgauge.push_log.log import PushLogError
 from fleetgauge.state_store import State, StateStore
 from fleetgauge.state_topic import StateTopic
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.kafka_topic.topic import WrongTopicError
-from push_log.log import PushLogError
 
 pytestmark = pytest.mark.integration
 

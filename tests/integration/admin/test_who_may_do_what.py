@@ -14,7 +14,7 @@ from support.payloads import metrics_data
 from support.raw_client import RawClient
 from support.waiting import pause, ticking
 
-from wire.sasl.credentials import ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism
 
 pytestmark = pytest.mark.integration
 

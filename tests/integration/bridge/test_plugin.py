@@ -29,7 +29,7 @@ from support.push_watch import PARTITIONS, PushWatch
 from support.raw_client import GZIP, RawClient
 from support.waiting import PATIENCE_S, ticking, wait_for
 
-from telemetry.push_record import PushRecord, is_push_id
+from fleetgauge.telemetry.push_record import PushRecord, is_push_id
 
 pytestmark = [
     pytest.mark.integration,

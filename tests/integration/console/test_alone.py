@@ -7,7 +7,7 @@ import pytest
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import run_cli
 
-from console.node import Node
+from fleetgauge.console.node import Node
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.subscriptions.settings import ClusterSettings
 

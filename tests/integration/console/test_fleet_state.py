@@ -16,11 +16,11 @@ from support.node import Node
 from support.telemetry_clients import LIBRDKAFKA_WAITS_FOR_MINUTES
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
-from console.fleet import ClientQuery, Fleet, FleetSettings
-from console.source import EmbeddedSource
-from console.topic_source import TopicSource
+from fleetgauge.console.fleet import ClientQuery, Fleet, FleetSettings
+from fleetgauge.console.source import EmbeddedSource
+from fleetgauge.console.topic_source import TopicSource
 from fleetgauge.data_dir import DataDirectory
-from push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration
 

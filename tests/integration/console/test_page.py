@@ -21,7 +21,7 @@ from support.raw_client import RawClient
 from support.waiting import wait_for
 from support.webhook import Webhook
 
-from terminal.text import printable
+from fleetgauge.terminal.text import printable
 
 pytestmark = [
     pytest.mark.integration,

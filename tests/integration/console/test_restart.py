@@ -16,10 +16,10 @@ from support.waiting import wait_for
 from typer.testing import CliRunner
 from unit.fleet import dialect_payloads as dialect
 
-from fleet.cli import app
-from push_log.kafka_topic.clients import make_admin
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.kafka_topic.topic import ensure_topic
+from fleetgauge.fleet.cli import app
+from fleetgauge.push_log.kafka_topic.clients import make_admin
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.topic import ensure_topic
 
 pytestmark = pytest.mark.integration
 

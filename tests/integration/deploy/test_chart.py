@@ -36,13 +36,13 @@ from typer import Context
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from fleet.cli import app as fleet
 from fleetgauge.cli import app as fleetgauge
 from fleetgauge.config.load import load_config
+from fleetgauge.fleet.cli import app as fleet
 from fleetgauge.gateway_node import gateway_settings
-from push_log.kafka_topic.clients import make_admin
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.kafka_topic.topic import ensure_topic
+from fleetgauge.push_log.kafka_topic.clients import make_admin
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.topic import ensure_topic
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 

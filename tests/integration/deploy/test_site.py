@@ -12,10 +12,10 @@ from support.built import ROOT
 from support.kafka_jars import VERSIONS
 from support.waiting import PATIENCE_S
 
-from fleet.tables.catalog import TABLES
 from fleetgauge.cli import _Commands
 from fleetgauge.config.load import known_keys
-from verdicts.catalogue import VERDICTS
+from fleetgauge.fleet.tables.catalog import TABLES
+from fleetgauge.verdicts.catalogue import VERDICTS
 
 
 def mkdocs(*words: str | Path) -> subprocess.CompletedProcess[str]:

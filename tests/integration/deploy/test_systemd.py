@@ -20,8 +20,8 @@ from typer import Context
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from fleet.cli import app as fleet
 from fleetgauge.cli import app as fleetgauge
+from fleetgauge.fleet.cli import app as fleet
 
 UNITS = ROOT / "deploy" / "systemd"
 SERVICES = sorted(path.name for path in UNITS.glob("*.service"))

@@ -13,7 +13,7 @@ from support.raw_client import RawClient
 from support.waiting import PATIENCE_S, wait_for
 from support.webhook import Webhook
 
-from telemetry.push_record import format_instance_id
+from fleetgauge.telemetry.push_record import format_instance_id
 
 pytestmark = [
     pytest.mark.integration,

@@ -59,8 +59,10 @@ def test_neither_does_what_the_demo_and_the_usage_of_quotas_start(tmp_path: Path
 def test_a_node_serves_there_and_takes_reporters_by_pythonpath(foreign: Path, tmp_path: Path) -> None:
     plugins = tmp_path / "plugins"
     plugins.mkdir()
-    (plugins / "own_exporter.py").write_text("from exporters.console import console_exporter as made\n")
-    (plugins / "own_reporter.py").write_text("from telemetry import MetricsReporter\nclass Own(MetricsReporter): ...\n")
+    (plugins / "own_exporter.py").write_text("from fleetgauge.exporters.console import console_exporter as made\n")
+    (plugins / "own_reporter.py").write_text(
+        "from fleetgauge.telemetry import MetricsReporter\nclass Own(MetricsReporter): ...\n"
+    )
     config = tmp_path / "fleetgauge.toml"
     config.write_text(
         f"""

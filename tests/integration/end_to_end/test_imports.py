@@ -35,14 +35,21 @@ type = "landing"
 _EXPORTER = """
 import json, sys
 import fleetgauge.processes.exporter_process
-from exporters.registry import build_exporter
+from fleetgauge.exporters.registry import build_exporter
 exporter = build_exporter("x", json.loads(sys.argv[1]))
 exporter.start()
 exporter.close()
 print(json.dumps(sorted(sys.modules)))
 """
 _OF_DELIVERY = {"grpc", "numpy", "pyarrow", "urllib3"}
-_OF_THE_LISTENER = {"kio", "pydantic", "uvloop", "wire.listener", "fleetgauge.config.model", "fleetgauge.app"}
+_OF_THE_LISTENER = {
+    "kio",
+    "pydantic",
+    "uvloop",
+    "fleetgauge.wire.listener",
+    "fleetgauge.config.model",
+    "fleetgauge.app",
+}
 _UNUSED = {"confluent_kafka", "fleet", "opentelemetry.sdk", "pygments", "rich"}
 
 
@@ -65,7 +72,7 @@ def test_a_listener_that_has_exporters_imports_nothing_that_only_they_need(
         node.wait_for(lambda s: len(s["exporter_process"]["exporters"]) == 3, what="the exporters")
         assert node.stop() == 0, node.output()
         imported = set(json.loads((tmp_path / f"{node.process.pid}.json").read_text()))
-    assert "wire.listener" in imported
+    assert "fleetgauge.wire.listener" in imported
     assert not imported & (_OF_DELIVERY | _UNUSED | {"prometheus_client"})
 
 
@@ -89,4 +96,6 @@ def test_an_exporter_process_imports_what_its_types_of_exporter_need(
 
 def test_the_http_process_imports_neither_listener_nor_exporters() -> None:
     imported = modules_after("import json, sys, fleetgauge.processes.http_process; print(json.dumps([*sys.modules]))")
-    assert not imported & (_OF_DELIVERY | _OF_THE_LISTENER | _UNUSED | {"google.protobuf", "exporters.registry"})
+    assert not imported & (
+        _OF_DELIVERY | _OF_THE_LISTENER | _UNUSED | {"google.protobuf", "fleetgauge.exporters.registry"}
+    )

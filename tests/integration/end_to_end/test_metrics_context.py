@@ -11,7 +11,7 @@ pytestmark = pytest.mark.integration
 
 REPORTER = """
 import json, pathlib
-from telemetry.plugin import MetricsReporter
+from fleetgauge.telemetry.plugin import MetricsReporter
 
 class Reporter(MetricsReporter):
     def configure(self, configs):

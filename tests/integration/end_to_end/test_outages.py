@@ -18,7 +18,7 @@ from support.small_disk import small_disk
 from support.waiting import PATIENCE_S
 from support.webhook import Webhook
 
-from telemetry import format_instance_id
+from fleetgauge.telemetry import format_instance_id
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from support.kafka_broker import KafkaBroker
 from support.node import Node
 from support.raw_client import RawClient
 
-from telemetry import format_instance_id
+from fleetgauge.telemetry import format_instance_id
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ from support.node import Node, run_cli
 from support.payloads import metrics_data
 from support.raw_client import RawClient
 
-from telemetry.push_record import format_instance_id
+from fleetgauge.telemetry.push_record import format_instance_id
 
 pytestmark = pytest.mark.integration
 

@@ -15,8 +15,8 @@ from support.payloads import metrics_data
 from support.raw_client import RawClient, Subscription
 from support.waiting import pause, ticking
 
-from push_log.embedded.inspect import records_after
-from telemetry.push_record import format_instance_id
+from fleetgauge.push_log.embedded.inspect import records_after
+from fleetgauge.telemetry.push_record import format_instance_id
 
 pytestmark = pytest.mark.integration
 

@@ -15,11 +15,11 @@ from support.trickling import BODY, HEAD, TLS, trickling
 from support.waiting import wait_for
 from support.webhook import Webhook
 
-from exporters.exporter import Delivered, Exporter, Refused, RefusedRecord, Retry, TooLarge
-from exporters.options import ExporterConfigError
-from exporters.registry import build_exporter
-from exporters.testkit.conformance import ExporterConformance, a_push, batch_of, started
-from exporters.testkit.otlp_receiver import Receiver
+from fleetgauge.exporters.exporter import Delivered, Exporter, Refused, RefusedRecord, Retry, TooLarge
+from fleetgauge.exporters.options import ExporterConfigError
+from fleetgauge.exporters.registry import build_exporter
+from fleetgauge.exporters.testkit.conformance import ExporterConformance, a_push, batch_of, started
+from fleetgauge.exporters.testkit.otlp_receiver import Receiver
 
 pytestmark = pytest.mark.integration
 

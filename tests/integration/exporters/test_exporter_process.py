@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 TALKATIVE = """
 import json
-from exporters.console import ConsoleExporter, ConsoleSettings
+from fleetgauge.exporters.console import ConsoleExporter, ConsoleSettings
 
 class Talkative(ConsoleExporter):
     def counters(self):

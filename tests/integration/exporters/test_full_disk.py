@@ -10,14 +10,14 @@ import pytest
 from support.landing import landed
 from support.small_disk import fill_up, small_disk
 
-from base.clock import MockTime
-from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings
-from exporters.dead_letters.store import DeadLetters
-from exporters.exporter import Delivered, Refusal, Retry
-from exporters.registry import build_exporter
-from exporters.testkit.conformance import a_push, batch_of, started
-from push_log.embedded.settings import MIB
-from push_log.log import PushLogFullError
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings
+from fleetgauge.exporters.dead_letters.store import DeadLetters
+from fleetgauge.exporters.exporter import Delivered, Refusal, Retry
+from fleetgauge.exporters.registry import build_exporter
+from fleetgauge.exporters.testkit.conformance import a_push, batch_of, started
+from fleetgauge.push_log.embedded.settings import MIB
+from fleetgauge.push_log.log import PushLogFullError
 
 pytestmark = pytest.mark.integration
 

@@ -21,12 +21,12 @@ from support.ports import free_ports
 from support.push_log import push_record
 from support.waiting import wait_for
 
-from exporters.exporter import Retry
-from exporters.kafka.exporter import kafka_topic_exporter
-from exporters.labels import LabelSettings, labelled
-from push_log.kafka_topic.record_codec import decode_record
-from push_log.log import Batch
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.exporter import Retry
+from fleetgauge.exporters.kafka.exporter import kafka_topic_exporter
+from fleetgauge.exporters.labels import LabelSettings, labelled
+from fleetgauge.push_log.kafka_topic.record_codec import decode_record
+from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration
 

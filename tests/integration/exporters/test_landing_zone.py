@@ -18,14 +18,14 @@ from support.delivery import PATIENCE_MS, Delivery, real_records
 from support.push_log import push_record
 from support.waiting import PATIENCE_S
 
-from base.clock import MockTime
-from exporters.exporter import Delivered, Refused, Retry
-from exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter, partition_of
-from exporters.landing.remote_storage import RemoteStorage
-from exporters.landing.schema import LANDING_SCHEMA
-from exporters.landing.storage import WRITING, LocalStorage
-from push_log.log import Batch
-from telemetry.push_record import PushIds, PushRecord
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.exporter import Delivered, Refused, Retry
+from fleetgauge.exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter, partition_of
+from fleetgauge.exporters.landing.remote_storage import RemoteStorage
+from fleetgauge.exporters.landing.schema import LANDING_SCHEMA
+from fleetgauge.exporters.landing.storage import WRITING, LocalStorage
+from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushIds, PushRecord
 
 pytestmark = pytest.mark.integration
 
@@ -183,7 +183,7 @@ KILLED_BEFORE_COMMIT = """
 import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
 from support.delivery import Delivery, real_records
 from support.push_log import push_record
 SqlitePushLogReader.commit = lambda self, batch: os.kill(os.getpid(), 9)
@@ -323,9 +323,9 @@ KILLED = """
 import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from exporters.landing.exporter import landing_exporter
-from push_log.log import Batch
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.landing.exporter import landing_exporter
+from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushRecord
 Path.replace = lambda self, target: os.kill(os.getpid(), 9)
 record = PushRecord(*{record!r})
 exporter = landing_exporter("landing", {{"path": {root!r}, "writer.id": "node-7"}})

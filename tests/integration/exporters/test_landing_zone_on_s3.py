@@ -11,11 +11,11 @@ from support.delivery import Delivery, real_records
 from support.resetting_proxy import ResettingProxy
 from support.s3_store import SECRET, s3, s3_store
 
-from base.clock import MockTime
-from exporters.exporter import Delivered, Retry
-from exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter
-from push_log.log import Batch
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.exporter import Delivered, Retry
+from fleetgauge.exporters.landing.exporter import LandingExporter, LandingSettings, landing_exporter
+from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration
 

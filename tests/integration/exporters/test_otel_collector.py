@@ -19,8 +19,8 @@ from support.push_log import push_record
 from support.resetting_proxy import ResettingProxy
 from support.waiting import ticking, wait_for
 
-from exporters.labels import LabelSettings
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.labels import LabelSettings
+from fleetgauge.telemetry.push_record import PushRecord
 
 # The first time the collector is built, which takes minutes: only the tests themselves are timed.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900, func_only=True)]

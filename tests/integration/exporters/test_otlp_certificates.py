@@ -17,10 +17,10 @@ from support.payloads import metrics_data
 from support.push_log import push_record
 from support.waiting import PATIENCE_S
 
-from exporters.exporter import Delivered, Retry
-from exporters.otlp.endpoint import PROTOCOLS
-from exporters.otlp.exporter import OtlpExporter, otlp_exporter
-from push_log.log import Batch
+from fleetgauge.exporters.exporter import Delivered, Retry
+from fleetgauge.exporters.otlp.endpoint import PROTOCOLS
+from fleetgauge.exporters.otlp.exporter import OtlpExporter, otlp_exporter
+from fleetgauge.push_log.log import Batch
 
 pytestmark = pytest.mark.integration
 

@@ -21,13 +21,13 @@ from support.otlp_receivers import GrpcReceiver as Receiver
 from support.ports import free_port
 from support.waiting import PATIENCE_S, wait_for
 
-from base.clock import SystemTime
-from exporters.delivery.pipeline import Pipeline
-from exporters.exporter import Delivered, Refused, Retry, RetrySettings, TooLarge
-from exporters.labels import LabelSettings, labelled
-from exporters.otlp.exporter import OtlpExporter, otlp_exporter
-from push_log.log import Batch, Lag
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.exporters.delivery.pipeline import Pipeline
+from fleetgauge.exporters.exporter import Delivered, Refused, Retry, RetrySettings, TooLarge
+from fleetgauge.exporters.labels import LabelSettings, labelled
+from fleetgauge.exporters.otlp.exporter import OtlpExporter, otlp_exporter
+from fleetgauge.push_log.log import Batch, Lag
+from fleetgauge.telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration
 
@@ -358,7 +358,7 @@ def test_a_stop_does_not_wait_for_a_batch_to_fill(receiver: Receiver, log: Log) 
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that was told to end may take its time on a busy machine."""
-    monkeypatch.setattr("exporters.delivery.pipeline._CLOSE_GRACE_S", PATIENCE_S)
+    monkeypatch.setattr("fleetgauge.exporters.delivery.pipeline._CLOSE_GRACE_S", PATIENCE_S)
 
 
 @pytest.mark.usefixtures("_patient")

@@ -20,10 +20,10 @@ from support.ports import free_port
 from support.push_log import push_record
 from support.waiting import PATIENCE_S, ticking, wait_for
 
-from exporters.exporter import Delivered, Refused, Retry, TooLarge
-from exporters.labels import LabelSettings, labelled
-from exporters.otlp.exporter import OtlpExporter, otlp_exporter
-from push_log.log import Batch
+from fleetgauge.exporters.exporter import Delivered, Refused, Retry, TooLarge
+from fleetgauge.exporters.labels import LabelSettings, labelled
+from fleetgauge.exporters.otlp.exporter import OtlpExporter, otlp_exporter
+from fleetgauge.push_log.log import Batch
 
 pytestmark = pytest.mark.integration
 

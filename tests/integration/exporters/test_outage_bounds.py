@@ -15,12 +15,12 @@ from support.rss import RssWatch
 from support.waiting import wait_for
 from support.webhook import Webhook
 
-from base.clock import MockTime
-from exporters.delivery.pipeline import Pipeline
-from exporters.registry import build_exporter, pipeline_settings
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.settings import PushLogSettings
-from telemetry.push_record import format_instance_id
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.delivery.pipeline import Pipeline
+from fleetgauge.exporters.registry import build_exporter, pipeline_settings
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.telemetry.push_record import format_instance_id
 
 pytestmark = pytest.mark.integration
 

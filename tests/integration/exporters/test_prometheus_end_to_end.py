@@ -19,7 +19,7 @@ from support.raw_client import RawClient, Subscription
 from support.telemetry_clients import LibrdkafkaProcess
 from support.waiting import PATIENCE_S, pause, wait_for
 
-from exporters.prometheus.page import TEXT
+from fleetgauge.exporters.prometheus.page import TEXT
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 

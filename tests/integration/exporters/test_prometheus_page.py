@@ -21,17 +21,17 @@ from support.http import read_to_end, reset, responses_of
 from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 from support.waiting import PATIENCE_S, wait_for
 
-from base.clock import SystemTime
-from exporters.http.access import AccessSettings
-from exporters.http.connection import HttpSettings
-from exporters.labels import LabelSettings
-from exporters.prometheus import page_server
-from exporters.prometheus.exporter import PrometheusExporter
-from exporters.prometheus.names import Kind
-from exporters.prometheus.page import OPENMETRICS, TEXT
-from exporters.prometheus.page_server import PageError, PageServer
-from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.exporters.http.access import AccessSettings
+from fleetgauge.exporters.http.connection import HttpSettings
+from fleetgauge.exporters.labels import LabelSettings
+from fleetgauge.exporters.prometheus import page_server
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.exporters.prometheus.names import Kind
+from fleetgauge.exporters.prometheus.page import OPENMETRICS, TEXT
+from fleetgauge.exporters.prometheus.page_server import PageError, PageServer
+from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from fleetgauge.telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration
 

@@ -9,9 +9,9 @@ from support.otlp_receivers import GrpcReceiver
 from support.ports import free_port
 from support.waiting import PATIENCE_S, wait_for
 
-from base.clock import SystemTime
-from exporters.delivery.stats import PipelineState
-from exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_settings
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.exporters.delivery.stats import PipelineState
+from fleetgauge.exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_settings
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +69,7 @@ def test_an_end_does_not_wait_for_a_receiver_that_is_away_or_for_one_without_tim
     receiver: GrpcReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A thread that was told to end may take its time on a busy machine.
-    monkeypatch.setattr("exporters.self_metrics._CLOSE_GRACE_S", PATIENCE_S)
+    monkeypatch.setattr("fleetgauge.exporters.self_metrics._CLOSE_GRACE_S", PATIENCE_S)
     port = free_port()
     away, late = exporter_to(port, Things(), HOUR_MS), exporter_to(receiver.port, Things(), HOUR_MS)
     for exporter in (away, late):

@@ -11,14 +11,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from fleet import jobs
-from fleet.errors import FleetError
-from fleet.questions import question
-from fleet.report.cells import json_lines
-from fleet.selection import Selection
-from fleet.session import SessionSettings, start_session
-from fleet.topic.connector import connector_jars
-from fleet.topic.source import parse_source
+from fleetgauge.fleet import jobs
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.questions import question
+from fleetgauge.fleet.report.cells import json_lines
+from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.session import SessionSettings, start_session
+from fleetgauge.fleet.topic.connector import connector_jars
+from fleetgauge.fleet.topic.source import parse_source
 
 
 def answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:

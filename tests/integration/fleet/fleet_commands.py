@@ -50,7 +50,7 @@ class FleetCommands:
 
 
 def _answer_all() -> None:
-    from fleet.cli import app
+    from fleetgauge.fleet.cli import app
 
     for line in sys.stdin:
         result = CliRunner().invoke(app, json.loads(line))

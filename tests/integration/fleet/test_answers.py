@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from support.side_by_side import SideBySide
 
-from fleet.decode.arrow import Schema, Table
-from fleet.engine import InProcess
-from fleet.gold.latency import latency
-from fleet.gold.members import consumers, groups, rebalances
-from fleet.gold.throttling import throttling
-from fleet.measures.aggregate import aggregate
-from fleet.measures.merge import merge
-from fleet.pipeline.answers import Answers
-from fleet.pipeline.spans import Span, of_windows, whole
-from fleet.schemas import CLIENTS, INSTANCE, POINTS, PUSHES
-from fleet.silver.clients import clients, seen
-from fleet.small_tables import rows
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.decode.arrow import Schema, Table
+from fleetgauge.fleet.engine import InProcess
+from fleetgauge.fleet.gold.latency import latency
+from fleetgauge.fleet.gold.members import consumers, groups, rebalances
+from fleetgauge.fleet.gold.throttling import throttling
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.pipeline.answers import Answers
+from fleetgauge.fleet.pipeline.spans import Span, of_windows, whole
+from fleetgauge.fleet.schemas import CLIENTS, INSTANCE, POINTS, PUSHES
+from fleetgauge.fleet.silver.clients import clients, seen
+from fleetgauge.fleet.small_tables import rows
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 DAY = date(2026, 3, 1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -267,7 +267,7 @@ def test_a_client_without_points_or_group_is_a_client(tables: Tables) -> None:
 def test_clients_are_added_up_from_run_to_run_and_counts_are_of_all_pushes(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, merged_at: int
 ) -> None:
-    monkeypatch.setattr("fleet.pipeline.of_clients._MERGED_AT", merged_at)
+    monkeypatch.setattr("fleetgauge.fleet.pipeline.of_clients._MERGED_AT", merged_at)
     times = [NOON, NOON + MINUTE, NOON + timedelta(days=1), NOON + 2 * MINUTE, NOON + 3 * MINUTE]
     for at in times:
         spans = tables.read(at)

@@ -14,11 +14,11 @@ from support.killed_runs import QUICK_JVM
 from support.waiting import PATIENCE_S
 from support.written_files import written
 
-from fleet.errors import JavaError
-from fleet.session import check_java
-from fleet.tables import catalog
-from fleet.tables.maintain import maintain
-from fleet.tables.store import Store
+from fleetgauge.fleet.errors import JavaError
+from fleetgauge.fleet.session import check_java
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.maintain import maintain
+from fleetgauge.fleet.tables.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
 

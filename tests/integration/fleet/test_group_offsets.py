@@ -26,8 +26,8 @@ from support.kafka_broker import CLUSTER_ID, MISSING, KafkaBroker
 from support.waiting import PATIENCE_S, ticking, wait_for
 from support.working_clients import JAVA_4, WorkingClients
 
-from exporters.group_offsets.run import OffsetsRun
-from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings
+from fleetgauge.exporters.group_offsets.run import OffsetsRun
+from fleetgauge.exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
@@ -376,7 +376,7 @@ def test_one_round_without_a_broker_says_so_after_its_timeout_and_makes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Making a batch imports pandas, which took longer than the timeout."""
-    monkeypatch.setattr("exporters.group_offsets.run.record_batch", None)
+    monkeypatch.setattr("fleetgauge.exporters.group_offsets.run.record_batch", None)
     settings = OffsetsSettings(bootstrap_servers="127.0.0.1:9", path=str(tmp_path), writer="w", timeout_ms=200)
     with capture_logs() as logs, pytest.raises(OffsetsConfigError, match=r"127\.0\.0\.1:9 answered within 200 ms"):
         OffsetsRun(settings).once()

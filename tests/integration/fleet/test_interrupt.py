@@ -11,8 +11,8 @@ import pytest
 from support.killed_runs import QUICK_JVM
 from support.waiting import PATIENCE_S, wait_for
 
-from fleet.errors import JavaError
-from fleet.session import check_java
+from fleetgauge.fleet.errors import JavaError
+from fleetgauge.fleet.session import check_java
 
 pytestmark = [pytest.mark.integration]
 

@@ -18,17 +18,17 @@ from support.standing_tables import rows
 from support.written_files import written
 from typer.testing import CliRunner
 
-from fleet.cli import app
-from fleet.measures.aggregate import aggregate
-from fleet.measures.merge import merge
-from fleet.schemas import SENT_POINTS
-from fleet.small_tables import rows as table_of_rows
-from fleet.tables import catalog
-from fleet.tables import maintain as upkeep
-from fleet.tables.log import TableLog
-from fleet.tables.maintain import Upkeep, maintain
-from fleet.tables.parquet_files import FileLimits, WriteFiles
-from fleet.tables.store import Store
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.schemas import SENT_POINTS
+from fleetgauge.fleet.small_tables import rows as table_of_rows
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables import maintain as upkeep
+from fleetgauge.fleet.tables.log import TableLog
+from fleetgauge.fleet.tables.maintain import Upkeep, maintain
+from fleetgauge.fleet.tables.parquet_files import FileLimits, WriteFiles
+from fleetgauge.fleet.tables.store import Store
 
 TODAY = datetime(2026, 3, 2, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -18,8 +18,8 @@ from support.killed_runs import QUICK_JVM
 from support.node import Node
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
-from fleet.errors import JavaError
-from fleet.session import check_java
+from fleetgauge.fleet.errors import JavaError
+from fleetgauge.fleet.session import check_java
 
 pytest.importorskip("confluent_kafka")
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]  # minutes
@@ -99,7 +99,7 @@ def test_a_lagging_consumer_is_asked_by_its_client_id_and_its_trend_is_seen(tmp_
     assert len({row["client_instance_id"] for row in pushes}) == 1, "the same instance all along"
     shown = subprocess.run(
         [
-            *(sys.executable, "-m", "fleet.cli", "points", "--master", "local[2]", "--format", "json"),
+            *(sys.executable, "-m", "fleetgauge.fleet.cli", "points", "--master", "local[2]", "--format", "json"),
             *("--source", str(landing), "--client-id", REPORTED, "--metric", IDLE),
         ],
         env={**os.environ, **QUICK_JVM},

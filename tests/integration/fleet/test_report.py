@@ -18,8 +18,8 @@ from support.report_tables import HOSTILE, empty_tables, hostile_tables
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
-from fleet.cli import app
-from fleet.html.words import name
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.html.words import name
 
 pytestmark = pytest.mark.integration
 

@@ -18,12 +18,12 @@ from support.standing_tables import OF_SIDE_ROWS, assert_equal, contents, for_ev
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
 
-from fleet import schemas
-from fleet.cli import app
-from fleet.errors import FleetError
-from fleet.tables import catalog
-from fleet.tables.lock import only_run
-from fleet.tables.store import Store
+from fleetgauge.fleet import schemas
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.lock import only_run
+from fleetgauge.fleet.tables.store import Store
 
 SECOND_US = 1_000_000
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -38,7 +38,7 @@ FIRST = push(
 @pytest.fixture(autouse=True, scope="module")
 def no_spark() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
+        patched.setattr("fleetgauge.fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
         yield
 
 
@@ -340,7 +340,7 @@ def test_a_day_is_decoded_again_from_the_landing_zone_also_if_that_was_cut_off(
         raise FleetError("cut off")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fleet.pipeline.ledger.Ledger.forget", cut_off)
+        patched.setattr("fleetgauge.fleet.pipeline.ledger.Ledger.forget", cut_off)
         assert said_in_a_sentence(run(scenario.zone, tables, "--redecode", "2026-03-01")) == "Error: cut off"
     assert rows(tables, "points") == rows(tables, "pushes") == rows(tables, "rejects") == []
     said = summary(run(scenario.zone, tables, "--format", "json"))

@@ -13,9 +13,9 @@ from support.standing_tables import assert_equal, contents, for_every_table
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
 
-from fleet.cli import app
-from fleet.tables.catalog import POINTS, Table
-from fleet.tables.store import Store
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.tables.catalog import POINTS, Table
+from fleetgauge.fleet.tables.store import Store
 
 WRITES = (
     *("ledger", "rejects", "points", "windows", "batches", "points corrected", "series", "pushes"),
@@ -56,7 +56,7 @@ def zone(tmp_path: Path) -> LandingZone:
 
 def run(zone: LandingZone, tables: Path) -> Result:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
+        patched.setattr("fleetgauge.fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
         return CliRunner().invoke(app, ["run", "--source", str(zone.root), "--tables", str(tables), "--max-files", "1"])
 
 

@@ -12,9 +12,9 @@ from spark.landing_zone import NOON_US, LandingZone, push
 from support.standing_tables import for_every_table
 from typer.testing import CliRunner
 
-from fleet.cli import app
-from fleet.engine import InProcess
-from telemetry.push_record import format_instance_id
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.engine import InProcess
+from fleetgauge.telemetry.push_record import format_instance_id
 
 SHARDS = 64
 

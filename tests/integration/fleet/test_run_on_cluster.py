@@ -14,8 +14,8 @@ from support.standing_tables import assert_equal, contents, for_every_table
 from support.waiting import PATIENCE_S
 from unit.fleet import dialect_payloads as dialect
 
-from fleet.errors import JavaError
-from fleet.session import check_java
+from fleetgauge.fleet.errors import JavaError
+from fleetgauge.fleet.session import check_java
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(2_400)]
 
@@ -36,7 +36,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 def run(master: str, zone: LandingZone, tables: Path, *more: str, **environment: str) -> None:
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "fleet.cli", "run", "--master", master, *QUICK_SPARK, *more),
+            *(sys.executable, "-m", "fleetgauge.fleet.cli", "run", "--master", master, *QUICK_SPARK, *more),
             *("--source", str(zone.root), "--tables", str(tables), "--max-files", "2"),
         ],
         env={**os.environ, **QUICK_JVM, **environment},

@@ -12,8 +12,8 @@ from support.s3_store import SECRET, s3, s3_store
 from support.standing_tables import assert_equal, contents, rows
 from typer.testing import CliRunner, Result
 
-from fleet.cli import app
-from fleet.zone_files import opened
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.zone_files import opened
 
 pytestmark = pytest.mark.integration
 SEED = "5"
@@ -26,7 +26,7 @@ def fleet(*arguments: str) -> Result:
 @pytest.fixture(autouse=True, scope="module")
 def no_spark() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
+        patched.setattr("fleetgauge.fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
         yield
 
 
@@ -148,6 +148,6 @@ def test_a_file_that_is_gone_is_set_aside(zone: Path, port: int, tmp_path: Path)
         return opened(system, path)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fleet.landing.opened", after_the_listing)
+        patched.setattr("fleetgauge.fleet.landing.opened", after_the_listing)
         words = ["--source", "s3://lake/fewer", "--tables", str(tmp_path), "--format", "json", *options(port)]
         assert list(said(fleet("run", *words))["rejects"]) == ["the file cannot be read: it is damaged, or gone"]

@@ -12,14 +12,14 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from spark.landing_zone import NOON_US, LandingZone, push
 from support.silver_tables import SilverTables
 
-from fleet.decode.stage import MAX_CHUNK_BYTES
-from fleet.errors import LandingError
-from fleet.landing import read
-from fleet.selection import Selection
-from fleet.silver.batch import points_of
-from fleet.silver.check import checked
-from fleet.silver.late import Late
-from fleet.tables import catalog
+from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES
+from fleetgauge.fleet.errors import LandingError
+from fleetgauge.fleet.landing import read
+from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.silver.batch import points_of
+from fleetgauge.fleet.silver.check import checked
+from fleetgauge.fleet.silver.late import Late
+from fleetgauge.fleet.tables import catalog
 
 MINUTE_US = 60_000_000
 FIRST_CHARACTERS = "-" + string.digits + string.ascii_uppercase + "_" + string.ascii_lowercase
@@ -158,8 +158,8 @@ def test_what_is_remembered_stays_while_the_next_instances_come(
     rows: int, tables: SilverTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many rows make a chunk: some have the end of one instance and the beginning of the next."""
-    monkeypatch.setattr("fleet.silver.batch.regroup", lambda batches, _: iter(batches))
-    monkeypatch.setattr("fleet.engine._ROWS_AT_ONCE", rows)
+    monkeypatch.setattr("fleetgauge.fleet.silver.batch.regroup", lambda batches, _: iter(batches))
+    monkeypatch.setattr("fleetgauge.fleet.engine._ROWS_AT_ONCE", rows)
     tables.read([of(instance, 0, total(10.0)) for instance in "abc"])
     tables.read(
         [of("a", 1, b""), of("a", 2, total(14.0)), of("b", 2, total(15.0)), of("c", 1, b""), of("c", 2, total(16.0))]
@@ -172,8 +172,8 @@ def test_what_is_remembered_stays_while_the_next_instances_come(
 def test_ids_that_begin_with_any_character_have_a_file_of_their_series_each(
     rows: int, tables: SilverTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleet.silver.batch.regroup", lambda batches, _: iter(batches))
-    monkeypatch.setattr("fleet.engine._ROWS_AT_ONCE", rows)
+    monkeypatch.setattr("fleetgauge.fleet.silver.batch.regroup", lambda batches, _: iter(batches))
+    monkeypatch.setattr("fleetgauge.fleet.engine._ROWS_AT_ONCE", rows)
     assert len(FIRST_CHARACTERS) == 64
     pushes = [
         of(first, 0, total(10.0), client_instance_id=f"{first}{second:A<21}")

@@ -23,7 +23,7 @@ from support.ports import free_port
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
-from fleet.cli import app
+from fleetgauge.fleet.cli import app
 
 pytestmark = pytest.mark.integration
 

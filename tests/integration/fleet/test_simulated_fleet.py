@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from fleet.cli import app
-from fleet.simulate.plan import BEGIN
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.simulate.plan import BEGIN
 
 pytestmark = pytest.mark.integration
 

@@ -15,11 +15,11 @@ from deltalake.exceptions import CommitFailedError
 from support.full_points import LAST, LONG_GROUP, arrow, points
 from support.written_files import written
 
-from fleet.schemas import POINTS, TIME
-from fleet.tables import catalog
-from fleet.tables.log import Layout, Transaction
-from fleet.tables.store import Store
-from fleet.tables.written_file import WrittenFile
+from fleetgauge.fleet.schemas import POINTS, TIME
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Layout, Transaction
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.tables.written_file import WrittenFile
 
 FIRST = Transaction(app_id="checkpoint", version=0)
 HOUR = timedelta(hours=1)

@@ -16,14 +16,14 @@ from support.telemetry_clients import (
 )
 from support.waiting import wait_for
 
-from fleet.engine import InProcess
-from fleet.gold.metrics import metrics
-from fleet.pipeline.answers import Answers
-from fleet.pipeline.batch import BatchWriter
-from fleet.pipeline.pending import pending
-from fleet.pipeline.source import Batch
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.engine import InProcess
+from fleetgauge.fleet.gold.metrics import metrics
+from fleetgauge.fleet.pipeline.answers import Answers
+from fleetgauge.fleet.pipeline.batch import BatchWriter
+from fleetgauge.fleet.pipeline.pending import pending
+from fleetgauge.fleet.pipeline.source import Batch
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 pytestmark = [
     pytest.mark.integration,

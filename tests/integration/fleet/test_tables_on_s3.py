@@ -15,13 +15,13 @@ from support.full_points import LAST, arrow, points
 from support.s3_store import SECRET, s3, s3_store
 from support.written_files import written
 
-from fleet.pipeline.ledger import Ledger, Part
-from fleet.tables import catalog
-from fleet.tables.log import Transaction
-from fleet.tables.parquet_files import FileLimits
-from fleet.tables.paths import storage_options
-from fleet.tables.store import Store
-from fleet.tables.written_file import WrittenFile
+from fleetgauge.fleet.pipeline.ledger import Ledger, Part
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Transaction
+from fleetgauge.fleet.tables.parquet_files import FileLimits
+from fleetgauge.fleet.tables.paths import storage_options
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.tables.written_file import WrittenFile
 
 pytestmark = pytest.mark.integration
 

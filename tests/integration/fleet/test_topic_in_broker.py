@@ -22,12 +22,12 @@ from support.standing_tables import rows
 from support.waiting import PATIENCE_S
 from unit.fleet import dialect_payloads as dialect
 
-from exporters.landing.parquet import encode
-from fleet.errors import JarError, JavaError
-from fleet.session import check_java
-from fleet.topic.connector import connector_jars
-from push_log.kafka_topic.record_codec import encode_record
-from telemetry.push_record import PushIds, PushRecord
+from fleetgauge.exporters.landing.parquet import encode
+from fleetgauge.fleet.errors import JarError, JavaError
+from fleetgauge.fleet.session import check_java
+from fleetgauge.fleet.topic.connector import connector_jars
+from fleetgauge.push_log.kafka_topic.record_codec import encode_record
+from fleetgauge.telemetry.push_record import PushIds, PushRecord
 
 pytestmark = [
     pytest.mark.integration,

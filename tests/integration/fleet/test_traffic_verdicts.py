@@ -11,12 +11,12 @@ from support.traffic_rows import MINUTE_US, Row, produced, write_traffic
 from typer.testing import CliRunner
 from unit.fleet import dialect_payloads as dialect
 
-from fleet.cli import app
+from fleetgauge.fleet.cli import app
 
 
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
+    monkeypatch.setattr("fleetgauge.fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
 
 
 def fleet(*arguments: str) -> Any:

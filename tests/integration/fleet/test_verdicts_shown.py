@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
-from fleet.cli import app
-from fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
-from fleet.simulate.plan import BEGIN
-from fleet.tables.catalog import Table
-from fleet.tables.store import Store
-from verdicts.rules import parse_rules
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
+from fleetgauge.fleet.simulate.plan import BEGIN
+from fleetgauge.fleet.tables.catalog import Table
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.verdicts.rules import parse_rules
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,7 @@ from support.kafka_broker import with_the_test_run
 from support.trickling import BODY, HEAD, Trickling, trickling
 from support.waiting import PATIENCE_S, wait_for
 
-from fleet import zone_files
+from fleetgauge.fleet import zone_files
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +25,8 @@ def reading(
     """A process of its own, whose end pyarrow would hold up."""
     options = {"endpoint": f"http://{server.address}", "endpoint.region": "r", "access.key": "a", "secret.key": "b"}
     conf = [word for key, value in options.items() for word in ("--conf", f"spark.hadoop.fs.s3a.{key}={value}")]
-    code = f"from fleet import zone_files; zone_files.S3_WITHIN_S = {within_s}; from fleetgauge.cli import main; main()"
+    shorter = f"from fleetgauge.fleet import zone_files; zone_files.S3_WITHIN_S = {within_s}"
+    code = f"{shorter}; from fleetgauge.cli import main; main()"
     words = ["fleet", command, "--source", "s3://lake/pushes", "--tables", str(tables), *conf, *more]
     process = subprocess.Popen(
         [*with_the_test_run(), sys.executable, "-c", code, *words],

@@ -16,20 +16,20 @@ from support.gateway_traffic import framed, produce, request, response
 from support.ports import free_ports
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import SystemTime
-from gateway.addresses import parse_brokers, parse_nodes
-from gateway.gateway import Gateway, GatewaySettings
-from gateway.in_flight import InFlight
-from gateway.rules import Answer, ClientConnection, NoRules, RequestVerdict
-from gateway.server_names import ServerNames
-from gateway.splices import uvarint
-from wire.channel import Channel
-from wire.codec import Request, encode_push_telemetry_response
-from wire.listener import Listener, ListenerSettings
-from wire.listener_security import ListenerSecurity
-from wire.proxy_header import ProxyTrust
-from wire.security_protocol import SecurityProtocol
-from wire.tls import ClientAuth, TlsSettings, make_server_context
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.gateway.addresses import parse_brokers, parse_nodes
+from fleetgauge.gateway.gateway import Gateway, GatewaySettings
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.rules import Answer, ClientConnection, NoRules, RequestVerdict
+from fleetgauge.gateway.server_names import ServerNames
+from fleetgauge.gateway.splices import uvarint
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.listener import Listener, ListenerSettings
+from fleetgauge.wire.listener_security import ListenerSecurity
+from fleetgauge.wire.proxy_header import ProxyTrust
+from fleetgauge.wire.security_protocol import SecurityProtocol
+from fleetgauge.wire.tls import ClientAuth, TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 Broker = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -23,12 +23,12 @@ from structlog.testing import capture_logs
 from support.certificates import Authority
 from support.waiting import PATIENCE_S, wait_for
 
-from exporters.http.access import MAX_FAILURES, Access, AccessSettings
-from exporters.http.connection import USER, HttpSettings
-from exporters.http.server import HttpServer
-from exporters.http.users import token_hash
-from wire.sasl.credentials import ScramCredential, ScramMechanism
-from wire.tls import ClientAuth, TlsSettings
+from fleetgauge.exporters.http.access import MAX_FAILURES, Access, AccessSettings
+from fleetgauge.exporters.http.connection import USER, HttpSettings
+from fleetgauge.exporters.http.server import HttpServer
+from fleetgauge.exporters.http.users import token_hash
+from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism
+from fleetgauge.wire.tls import ClientAuth, TlsSettings
 
 pytestmark = pytest.mark.integration
 

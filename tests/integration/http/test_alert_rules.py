@@ -31,9 +31,9 @@ from support.raw_client import RawClient
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 from support.webhook import Webhook
 
-from push_log.kafka_topic.clients import make_admin
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.kafka_topic.topic import ensure_topic
+from fleetgauge.push_log.kafka_topic.clients import make_admin
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.topic import ensure_topic
 
 pytestmark = [
     pytest.mark.integration,

@@ -19,7 +19,7 @@ from support.raw_client import RawClient
 from support.report_tables import HOSTILE
 from support.waiting import PATIENCE_S, wait_for
 
-from console.events import MAX_STREAMS
+from fleetgauge.console.events import MAX_STREAMS
 
 pytestmark = pytest.mark.integration
 

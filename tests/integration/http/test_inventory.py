@@ -23,7 +23,7 @@ from support.push_watch import close_after_a_push
 from support.raw_client import ZSTD, RawClient, get_request, parse_get
 from support.waiting import PATIENCE_S, wait_for
 
-from telemetry.push_record import format_instance_id
+from fleetgauge.telemetry.push_record import format_instance_id
 
 pytestmark = pytest.mark.integration
 

@@ -5,9 +5,9 @@ import uuid
 import pytest
 from support.kafka_broker import KafkaBroker
 
-from push_log.kafka_topic.clients import make_admin
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.kafka_topic.topic import ensure_topic
+from fleetgauge.push_log.kafka_topic.clients import make_admin
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.topic import ensure_topic
 
 
 @pytest.fixture

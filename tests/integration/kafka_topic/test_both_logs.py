@@ -14,14 +14,14 @@ from support.payloads import metrics_data
 from support.push_log import RecordWriter, numbers, push_of, push_record, small_log
 from support.waiting import PATIENCE_S, pause, wait_for
 
-from base.clock import SystemTime
-from exporters.delivery.pipeline import Pipeline
-from exporters.exporter import BatchSettings, Delivered, Outcome, Refused, Retry, RetrySettings
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.kafka_topic.appender import KafkaTopicAppender
-from push_log.kafka_topic.reader import KafkaTopicReader
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.log import Batch, PushLogReader
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.exporters.delivery.pipeline import Pipeline
+from fleetgauge.exporters.exporter import BatchSettings, Delivered, Outcome, Refused, Retry, RetrySettings
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.kafka_topic.appender import KafkaTopicAppender
+from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.log import Batch, PushLogReader
 
 pytestmark = pytest.mark.integration
 

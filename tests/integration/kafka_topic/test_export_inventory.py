@@ -18,7 +18,7 @@ from support.plugin_records import Brokers
 from support.waiting import PATIENCE_S, ticking, wait_for
 from support.webhook import Webhook
 
-from push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration
 

@@ -24,8 +24,8 @@ from support.raw_client import RawClient
 from support.receiver import OtlpReceiver
 from support.waiting import PATIENCE_S, ticking, wait_for
 
-from push_log.kafka_topic.record_codec import encode_record
-from push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.record_codec import encode_record
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration
 
@@ -170,7 +170,7 @@ def landed_instances(tmp_path: Path) -> set[str]:
 
 
 def uuid_of(instance: object) -> str:
-    from telemetry.push_record import parse_instance_id
+    from fleetgauge.telemetry.push_record import parse_instance_id
 
     return str(parse_instance_id(str(instance)))
 

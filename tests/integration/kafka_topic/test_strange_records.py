@@ -10,10 +10,10 @@ from support.payloads import metrics_data
 from support.push_log import numbers, push_record
 from support.waiting import PATIENCE_S, wait_for
 
-from push_log.kafka_topic.clients import make_admin
-from push_log.kafka_topic.reader import KafkaTopicReader
-from push_log.kafka_topic.record_codec import encode_record
-from push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.clients import make_admin
+from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
+from fleetgauge.push_log.kafka_topic.record_codec import encode_record
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration
 

@@ -16,9 +16,9 @@ import pytest
 from support.push_log import RecordWriter, poll_all, small_log
 from support.waiting import PATIENCE_S, pause, wait_for
 
-from push_log.embedded.inspect import log_stats
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.inspect import log_stats
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.retention import Retention
 
 pytestmark = pytest.mark.integration
 
@@ -48,9 +48,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from support.push_log import numbers, small_log
-from push_log.log import PushLogError
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.retention import Retention
+from fleetgauge.push_log.log import PushLogError
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.retention import Retention
 settings = small_log(Path(sys.argv[1]), segment_bytes=200_000)
 reader = SqlitePushLogReader(settings, "otlp")
 upkeep = Retention(settings, ["otlp", "keeps everything"])

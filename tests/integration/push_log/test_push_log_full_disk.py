@@ -9,11 +9,11 @@ import pytest
 from support.push_log import RecordWriter, at_once, poll_all, push_record, small_log
 from support.small_disk import fill_up, small_disk
 
-from base.clock import MockTime
-from push_log.embedded.inspect import log_stats
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.retention import Retention
-from push_log.log import PushLogFullError
+from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.embedded.inspect import log_stats
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.log import PushLogFullError
 
 pytestmark = pytest.mark.integration
 

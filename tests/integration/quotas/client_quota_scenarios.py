@@ -5,16 +5,22 @@ import random
 from support.quota_oracle import START_MS, Script
 from support.quota_scenarios import truth
 
-from base.clock import MockTime
-from base.principal import KafkaPrincipal
-from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.client_request_quota import ClientRequestQuotaManager
-from quotas.controller_mutation import ControllerMutationQuotaManager, MutationQuotaExceededError
-from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, DEFAULT_USER_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.quota_type import QuotaType
-from quotas.session import Session
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
+from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
+from fleetgauge.quotas.controller_mutation import ControllerMutationQuotaManager, MutationQuotaExceededError
+from fleetgauge.quotas.entity import (
+    DEFAULT_CLIENT_ID_ENTITY,
+    DEFAULT_USER_ENTITY,
+    ClientIdEntity,
+    ConfigEntity,
+    UserEntity,
+)
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.quota_type import QuotaType
+from fleetgauge.quotas.session import Session
 
 STEPS = 120
 USERS = ("alice", "b%b:b", "Zoë", "CN=x, O=y")

@@ -8,8 +8,8 @@ from support.limit_scenarios import limit_script
 from support.quota_oracle import QuotaOracle, Script, same
 from support.quota_scenarios import connection_script, replication_script, sensor_script
 
-from base.errors import InvalidConfigError
-from quotas import USER_AND_CLIENT_QUOTA_KEYS, ConnectionQuotaConfig, checked_quota_value
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.quotas import USER_AND_CLIENT_QUOTA_KEYS, ConnectionQuotaConfig, checked_quota_value
 
 pytestmark = pytest.mark.integration
 

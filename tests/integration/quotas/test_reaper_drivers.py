@@ -9,12 +9,12 @@ import pytest
 from support.quotas import CONFIG, Channel, session
 from support.waiting import PATIENCE_S, wait_for, wait_for_async
 
-from base.clock import SystemTime
-from quotas.client_quota import ClientQuotaManager
-from quotas.drivers.asyncio_reaper import AsyncioReaper
-from quotas.drivers.reaper_thread import ReaperThread
-from quotas.metrics import Metrics
-from quotas.quota_type import QuotaType
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.quotas.client_quota import ClientQuotaManager
+from fleetgauge.quotas.drivers.asyncio_reaper import AsyncioReaper
+from fleetgauge.quotas.drivers.reaper_thread import ReaperThread
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota_type import QuotaType
 
 pytestmark = pytest.mark.integration
 

@@ -20,7 +20,7 @@ from support.waiting import PATIENCE_S, pause, ticking, wait_for
 from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
 
 from fleetgauge.data_dir import DataDirectory
-from push_log.embedded.inspect import records_after
+from fleetgauge.push_log.embedded.inspect import records_after
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -17,7 +17,7 @@ from support.java_clients import clients_jars
 from support.node import Node, credential_lines, run_cli
 from support.waiting import PATIENCE_S, follow, unfollow
 
-from wire.distinguished_name import subject_of
+from fleetgauge.wire.distinguished_name import subject_of
 
 pytestmark = pytest.mark.integration
 

@@ -27,8 +27,8 @@ from support.raw_sasl import authenticate, handshake, is_served
 from support.tokens import AUDIENCE, ISSUER, Issuer, initial_response, jwks, jwks_file, unsigned
 from support.waiting import PATIENCE_S, follow, ticking, unfollow, wait_for
 
-from wire.oauth.jwks import Jwks, JwksSettings
-from wire.sasl.oauthbearer import KeysUnavailableError
+from fleetgauge.wire.oauth.jwks import Jwks, JwksSettings
+from fleetgauge.wire.sasl.oauthbearer import KeysUnavailableError
 
 pytestmark = pytest.mark.integration
 
@@ -353,7 +353,7 @@ def test_a_session_ends_with_its_token(node: Node) -> None:
 def test_an_endpoint_that_hangs_or_lies_gives_no_keys_until_it_gives_them(
     endpoint: str, act: Callable[[Endpoint], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
+    monkeypatch.setattr("fleetgauge.wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
     Endpoint.act = act
     keys = Jwks(JwksSettings(url=endpoint, retry_backoff_max_ms=200))
     wait_for(lambda: Endpoint.asked, "a request at the endpoint")
@@ -369,7 +369,7 @@ def test_an_endpoint_that_hangs_or_lies_gives_no_keys_until_it_gives_them(
 def test_an_answer_that_has_no_end_keeps_no_later_reading_from_its_turn(
     endpoint: str, act: Callable[[Endpoint], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
+    monkeypatch.setattr("fleetgauge.wire.oauth.jwks.FETCH_WITHIN_S", 0.5)
     Endpoint.act = act
     keys = Jwks(JwksSettings(url=endpoint, retry_backoff_max_ms=200))
     wait_for(lambda: Endpoint.asked, "a request at the endpoint")
@@ -381,7 +381,7 @@ def test_an_answer_that_has_no_end_keeps_no_later_reading_from_its_turn(
 def test_a_tls_handshake_that_has_no_end_keeps_no_later_reading_from_its_turn(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_trickled: bool
 ) -> None:
-    monkeypatch.setattr("wire.oauth.jwks.FETCH_WITHIN_S", 3.0)
+    monkeypatch.setattr("fleetgauge.wire.oauth.jwks.FETCH_WITHIN_S", 3.0)
     ended = threading.Event()
 
     def stall(peer: socket.socket) -> None:

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Mapping
 
-from telemetry.plugin import MetricsReporter
+from fleetgauge.telemetry.plugin import MetricsReporter
 
 
 class Impatient(MetricsReporter):

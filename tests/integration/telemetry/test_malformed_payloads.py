@@ -25,9 +25,9 @@ from support.ports import free_port
 from support.raw_client import GZIP, LZ4, NONE, SNAPPY, ZSTD, RawClient
 from support.waiting import wait_for
 
-from base.clock import SystemTime
-from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings
-from exporters.dead_letters.store import DeadLetters
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings
+from fleetgauge.exporters.dead_letters.store import DeadLetters
 
 pytestmark = pytest.mark.integration
 
@@ -47,7 +47,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "exporters.testkit.otlp_receiver"],
+            [sys.executable, "-m", "fleetgauge.exporters.testkit.otlp_receiver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -13,8 +13,8 @@ from support.payloads import metric_names, metrics_of
 from support.waiting import wait_for
 
 from fleetgauge.data_dir import DataDirectory
-from push_log.embedded.inspect import tail
-from telemetry.catalogue.standard_metrics import attribute_name, known_metrics, telemetry_name
+from fleetgauge.push_log.embedded.inspect import tail
+from fleetgauge.telemetry.catalogue.standard_metrics import attribute_name, known_metrics, telemetry_name
 
 pytestmark = pytest.mark.integration
 
@@ -84,7 +84,7 @@ def test_java_pushes_each_of_its_metrics_under_the_derived_name(node: Node, tmp_
         own = {telemetry_name(group, name): tags for (group, name), tags in own_by_role[role].items()}
         metrics = {metric.name: metric for payload in pushed[role][seen[role] :] for metric in metrics_of(payload)}
         assert metrics.keys() >= own.keys()
-        assert own.keys() - KNOWN.keys() == set(), "telemetry/catalogue/java_metrics.py is to name these"
+        assert own.keys() - KNOWN.keys() == set(), "fleetgauge/telemetry/catalogue/java_metrics.py is to name these"
         for name, metric in metrics.items():
             known = KNOWN[name]
             assert metric.WhichOneof("data") == known.type, name

@@ -38,7 +38,7 @@ from fleetgauge.subscriptions.deadlines import deadlines
 from fleetgauge.subscriptions.resources import Resource
 from fleetgauge.subscriptions.service import Subscriptions
 from fleetgauge.subscriptions.settings import ClusterSettings
-from telemetry.subscriptions.match import parse_match
+from fleetgauge.telemetry.subscriptions.match import parse_match
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 

@@ -17,17 +17,17 @@ from support.certificates import Authority
 from support.node import Node
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime, SystemTime, Time
+from fleetgauge.base.clock import MockTime, SystemTime, Time
 from fleetgauge.config import load_config
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
-from quotas.metrics import Metrics
-from wire.channel import Channel
-from wire.codec import Request
-from wire.listener import Listener, ListenerSettings
-from wire.listener_security import ListenerSecurity
-from wire.proxy_header import ProxyTrust
-from wire.security_protocol import SecurityProtocol
-from wire.tls import TlsSettings, make_server_context
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request
+from fleetgauge.wire.listener import Listener, ListenerSettings
+from fleetgauge.wire.listener_security import ListenerSecurity
+from fleetgauge.wire.proxy_header import ProxyTrust
+from fleetgauge.wire.security_protocol import SecurityProtocol
+from fleetgauge.wire.tls import TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 

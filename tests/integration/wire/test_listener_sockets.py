@@ -15,10 +15,10 @@ import uvloop
 from structlog.testing import capture_logs
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime, SystemTime, Time
-from base.errors import InvalidConfigError
-from wire.codec import Request, encode_push_telemetry_response
-from wire.listener import Channel, Listener, ListenerSettings
+from fleetgauge.base.clock import MockTime, SystemTime, Time
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.listener import Channel, Listener, ListenerSettings
 
 pytestmark = pytest.mark.integration
 

@@ -15,16 +15,16 @@ from structlog.testing import capture_logs
 from support.certificates import Authority
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime, SystemTime, Time
-from wire.codec import Request, encode_push_telemetry_response
-from wire.listener import Channel, Listener, ListenerSettings
-from wire.listener_security import ListenerSecurity
-from wire.principal_mapping import PrincipalMapper
-from wire.proxy_header import ProxyTrust
-from wire.sasl.authenticator import MECHANISMS, SaslSettings
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.security_protocol import SecurityProtocol
-from wire.tls import ClientAuth, TlsSettings, make_server_context
+from fleetgauge.base.clock import MockTime, SystemTime, Time
+from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.listener import Channel, Listener, ListenerSettings
+from fleetgauge.wire.listener_security import ListenerSecurity
+from fleetgauge.wire.principal_mapping import PrincipalMapper
+from fleetgauge.wire.proxy_header import ProxyTrust
+from fleetgauge.wire.sasl.authenticator import MECHANISMS, SaslSettings
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.security_protocol import SecurityProtocol
+from fleetgauge.wire.tls import ClientAuth, TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 

@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 from support.waiting import PATIENCE_S
 
-from base.errors import InvalidConfigError
-from wire.shared_port import reserve_port
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.wire.shared_port import reserve_port
 
 pytestmark = pytest.mark.integration
 

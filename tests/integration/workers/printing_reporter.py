@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from telemetry.plugin import ClientTelemetryPayload, MetricsReporter, RequestContext
+from fleetgauge.telemetry.plugin import ClientTelemetryPayload, MetricsReporter, RequestContext
 
 
 class PrintingReporter(MetricsReporter):

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from base.clock import MockTime, SystemTime
-from base.principal import ANONYMOUS
 from fleetgauge.admin.node_inventory import NodeInventory
 from fleetgauge.admin.node_socket import NodeSocket, NotRunningError, Status, ask_async
+from fleetgauge.base.clock import MockTime, SystemTime
+from fleetgauge.base.principal import ANONYMOUS
 from fleetgauge.processes.workers import questions
 from fleetgauge.processes.workers.questions import WorkersSocket
-from quotas.metrics import Metrics
-from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
-from telemetry.plugin import RequestContext
-from telemetry.push_record import PushIds, format_instance_id
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.plugin import RequestContext
+from fleetgauge.telemetry.push_record import PushIds, format_instance_id
 
 pytestmark = pytest.mark.integration
 

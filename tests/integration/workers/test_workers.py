@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 from fleetgauge.admin.node_socket import ask
 from fleetgauge.cli import app
 from fleetgauge.data_dir import DataDirectory
-from push_log.embedded.inspect import holds_pushes
-from telemetry.push_record import format_instance_id
+from fleetgauge.push_log.embedded.inspect import holds_pushes
+from fleetgauge.telemetry.push_record import format_instance_id
 
 pytestmark = pytest.mark.integration
 

@@ -9,24 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.console_fleet import GivenPushes
 
-import console.windows
-from base.clock import MockTime
-from console.fleet import Fleet, FleetSettings
-from console.live import metric_names
-from console.windows import WINDOW_S, OpenWindows
-from fleet.decode.arrow import Table, pa
-from fleet.measures.aggregate import aggregate
-from fleet.pipeline.by_window import judged_of
-from fleet.silver.batch import points_of
-from fleet.silver.check import check
-from fleet.silver.live import LivePushes, bronze_of
-from fleet.silver.repeats import ORDER
-from fleet.simulate.request import Pathology
-from fleet.simulate.simulate import Fleet as Simulated
-from fleet.simulate.simulate import make_plan
-from fleet.simulate.stream import Stream
-from telemetry.push_record import PushRecord
-from verdicts.window import COLUMNS
+import fleetgauge.console.windows
+from fleetgauge.base.clock import MockTime
+from fleetgauge.console.fleet import Fleet, FleetSettings
+from fleetgauge.console.live import metric_names
+from fleetgauge.console.windows import WINDOW_S, OpenWindows
+from fleetgauge.fleet.decode.arrow import Table, pa
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.pipeline.by_window import judged_of
+from fleetgauge.fleet.silver.batch import points_of
+from fleetgauge.fleet.silver.check import check
+from fleetgauge.fleet.silver.live import LivePushes, bronze_of
+from fleetgauge.fleet.silver.repeats import ORDER
+from fleetgauge.fleet.simulate.request import Pathology
+from fleetgauge.fleet.simulate.simulate import Fleet as Simulated
+from fleetgauge.fleet.simulate.simulate import make_plan
+from fleetgauge.fleet.simulate.stream import Stream
+from fleetgauge.telemetry.push_record import PushRecord
+from fleetgauge.verdicts.window import COLUMNS
 
 KEY = ("window_start", "cluster_id", "principal", "client_instance_id", "role", "node_id", "coordinator")
 
@@ -67,7 +67,7 @@ def test_in_whatever_pieces_pushes_come_their_judged_rows_are_those_of_all_at_on
 ) -> None:
     records, _ = simulated(12, 0.1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(console.windows, "_ROWS_AT_ONCE", at_once)
+        patched.setattr(fleetgauge.console.windows, "_ROWS_AT_ONCE", at_once)
         assert ordered(judged_in_pieces(records, sizes)) == of_all_at_once()
 
 

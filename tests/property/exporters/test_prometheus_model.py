@@ -12,12 +12,12 @@ from support.client_series import CUMULATIVE, REQUESTS_ON_PAGE, batch_of, clock_
 from support.real_pushes import real_pushes
 from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
-from base.clock import MockTime
-from exporters.exporter import Delivered, Retry
-from exporters.prometheus.exporter import PrometheusExporter
-from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
-from exporters.prometheus.state_file import StateError, StateFile
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.exporter import Delivered, Retry
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from fleetgauge.exporters.prometheus.state_file import StateError, StateFile
+from fleetgauge.telemetry.push_record import PushRecord
 
 CLIENTS = ("a" * 22, "b" * 22)
 DELTAS = st.integers(0, 1_000)

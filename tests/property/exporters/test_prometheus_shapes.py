@@ -12,11 +12,11 @@ from support.client_series import CUMULATIVE, attributes, clock_at, counter, gau
 from support.client_series import export as export_records
 from support.real_pushes import real_pushes
 
-from exporters.prometheus.exporter import PrometheusExporter
-from exporters.prometheus.points import PushPoints, PushReader
-from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
-from exporters.prometheus.shapes import Shape, Shapes
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.exporters.prometheus.points import PushPoints, PushReader
+from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from fleetgauge.exporters.prometheus.shapes import Shape, Shapes
+from fleetgauge.telemetry.push_record import PushRecord
 
 ODD = (math.nan, math.inf, -math.inf, -1.0, -0.0, 1e308, 5e-324)
 

@@ -11,10 +11,10 @@ import pytest
 from support.fleet_in_disorder import fleet_pushes, shuffled_batches
 from support.silver_tables import SilverTables
 
-from fleet.decode.stage import regroup
-from fleet.pipeline.batch import BatchWriter
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.decode.stage import regroup
+from fleetgauge.fleet.pipeline.batch import BatchWriter
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 WRITES: Final = ("rejects", "points", "windows", "batches", "points corrected", "series", "pushes")
 """Of a batch that corrects points, in their order."""
@@ -52,9 +52,9 @@ def read_in_disorder(
         rows_at_once: that a task is handed and decodes together; if they are few, late instances come one by one too.
     """
     if rows_at_once < 100:
-        monkeypatch.setattr("fleet.engine._ROWS_AT_ONCE", rows_at_once)
-        monkeypatch.setattr("fleet.silver.batch.regroup", partial(regroup, max_rows=rows_at_once))
-        monkeypatch.setattr("fleet.silver.late._FIRST_INSTANCES", 1)
+        monkeypatch.setattr("fleetgauge.fleet.engine._ROWS_AT_ONCE", rows_at_once)
+        monkeypatch.setattr("fleetgauge.fleet.silver.batch.regroup", partial(regroup, max_rows=rows_at_once))
+        monkeypatch.setattr("fleetgauge.fleet.silver.late._FIRST_INSTANCES", 1)
     corrected = 0
     correct = BatchWriter._correct
 

@@ -11,9 +11,9 @@ from spark.landing_zone import push
 from support.fleet_in_disorder import CONSUMED, INTERVAL_US, NOON_US, SECOND_US, fleet_pushes, shuffled_batches, sums
 from support.silver_tables import SilverTables
 
-from fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
-from fleet.schemas import POINTS
-from fleet.tables import catalog
+from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
+from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.fleet.tables import catalog
 
 MARKS = ("delta", "reset", "gap", "covers_gap", "before_subscription")
 

@@ -12,12 +12,12 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.decoded import senders_of
 from support.mutations import mutated, rearranged
 
-from fleet.decode import by_bytes, by_protobuf
-from fleet.decode.flat import Reader
-from fleet.decode.payloads import decode_and_count
-from fleet.schemas import DECODED
-from telemetry.otlp.check import is_well_formed
-from telemetry.otlp.schema import METRICS_DATA
+from fleetgauge.fleet.decode import by_bytes, by_protobuf
+from fleetgauge.fleet.decode.flat import Reader
+from fleetgauge.fleet.decode.payloads import decode_and_count
+from fleetgauge.fleet.schemas import DECODED
+from fleetgauge.telemetry.otlp.check import is_well_formed
+from fleetgauge.telemetry.otlp.schema import METRICS_DATA
 
 INPUTS = int(os.environ.get("FLEETGAUGE_MUTATED_INPUTS", "10000")) // 2
 """`make soak` takes more of them, with compiled modules."""

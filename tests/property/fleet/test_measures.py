@@ -12,12 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.measures.aggregate import aggregate, correction
-from fleet.measures.catalogue import FAMILIES, LAG, LAG_OF_CLIENT, MARKED, MARKS, MEASURES, ROLES_OF_NODES, family_names
-from fleet.measures.merge import merge
-from fleet.measures.rows import KEY, ROWS
-from fleet.schemas import POINTS
-from telemetry.catalogue.standard_metrics import known_metrics, telemetry_name
+from fleetgauge.fleet.measures.aggregate import aggregate, correction
+from fleetgauge.fleet.measures.catalogue import (
+    FAMILIES,
+    LAG,
+    LAG_OF_CLIENT,
+    MARKED,
+    MARKS,
+    MEASURES,
+    ROLES_OF_NODES,
+    family_names,
+)
+from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.measures.rows import KEY, ROWS
+from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.telemetry.catalogue.standard_metrics import known_metrics, telemetry_name
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 US = timedelta(microseconds=1)

@@ -10,10 +10,10 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from support.payloads import with_library_metrics
 
-from fleet.decode import by_bytes, by_protobuf
-from fleet.decode.flat import Reader
-from fleet.decode.payloads import DecodedPayloads, decode
-from telemetry.catalogue.dialects import text_of
+from fleetgauge.fleet.decode import by_bytes, by_protobuf
+from fleetgauge.fleet.decode.flat import Reader
+from fleetgauge.fleet.decode.payloads import DecodedPayloads, decode
+from fleetgauge.telemetry.catalogue.dialects import text_of
 
 KINDS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fleet.whatif.replay import SPAN_MS, Held, is_held, peak_rate, replay
+from fleetgauge.fleet.whatif.replay import SPAN_MS, Held, is_held, peak_rate, replay
 
 LIMIT = 1_000_000.0
 CELLS_MS = (2_000, 5_000, 10_000, 30_000, 60_000)

@@ -9,8 +9,8 @@ from kio.index import load_request_schema, load_response_schema
 from support.gateway_traffic import encoded, framed, request, response
 from support.judged_relay import JudgedRelay
 
-from gateway.apis import PASSED
-from wire.errors import ProtocolError
+from fleetgauge.gateway.apis import PASSED
+from fleetgauge.wire.errors import ProtocolError
 
 _JUDGED = (0, 1, 3, 8, 11, 12, 19, 20, 37, 68, 78)
 _VERSIONS = [

@@ -8,10 +8,10 @@ from support.gateway_pair import FETCH, PUSH, Pair
 from support.gateway_traffic import framed, produce, request
 from support.raw_sasl import authenticate, handshake
 
-from gateway.broker_login import BrokerLogin
-from wire.sasl.authenticator import SaslSettings
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.sasl.login import LOGIN_MECHANISMS, Login, LoginError
+from fleetgauge.gateway.broker_login import BrokerLogin
+from fleetgauge.wire.sasl.authenticator import SaslSettings
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.login import LOGIN_MECHANISMS, Login, LoginError
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 USERS = CredentialStore({"alice": (ScramCredential.make(SHA_256, "secret", iterations=4096),)})

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support.gateway_traffic import Relay, encoded, produce, request, response, response_schema
 from support.made_messages import Made
 
-from gateway.apis import PASSED
-from gateway.hidden_endpoints import has_hidden_endpoints
-from gateway.in_flight import InFlight
-from gateway.rules import WHOLE_FRAME, ClientConnection, NoRules, Patched, RequestVerdict
-from gateway.splices import has_addresses
-from wire.errors import ProtocolError
+from fleetgauge.gateway.apis import PASSED
+from fleetgauge.gateway.hidden_endpoints import has_hidden_endpoints
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.rules import WHOLE_FRAME, ClientConnection, NoRules, Patched, RequestVerdict
+from fleetgauge.gateway.splices import has_addresses
+from fleetgauge.wire.errors import ProtocolError
 
 NODES = ("1=gateway-one.example.com:19001", "*=g{id}:20000+id")
 REWRITTEN = [

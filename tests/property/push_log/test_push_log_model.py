@@ -11,12 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from structlog.testing import capture_logs
 from support.push_log import RecordWriter, at_once, numbers, poll, push_record, small_log
 
-from base.clock import MockTime
-from push_log.embedded.cursors import Cursors
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.retention import Retention
-from push_log.log import Batch, PushLogError
+from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.embedded.cursors import Cursors
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.log import Batch, PushLogError
 
 NAMES = ("otlp", "landing")
 NOW_MS = 1_750_000_000_000

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from support.payloads import metrics_data
 from support.push_log import push_record
 
-from push_log.kafka_topic.record_codec import (
+from fleetgauge.push_log.kafka_topic.record_codec import (
     HEADER_FIELDS,
     MalformedRecordError,
     decode_record,
     encode_record,
 )
-from telemetry.push_record import PushRecord, format_instance_id
+from fleetgauge.telemetry.push_record import PushRecord, format_instance_id
 
 REASONS = {
     "bad_key", "garbled_header", "header_too_long", "missing_header", "newer_schema",

@@ -6,23 +6,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.quotas import DEFAULT, Channel, session, set_quota, value_of
 
-from base.clock import MockTime
-from quotas import Avg, MeasurableStat, Rate, SimpleRate, TokenBucket, WindowedCount, WindowedSum
-from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.controller_mutation import ControllerMutationQuotaManager
-from quotas.entity import (
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas import Avg, MeasurableStat, Rate, SimpleRate, TokenBucket, WindowedCount, WindowedSum
+from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
+from fleetgauge.quotas.controller_mutation import ControllerMutationQuotaManager
+from fleetgauge.quotas.entity import (
     DEFAULT_CLIENT_ID_ENTITY,
     DEFAULT_USER_ENTITY,
     ClientIdEntity,
     KafkaQuotaEntity,
     UserEntity,
 )
-from quotas.metric_config import MetricConfig
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.quota_type import QuotaType
-from quotas.sensor import QuotaViolationError, Sensor
-from quotas.throttled_channel import ThrottledChannelReaper
+from fleetgauge.quotas.metric_config import MetricConfig
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.quota_type import QuotaType
+from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.throttled_channel import ThrottledChannelReaper
 
 ALICE = session("alice")
 SAMPLING = st.builds(

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from base.clock import MockTime
-from quotas import (
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas import (
     Admit,
     Connection,
     ConnectionQuotaConfig,
@@ -16,7 +16,7 @@ from quotas import (
     TooManyConnectionsError,
     Wait,
 )
-from quotas.metrics import Metrics
+from fleetgauge.quotas.metrics import Metrics
 
 EVENTS = 100_000
 LISTENERS = ("EXTERNAL", "LEGACY", "INTERNAL")

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from base.clock import MockTime
-from quotas import Avg, Max, Min, Rate, SampledStat, TokenBucket, WindowedCount, WindowedSum
-from quotas.metric_config import MetricConfig
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.sensor import QuotaViolationError, Sensor
-from quotas.throttle_time import throttle_time, token_bucket_throttle_time
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas import Avg, Max, Min, Rate, SampledStat, TokenBucket, WindowedCount, WindowedSum
+from fleetgauge.quotas.metric_config import MetricConfig
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.throttle_time import throttle_time, token_bucket_throttle_time
 
 CONFIGS = st.builds(
     MetricConfig,

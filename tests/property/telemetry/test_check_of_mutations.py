@@ -8,10 +8,10 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.mutations import mutated
 
-from base.errors import InvalidRecordError
-from telemetry.otlp.check import is_well_formed
-from telemetry.otlp.schema import METRICS_DATA
-from telemetry.validate import validate_metrics
+from fleetgauge.base.errors import InvalidRecordError
+from fleetgauge.telemetry.otlp.check import is_well_formed
+from fleetgauge.telemetry.otlp.schema import METRICS_DATA
+from fleetgauge.telemetry.validate import validate_metrics
 
 INPUTS = int(os.environ.get("FLEETGAUGE_MUTATED_INPUTS", "10000"))
 """`make soak` takes more of them, with compiled modules."""

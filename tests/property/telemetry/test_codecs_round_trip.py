@@ -10,9 +10,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from base.errors import InvalidRecordError, TelemetryTooLargeError
-from telemetry.codecs import CompressionType, decompressors
-from telemetry.codecs.snappy import XERIAL_MAGIC
+from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
+from fleetgauge.telemetry.codecs import CompressionType, decompressors
+from fleetgauge.telemetry.codecs.snappy import XERIAL_MAGIC
 
 MAX_BYTES = 2_000
 Encode = Callable[[bytes], bytes]

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from base.errors import ErrorCode
-from telemetry.instances.gate import MAX_SEATS, Gate, Seat
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.telemetry.instances.gate import MAX_SEATS, Gate, Seat
 
 INTERVAL_MS = 100
 

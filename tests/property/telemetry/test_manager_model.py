@@ -7,15 +7,15 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from base.clock import MockTime
-from base.errors import ErrorCode
-from base.principal import KafkaPrincipal
-from quotas.metrics import Metrics
-from telemetry.manager import ClientMetricsManager, ClientMetricsSettings
-from telemetry.plugin import RequestContext
-from telemetry.push import Push as AcceptedPush
-from telemetry.push_record import PushIds
-from telemetry.subscriptions.subscription_id import subscription_checksum, subscription_id
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.plugin import RequestContext
+from fleetgauge.telemetry.push import Push as AcceptedPush
+from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.subscriptions.subscription_id import subscription_checksum, subscription_id
 
 CLIENTS = range(3)
 CONNECTIONS = ["c0", "c1", "c2", "c3"]

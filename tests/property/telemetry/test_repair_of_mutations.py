@@ -9,10 +9,10 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.damaged_payloads import READABLE
 from support.mutations import mutated
 
-from base.errors import InvalidRecordError
-from telemetry.otlp.repair import TextRepair
-from telemetry.otlp.schema import METRICS_DATA
-from telemetry.validate import read_metrics
+from fleetgauge.base.errors import InvalidRecordError
+from fleetgauge.telemetry.otlp.repair import TextRepair
+from fleetgauge.telemetry.otlp.schema import METRICS_DATA
+from fleetgauge.telemetry.validate import read_metrics
 
 INPUTS = int(os.environ.get("FLEETGAUGE_MUTATED_INPUTS", "10000"))
 """`make soak` takes more of them, with compiled modules."""

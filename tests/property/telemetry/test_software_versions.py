@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.catalogue.software_version import SoftwareVersion, parse_range, parse_version, version_of_part
-from telemetry.subscriptions.known_clients import SHIPPED
+from fleetgauge.telemetry.catalogue.software_version import SoftwareVersion, parse_range, parse_version, version_of_part
+from fleetgauge.telemetry.subscriptions.known_clients import SHIPPED
 
 segments = st.lists(st.integers(0, 999), min_size=1, max_size=6)
 COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}

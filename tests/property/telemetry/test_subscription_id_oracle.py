@@ -5,7 +5,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.subscriptions.subscription_id import subscription_checksum, subscription_id
+from fleetgauge.telemetry.subscriptions.subscription_id import subscription_checksum, subscription_id
 
 
 def crc32c_bitwise(data: bytes) -> int:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from base.errors import InvalidRecordError, TelemetryTooLargeError
-from telemetry.validate import validate_metrics
+from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
+from fleetgauge.telemetry.validate import validate_metrics
 
 
 def payload(resources: int, points: int, text: str) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from unit.verdicts.fleets import Judged, Row, client, with_links
 
-from verdicts.rules import parse_rules
+from fleetgauge.verdicts.rules import parse_rules
 
 BUSY = {"request_rate_per_s": 80.0}
 

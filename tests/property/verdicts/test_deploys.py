@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from unit.verdicts.fleets import Judged, Row, client, with_links
 
-from verdicts.rules import parse_rules
+from fleetgauge.verdicts.rules import parse_rules
 
 DEPLOY = 8
 """The window in which the instances of `orders` are replaced."""

@@ -2,7 +2,7 @@
 
 from unit.verdicts.fleets import NOON_US, Judged, Row, client, with_links
 
-from verdicts.memory import Memory
+from fleetgauge.verdicts.memory import Memory
 
 DAY = 86_400 // 3600
 

@@ -16,13 +16,13 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import Records, i32Timedelta, i64Timedelta
 
-from wire.api_table import ADMIN_KEYS, SERVED, ApiTable
-from wire.codec import parse_request, read_admin_request
-from wire.connection import Connection
-from wire.errors import LocalProtocolError, ProtocolError
-from wire.frames import FrameDecoder
-from wire.push_telemetry import read_push_telemetry
-from wire.request_reader import read_body
+from fleetgauge.wire.api_table import ADMIN_KEYS, SERVED, ApiTable
+from fleetgauge.wire.codec import parse_request, read_admin_request
+from fleetgauge.wire.connection import Connection
+from fleetgauge.wire.errors import LocalProtocolError, ProtocolError
+from fleetgauge.wire.frames import FrameDecoder
+from fleetgauge.wire.push_telemetry import read_push_telemetry
+from fleetgauge.wire.request_reader import read_body
 
 LIMIT = 200
 

@@ -29,7 +29,7 @@ from support.raw_client import (
 )
 from support.waiting import PATIENCE_S, wait_for
 
-from telemetry.subscriptions.subscription_id import java_uuid_hash
+from fleetgauge.telemetry.subscriptions.subscription_id import java_uuid_hash
 
 KAFKA_VERSION = "4.3.1"
 SIDES = ("kafka", "ours")

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from base.exchange import _Connections
+from fleetgauge.base.exchange import _Connections
 
 
 def test_a_connection_that_is_made_after_the_end_of_its_exchange_is_closed() -> None:

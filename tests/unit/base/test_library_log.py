@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[3]
 
 _PROGRAM = """
 import uuid
-from quotas import Metrics, MockTime
-from telemetry import *
+from fleetgauge.quotas import Metrics, MockTime
+from fleetgauge.telemetry import *
 
 class Reporter(MetricsReporter):
     def client_receiver(self):
@@ -46,14 +46,16 @@ def test_an_application_that_configures_logging_sees_events_with_fields_and_no_p
     ran = _run("import logging\nlogging.basicConfig(format='%(levelname)s %(name)s %(message)s')" + _PROGRAM)
     assert ran.stdout == ""
     advice, failure = ran.stderr.splitlines()
-    assert advice.startswith("WARNING telemetry.subscriptions.prefix_advice telemetry.unknown_metric_prefix message=")
+    assert advice.startswith(
+        "WARNING fleetgauge.telemetry.subscriptions.prefix_advice telemetry.unknown_metric_prefix message="
+    )
     assert "prefix='org.apache.kafka.produzer.'" in advice
-    assert failure.startswith("WARNING telemetry.plugin.exporter_plugin telemetry.reporter_failed message=")
+    assert failure.startswith("WARNING fleetgauge.telemetry.plugin.exporter_plugin telemetry.reporter_failed message=")
     assert "reporter='Reporter' errors=1 error='ValueError' raised_in='<string>:" in failure
     assert "S3CRET" not in ran.stderr
 
 
 @pytest.mark.parametrize("room", ["base", "wire", "quotas", "telemetry", "push_log", "exporters", "gateway"])
 def test_no_library_writes_through_structlog_of_itself(room: str) -> None:
-    importing = [path for path in (ROOT / room).rglob("*.py") if "import structlog" in path.read_text()]
+    importing = [path for path in (ROOT / "fleetgauge" / room).rglob("*.py") if "import structlog" in path.read_text()]
     assert importing == []

@@ -1,6 +1,6 @@
 """How often a fault that repeats is logged."""
 
-from base.log_limiter import LogLimiter
+from fleetgauge.base.log_limiter import LogLimiter
 
 
 def test_a_fault_is_logged_at_once_then_once_a_minute_with_its_count() -> None:

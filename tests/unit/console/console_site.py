@@ -7,12 +7,12 @@ from typing import Any
 
 from support.report_tables import HOSTILE
 
-from console.api import Fleetless
-from console.node import Node
-from console.query import ClientQuery
-from console.sessions import Sessions
-from console.subscriptions import PageSubscriptions
-from console.web import make_app
+from fleetgauge.console.api import Fleetless
+from fleetgauge.console.node import Node
+from fleetgauge.console.query import ClientQuery
+from fleetgauge.console.sessions import Sessions
+from fleetgauge.console.subscriptions import PageSubscriptions
+from fleetgauge.console.web import make_app
 from fleetgauge.data_dir import DataDirectory
 
 TOKEN = "0123456789abcdef-token"

@@ -11,9 +11,9 @@ from support.payloads import metrics_data
 from support.push_log import push_record, zstd
 from support.real_pushes import real_pushes
 
-from console.fleet import ClientQuery
-from console.live import Budget, LiveMeasures
-from console.source import StoredPush
+from fleetgauge.console.fleet import ClientQuery
+from fleetgauge.console.live import Budget, LiveMeasures
+from fleetgauge.console.source import StoredPush
 
 JAVA = "apache-kafka-java"
 LATENCY = "request_latency_avg_ms"
@@ -190,7 +190,7 @@ def test_without_the_extra_identities_remain_and_one_sentence_says_what_to_insta
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "console.analysis":
+        if name == "fleetgauge.console.analysis":
             raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
         return real(name, *rest, **named)
 
@@ -260,7 +260,7 @@ def test_payloads_that_a_decoder_fails_at_are_counted_and_the_next_are_read(
         raise OverflowError("hostile")
 
     with monkeypatch.context() as patched:
-        patched.setattr("console.live.LivePushes.take", fails)
+        patched.setattr("fleetgauge.console.live.LivePushes.take", fails)
         of.push("orders", metrics_data(2), number=1, terminating=False)
         of.pass_time(10)
     assert "1 payloads could not be read." in of.fleet.overview()["notices"]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from support.console_fleet import FleetOfTest, instance_id
 
-from console.clients import application_of
-from console.fleet import ClientQuery
-from console.verdict_rows import Row, by_severity
-from telemetry.push_record import parse_instance_id
+from fleetgauge.console.clients import application_of
+from fleetgauge.console.fleet import ClientQuery
+from fleetgauge.console.verdict_rows import Row, by_severity
+from fleetgauge.telemetry.push_record import parse_instance_id
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from support.push_log import RECEIVED_AT_US, RecordWriter, at_once, push_record, small_log
 
-from base.clock import MockTime
-from console.source import LOOKBACK_US, EmbeddedSource
+from fleetgauge.base.clock import MockTime
+from fleetgauge.console.source import LOOKBACK_US, EmbeddedSource
 from fleetgauge.data_dir import DataDirectory
-from push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.directory import LogDirectory
 
 SECOND_US = 1_000_000
 NOW_US = RECEIVED_AT_US + 2 * LOOKBACK_US

@@ -5,8 +5,8 @@ import json
 import pytest
 from support.console_fleet import FleetOfTest, instance_id
 
-from console.fleet import ClientQuery
-from telemetry.instances.inventory import ClientRow
+from fleetgauge.console.fleet import ClientQuery
+from fleetgauge.telemetry.instances.inventory import ClientRow
 
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",

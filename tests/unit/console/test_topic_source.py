@@ -8,13 +8,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from support.push_log import push_record
 from support.topic import TopicMessage, topic_message
 
-from base.clock import MockTime
-from console import topic_source
-from console.source import LOOKBACK_US
-from console.topic_source import TopicSource
-from push_log.kafka_topic.clients import KafkaClientMissingError
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.log import PushLogError
+from fleetgauge.base.clock import MockTime
+from fleetgauge.console import topic_source
+from fleetgauge.console.source import LOOKBACK_US
+from fleetgauge.console.topic_source import TopicSource
+from fleetgauge.push_log.kafka_topic.clients import KafkaClientMissingError
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.log import PushLogError
 
 MINUTE_US = 60_000_000
 

@@ -12,20 +12,20 @@ from support.push_log import push_record
 from support.report_tables import HOSTILE
 from unit.console.console_site import HOST, TOKEN, ConsoleSite
 
-from base.clock import SystemTime
-from console import node as node_module
-from console.api import Api
-from console.node import Node
-from console.query import ClientQuery
-from console.sessions import COOKIE, Sessions
-from exporters.dead_letters.letter import DeadLetterSettings
-from exporters.dead_letters.store import DeadLetters
-from exporters.exporter import Refusal
-from exporters.http.connection import USER
-from exporters.http.users import User
 from fleetgauge import audit
 from fleetgauge.admin.node_socket import NotRunningError
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.console import node as node_module
+from fleetgauge.console.api import Api
+from fleetgauge.console.node import Node
+from fleetgauge.console.query import ClientQuery
+from fleetgauge.console.sessions import COOKIE, Sessions
 from fleetgauge.data_dir import DataDirectory
+from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
+from fleetgauge.exporters.dead_letters.store import DeadLetters
+from fleetgauge.exporters.exporter import Refusal
+from fleetgauge.exporters.http.connection import USER
+from fleetgauge.exporters.http.users import User
 
 DROP = "/api/exporters/landing/dead-letters/drop"
 REPLAY = "/api/exporters/landing/dead-letters/replay"
@@ -279,7 +279,7 @@ def test_every_operation_that_changes_something_needs_a_session(site: ConsoleSit
 
 def test_a_session_ends_by_itself(site: ConsoleSite, monkeypatch: pytest.MonkeyPatch) -> None:
     session = site.log_in()
-    monkeypatch.setattr("console.sessions.SESSION_S", -1)
+    monkeypatch.setattr("fleetgauge.console.sessions.SESSION_S", -1)
     old = site.ask("/api/session", "POST", {"token": TOKEN}).headers["set-cookie"].partition(";")[0]
     assert site.ask("/api/session", cookie=old).json()["role"] == "read"
     assert site.ask(DROP, "POST", {}, **{**session, "cookie": old}).status == 403

@@ -9,10 +9,10 @@ from support.payloads import metrics_data
 from support.push_log import push_record
 from support.real_pushes import real_pushes
 
-from exporters.console import ConsoleExporter, ConsoleSettings
-from exporters.exporter import Delivered, Retry
-from push_log.log import Batch
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.console import ConsoleExporter, ConsoleSettings
+from fleetgauge.exporters.exporter import Delivered, Retry
+from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushRecord
 
 
 def written(*records: PushRecord, form: str = "line") -> list[str]:

@@ -12,14 +12,14 @@ import pytest
 from structlog.testing import capture_logs
 from support.push_log import push_record
 
-from base.clock import MockTime
-from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
-from exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
-from exporters.exporter import MAX_DETAIL_CHARS, Refusal
-from push_log.embedded.segment import NewerFormError
-from push_log.embedded.settings import MIB
-from push_log.log import PushLogError
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
+from fleetgauge.exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
+from fleetgauge.exporters.exporter import MAX_DETAIL_CHARS, Refusal
+from fleetgauge.push_log.embedded.segment import NewerFormError
+from fleetgauge.push_log.embedded.settings import MIB
+from fleetgauge.push_log.log import PushLogError
+from fleetgauge.telemetry.push_record import PushRecord
 
 DAY_MS = 24 * 3_600_000
 

@@ -3,10 +3,10 @@
 import pytest
 from support.pipelines import RECORD, Destination, Log, Rig, answers
 
-from base.clock import MockTime
-from exporters.exporter import BatchSettings, Delivered, Outcome, Retry
-from push_log.log import Batch
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.exporter import BatchSettings, Delivered, Outcome, Retry
+from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushRecord
 
 RATE = 1_000
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from exporters.kafka.exporter import KafkaTopicExporter, KafkaTopicExporterSettings
-from exporters.landing.exporter import LandingExporter, LandingSettings
-from exporters.options import ExporterConfigError
-from exporters.otlp.endpoint import HTTP_PROTOBUF, OtlpEndpoint
-from exporters.otlp.exporter import OtlpExporter, otlp_exporter
-from exporters.otlp.settings import OtlpSettings
-from exporters.registry import EXPORTER_TYPES, build_exporter, check_exporter
-from exporters.self_metrics import self_metrics_settings
+from fleetgauge.exporters.kafka.exporter import KafkaTopicExporter, KafkaTopicExporterSettings
+from fleetgauge.exporters.landing.exporter import LandingExporter, LandingSettings
+from fleetgauge.exporters.options import ExporterConfigError
+from fleetgauge.exporters.otlp.endpoint import HTTP_PROTOBUF, OtlpEndpoint
+from fleetgauge.exporters.otlp.exporter import OtlpExporter, otlp_exporter
+from fleetgauge.exporters.otlp.settings import OtlpSettings
+from fleetgauge.exporters.registry import EXPORTER_TYPES, build_exporter, check_exporter
+from fleetgauge.exporters.self_metrics import self_metrics_settings
 
 
 def otlp(**values: object) -> OtlpSettings:

@@ -7,8 +7,8 @@ import pytest
 from support.pipelines import Destination
 from support.waiting import PATIENCE_S
 
-from exporters.exporter import Exporter
-from exporters.testkit.conformance import ExporterConformance
+from fleetgauge.exporters.exporter import Exporter
+from fleetgauge.exporters.testkit.conformance import ExporterConformance
 
 
 class Mute(Destination):

@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from support.trickling import KAFKA, trickling
 
-from base.clock import MockTime, SystemTime
-from exporters.group_offsets.requests import NOT_SAMPLED, Requests, error_of
-from exporters.group_offsets.sampler import Sampler
-from exporters.group_offsets.schema import GROUP_OFFSETS_SCHEMA, Sample, record_batch
-from exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings, read_command_config
-from exporters.group_offsets.zone import OffsetsZone
+from fleetgauge.base.clock import MockTime, SystemTime
+from fleetgauge.exporters.group_offsets.requests import NOT_SAMPLED, Requests, error_of
+from fleetgauge.exporters.group_offsets.sampler import Sampler
+from fleetgauge.exporters.group_offsets.schema import GROUP_OFFSETS_SCHEMA, Sample, record_batch
+from fleetgauge.exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings, read_command_config
+from fleetgauge.exporters.group_offsets.zone import OffsetsZone
 
 NOON_US = 1_772_366_400_000_000
 
@@ -81,7 +81,7 @@ def test_files_are_complete_by_hour_and_of_the_schema(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_waits_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exporters.group_offsets.zone._MOST_WAITING", 2_000)
+    monkeypatch.setattr("fleetgauge.exporters.group_offsets.zone._MOST_WAITING", 2_000)
     place = tmp_path / "file"
     place.write_text("")
     zone = OffsetsZone(str(place), "w", 60_000, None, MockTime())

@@ -3,8 +3,8 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from exporters.exporter import Refused, Retry, TooLarge
-from exporters.kafka.outcome import failed_delivery
+from fleetgauge.exporters.exporter import Refused, Retry, TooLarge
+from fleetgauge.exporters.kafka.outcome import failed_delivery
 
 
 def errors(*names: str) -> list[KafkaError]:

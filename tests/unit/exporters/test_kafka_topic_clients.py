@@ -10,13 +10,13 @@ from structlog.testing import capture_logs
 from support.push_log import push_record
 from support.waiting import wait_for
 
-from exporters.exporter import Delivered, Retry
-from exporters.kafka import exporter as kafka_topic
-from exporters.kafka.exporter import KafkaTopicExporter, kafka_topic_exporter
-from push_log.kafka_topic.clients import make_producer, text_of
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.kafka_topic.topic import ensure_topic
-from push_log.log import Batch
+from fleetgauge.exporters.exporter import Delivered, Retry
+from fleetgauge.exporters.kafka import exporter as kafka_topic
+from fleetgauge.exporters.kafka.exporter import KafkaTopicExporter, kafka_topic_exporter
+from fleetgauge.push_log.kafka_topic.clients import make_producer, text_of
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.topic import ensure_topic
+from fleetgauge.push_log.log import Batch
 
 BATCH = Batch(exporter="lake", records=(push_record(1, b""),), first_position="1", last_position="1", size_bytes=1)
 

@@ -3,9 +3,9 @@
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from exporters.labels import LABEL_NAMES, Labeller, LabelSettings, labelled
-from exporters.protobuf_wire import MalformedPayloadError, encode_varint, fields
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.labels import LABEL_NAMES, Labeller, LabelSettings, labelled
+from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, encode_varint, fields
+from fleetgauge.telemetry.push_record import PushRecord
 
 RECORD = PushRecord(
     push_id="0" * 32, received_at=1, receiver_node_id=7, cluster_id="cluster", listener="PLAINTEXT",

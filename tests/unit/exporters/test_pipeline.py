@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
-from base.errors import FleetgaugeError
-from exporters.delivery.ambiguous_rejections import IN_DOUBT_FOR_MS
-from exporters.delivery.stats import MAX_REASONS, PipelineState
-from exporters.exporter import (
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.exporters.delivery.ambiguous_rejections import IN_DOUBT_FOR_MS
+from fleetgauge.exporters.delivery.stats import MAX_REASONS, PipelineState
+from fleetgauge.exporters.exporter import (
     MAX_DETAIL_CHARS,
     BatchSettings,
     Delivered,
@@ -21,7 +21,7 @@ from exporters.exporter import (
     Retry,
     TooLarge,
 )
-from push_log.log import Batch, CursorRevokedError, PushLogError
+from fleetgauge.push_log.log import Batch, CursorRevokedError, PushLogError
 
 
 def test_every_batch_is_delivered_in_order_and_committed_after() -> None:

@@ -7,10 +7,10 @@ from support.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WE
 from support.payloads import metrics_data, metrics_of, with_library_metrics
 from support.push_log import push_record
 
-from exporters.delivery.readable import export_readable
-from exporters.exporter import Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge, refusals
-from push_log.log import Batch
-from telemetry.push_record import PushRecord
+from fleetgauge.exporters.delivery.readable import export_readable
+from fleetgauge.exporters.exporter import Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge, refusals
+from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushRecord
 
 
 def batch_of(*payloads: bytes, shares: Sequence[int] = ()) -> Batch:

@@ -8,12 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 from support.pipelines import Destination, Log, Rig, answers, records, refuses
 
-from base.clock import MockTime
-from exporters.dead_letters.letter import DeadLetter, DeadLetterSettings
-from exporters.dead_letters.store import DeadLetters
-from exporters.dead_letters.writer import FULL_FOR_MS
-from exporters.exporter import Delivered, Refused, RefusedRecord, Retry, TooLarge
-from push_log.log import Batch, PushLogError, PushLogFullError
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings
+from fleetgauge.exporters.dead_letters.store import DeadLetters
+from fleetgauge.exporters.dead_letters.writer import FULL_FOR_MS
+from fleetgauge.exporters.exporter import Delivered, Refused, RefusedRecord, Retry, TooLarge
+from fleetgauge.push_log.log import Batch, PushLogError, PushLogFullError
 
 UNACCEPTABLE = Refused(reason="invalid_argument", detail="no name")
 

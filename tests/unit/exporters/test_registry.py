@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from exporters.exporter import Exporter
-from exporters.landing.exporter import LandingExporter
-from exporters.options import ExporterConfigError
-from exporters.registry import ENTRY_POINT_GROUP, build_exporter, pipeline_settings
+from fleetgauge.exporters.exporter import Exporter
+from fleetgauge.exporters.landing.exporter import LandingExporter
+from fleetgauge.exporters.options import ExporterConfigError
+from fleetgauge.exporters.registry import ENTRY_POINT_GROUP, build_exporter, pipeline_settings
 
 MODULE = """
-from exporters.landing.exporter import landing_exporter
+from fleetgauge.exporters.landing.exporter import landing_exporter
 
 seen = {}
 no_factory = 7

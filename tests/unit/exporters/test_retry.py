@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporters.delivery.retry import Backoff
-from exporters.exporter import RetrySettings
+from fleetgauge.exporters.delivery.retry import Backoff
+from fleetgauge.exporters.exporter import RetrySettings
 
 
 def test_waits_double_up_to_the_bound() -> None:

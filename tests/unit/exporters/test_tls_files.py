@@ -9,10 +9,10 @@ from support.certificates import Authority, Certificate, openssl
 from support.payloads import metrics_data
 from support.push_log import push_record
 
-from exporters.exporter import Retry
-from exporters.otlp.endpoint import PROTOCOLS
-from exporters.otlp.exporter import otlp_exporter
-from push_log.log import Batch
+from fleetgauge.exporters.exporter import Retry
+from fleetgauge.exporters.otlp.endpoint import PROTOCOLS
+from fleetgauge.exporters.otlp.exporter import otlp_exporter
+from fleetgauge.push_log.log import Batch
 
 NOBODY = "https://127.0.0.1:1"
 BATCH = Batch(

@@ -5,9 +5,9 @@ from support.trickling import BODY, HEAD, trickling
 from support.waiting import wait_for
 from typer.testing import CliRunner
 
-from fleet.cli import app
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 IN_S3 = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "aws_region": "r"}
 
@@ -22,7 +22,7 @@ def test_a_request_for_tables_in_s3_whose_answer_has_no_end_is_given_up() -> Non
 
 
 def test_a_query_of_prometheus_whose_answer_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleet.whatif.samples._WITHIN_S", 0.5)
+    monkeypatch.setattr("fleetgauge.fleet.whatif.samples._WITHIN_S", 0.5)
     with trickling(HEAD) as server:
         query = ("--prometheus", f"http://{server.address}", "--query", "x", "--quota", "user=a,producer_byte_rate=1")
         result = CliRunner().invoke(app, ["whatif", *query])

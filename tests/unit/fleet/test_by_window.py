@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from fleet import shards
-from fleet.decode.arrow import Table, pc
-from fleet.measures.aggregate import aggregate
-from fleet.pipeline import by_window as module
-from fleet.pipeline.by_window import by_window, judged_rows
-from fleet.schemas import POINTS
-from fleet.small_tables import rows
-from fleet.tables import catalog
-from fleet.tables.store import Store
-from verdicts.window import COLUMNS
+from fleetgauge.fleet import shards
+from fleetgauge.fleet.decode.arrow import Table, pc
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.pipeline import by_window as module
+from fleetgauge.fleet.pipeline.by_window import by_window, judged_rows
+from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.fleet.small_tables import rows
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.verdicts.window import COLUMNS
 
 NODE = "org.apache.kafka.producer.node.request.latency.avg"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from spark.landing_zone import ONE_INSTANCE, push
 
-from fleet.schemas import BRONZE, CHECKED
-from fleet.silver.check import TIMES, check, checked
+from fleetgauge.fleet.schemas import BRONZE, CHECKED
+from fleetgauge.fleet.silver.check import TIMES, check, checked
 
 FIRST, LAST = (int(end.timestamp()) * 1_000_000 for end in TIMES)
 NO_TIME = "received_at is not between the years 2000 and 2200"

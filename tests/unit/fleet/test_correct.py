@@ -9,8 +9,8 @@ from spark.landing_zone import NOON_US, push
 from support.fleet_in_disorder import CONSUMED, sums
 from support.silver_tables import SilverTables
 
-from fleet.silver.correct import CORRECTED, MARKS, Correct, files_with
-from fleet.tables import catalog
+from fleetgauge.fleet.silver.correct import CORRECTED, MARKS, Correct, files_with
+from fleetgauge.fleet.tables import catalog
 
 DAY_US = 86_400_000_000
 MINUTE_US = 60_000_000

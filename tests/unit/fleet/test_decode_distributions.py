@@ -8,11 +8,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from support.decoded import senders_of
 from unit.fleet import dialect_payloads as dialect
 
-from fleet.decode import by_bytes, by_protobuf
-from fleet.decode.flat import Reader
-from fleet.decode.payloads import count, decode
-from fleet.dialects import Sender
-from fleet.schemas import DISTRIBUTION
+from fleetgauge.fleet.decode import by_bytes, by_protobuf
+from fleetgauge.fleet.decode.flat import Reader
+from fleetgauge.fleet.decode.payloads import count, decode
+from fleetgauge.fleet.dialects import Sender
+from fleetgauge.fleet.schemas import DISTRIBUTION
 
 READERS = [pytest.param(by_bytes.read, id="bytes"), pytest.param(by_protobuf.read, id="protobuf")]
 NOTHING = dict.fromkeys(DISTRIBUTION.names)

@@ -3,10 +3,10 @@
 import pytest
 from support.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED, with_rack
 
-from fleet.decode import by_protobuf
-from fleet.decode.flat import Reader
-from fleet.decode.payloads import count, decode
-from telemetry.otlp import IS_COMPILED
+from fleetgauge.fleet.decode import by_protobuf
+from fleetgauge.fleet.decode.flat import Reader
+from fleetgauge.fleet.decode.payloads import count, decode
+from fleetgauge.telemetry.otlp import IS_COMPILED
 
 READERS: list[Reader | None] = [by_protobuf.read, None]
 ALL = {**READABLE, **UNREADABLE, **WELL_FORMED}

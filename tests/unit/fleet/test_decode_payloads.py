@@ -12,10 +12,10 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, Numb
 from support.decoded import senders_of
 from unit.fleet import dialect_payloads as dialect
 
-from fleet.decode import by_bytes, by_protobuf
-from fleet.decode.flat import Reader
-from fleet.decode.payloads import CountedPayloads, DecodedPayloads, count, decode, decode_and_count
-from fleet.schemas import DECODED
+from fleetgauge.fleet.decode import by_bytes, by_protobuf
+from fleetgauge.fleet.decode.flat import Reader
+from fleetgauge.fleet.decode.payloads import CountedPayloads, DecodedPayloads, count, decode, decode_and_count
+from fleetgauge.fleet.schemas import DECODED
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "broker"
 READERS = [pytest.param(by_bytes.read, id="bytes"), pytest.param(by_protobuf.read, id="protobuf")]
@@ -216,7 +216,7 @@ def test_without_compiled_modules_the_same_rows_come_from_protobufs_own_classes(
     payload = dialect.java_consumer(["a.b"])
     script = f"""import sys
 sys.modules["librt"] = None
-from fleet.decode.payloads import decode
+from fleetgauge.fleet.decode.payloads import decode
 decoded = decode([bytes.fromhex({payload.hex()!r})])
 print(decoded.columns["topic"].to_pylist())
 """

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fleet.schemas import DECODED, POINTS, SERIES
-from fleet.silver.deltas import HORIZON_US, LOOKED_AT, Comparison, LastOfSeries, differ, distinct_maps
+from fleetgauge.fleet.schemas import DECODED, POINTS, SERIES
+from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, Comparison, LastOfSeries, differ, distinct_maps
 
 SECOND_NANO: Final = 1_000_000_000
 MARKS: Final = ("delta", "reset", "gap", "before_subscription", "covers_gap")
@@ -363,7 +363,7 @@ def test_times_that_no_clock_says_and_infinite_values_mark_what_they_can() -> No
 
 
 def test_the_last_point_of_each_series_is_found_in_points_of_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleet.silver.deltas._ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("fleetgauge.fleet.silver.deltas._ROWS_AT_ONCE", 3)
     points = [
         total("12:01:00", 2.0, **ONE),
         total("12:05:00", 5.0, metric_type="gauge", temporality=None, **ONE),

@@ -1,7 +1,7 @@
 import pytest
 
-from fleet.dialects import identity_of
-from telemetry.catalogue.dialects import parse_node, twin_families
+from fleetgauge.fleet.dialects import identity_of
+from fleetgauge.telemetry.catalogue.dialects import parse_node, twin_families
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from fleet.decode.attributes import DistinctMaps, TextMap
+from fleetgauge.fleet.decode.attributes import DistinctMaps, TextMap
 
 
 def test_equal_maps_have_one_number_and_others_another() -> None:

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
-from fleet.engine import MAX_BAD_FILES, InProcess
-from fleet.errors import LandingError
-from fleet.pipeline.source import Batch
-from fleet.schemas import BRONZE
-from fleet.silver.repeats import ORDER
+from fleetgauge.fleet.engine import MAX_BAD_FILES, InProcess
+from fleetgauge.fleet.errors import LandingError
+from fleetgauge.fleet.pipeline.source import Batch
+from fleetgauge.fleet.schemas import BRONZE
+from fleetgauge.fleet.silver.repeats import ORDER
 
 CANNOT_BE_READ = "the file cannot be read: it is damaged, or gone"
 
@@ -66,7 +66,7 @@ def test_all_rows_come_to_one_task_by_instance_and_receipt_and_nulls_come_first(
 def test_rows_say_their_file_and_place_and_come_some_at_a_time(
     zone: LandingZone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleet.engine._ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("fleetgauge.fleet.engine._ROWS_AT_ONCE", 2)
     paths = [
         zone.write([push(received_at=NOON_US + 3 * place + row) for row in range(3)], name=f"part {place}")
         for place in range(2)

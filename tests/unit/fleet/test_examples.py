@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import fleet.gold
-import fleet.silver
-from fleet import schemas
-from fleet.measures.aggregate import aggregate
-from fleet.silver.clients import seen
-from fleet.small_tables import rows, show
+import fleetgauge.fleet.gold
+import fleetgauge.fleet.silver
+from fleetgauge.fleet import schemas
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.silver.clients import seen
+from fleetgauge.fleet.small_tables import rows, show
 
 MODULES = sorted(
     module.name
-    for package in (fleet.gold, fleet.silver)
+    for package in (fleetgauge.fleet.gold, fleetgauge.fleet.silver)
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
 )
 SCHEMAS = {name: value for name, value in vars(schemas).items() if isinstance(value, pa.Schema)}

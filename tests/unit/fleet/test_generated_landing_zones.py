@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from fleet.decode.payloads import decode
+from fleetgauge.fleet.decode.payloads import decode
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -5,14 +5,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fleet.gold.latency import latency, overall
-from fleet.gold.members import consumers, groups, rebalances
-from fleet.gold.throttling import throttling
-from fleet.measures.aggregate import aggregate
-from fleet.measures.merge import merge
-from fleet.measures.values import VALUE_COLUMNS, WIDE, wide
-from fleet.schemas import CONSUMERS, GROUPS, LATENCY, LATENCY_OVERALL, POINTS, REBALANCES, SENT_POINTS, THROTTLING
-from fleet.small_tables import rows
+from fleetgauge.fleet.gold.latency import latency, overall
+from fleetgauge.fleet.gold.members import consumers, groups, rebalances
+from fleetgauge.fleet.gold.throttling import throttling
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.measures.values import VALUE_COLUMNS, WIDE, wide
+from fleetgauge.fleet.schemas import (
+    CONSUMERS,
+    GROUPS,
+    LATENCY,
+    LATENCY_OVERALL,
+    POINTS,
+    REBALANCES,
+    SENT_POINTS,
+    THROTTLING,
+)
+from fleetgauge.fleet.small_tables import rows
 
 CONSUMER = "org.apache.kafka.consumer"
 NODE = "org.apache.kafka.producer.node.request.latency.avg"

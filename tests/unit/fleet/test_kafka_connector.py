@@ -6,9 +6,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from fleet.errors import JarError
-from fleet.topic import connector
-from fleet.topic.connector import cache_directory, connector_jars
+from fleetgauge.fleet.errors import JarError
+from fleetgauge.fleet.topic import connector
+from fleetgauge.fleet.topic.connector import cache_directory, connector_jars
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from spark.landing_zone import NOON_US, push
 from support.fleet_in_disorder import CONSUMED, sums
 from support.silver_tables import SilverTables
 
-from fleet.schemas import BRONZE
-from fleet.silver.check import check
-from fleet.silver.deltas import HORIZON_US
-from fleet.silver.late import Late, Standing
-from fleet.tables import catalog
+from fleetgauge.fleet.schemas import BRONZE
+from fleetgauge.fleet.silver.check import check
+from fleetgauge.fleet.silver.deltas import HORIZON_US
+from fleetgauge.fleet.silver.late import Late, Standing
+from fleetgauge.fleet.tables import catalog
 
 SECOND_US = 1_000_000
 Group = tuple[pa.RecordBatch, list[int], Standing]
@@ -124,8 +124,8 @@ def test_so_many_instances_are_read_at_once_as_have_about_so_many_points(
     rows: int, sizes: list[int], tables: SilverTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By how many those before them had."""
-    monkeypatch.setattr("fleet.silver.late._FIRST_INSTANCES", 2)
-    monkeypatch.setattr("fleet.silver.late._ROWS_AT_ONCE", rows)
+    monkeypatch.setattr("fleetgauge.fleet.silver.late._FIRST_INSTANCES", 2)
+    monkeypatch.setattr("fleetgauge.fleet.silver.late._ROWS_AT_ONCE", rows)
     ids = "abcdefgh"
     tables.read([of(instance, at) for instance in ids for at in (0, SECOND_US, 2 * SECOND_US, 3 * SECOND_US)])
     pushes = [of(instance, SECOND_US + half) for instance in ids for half in (1, 2)]
@@ -139,7 +139,7 @@ def test_so_many_instances_are_read_at_once_as_have_about_so_many_points(
 
 
 def test_where_nothing_stands_the_next_groups_are_larger(tables: SilverTables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleet.silver.late._FIRST_INSTANCES", 1)
-    monkeypatch.setattr("fleet.silver.late._ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("fleetgauge.fleet.silver.late._FIRST_INSTANCES", 1)
+    monkeypatch.setattr("fleetgauge.fleet.silver.late._ROWS_AT_ONCE", 3)
     tables.read([of("z", 0)])
     assert [len(chunk) for chunk, _, _ in groups(tables, [of(instance, 0) for instance in "abcdefgh"])] == [1, 3, 4]

@@ -8,17 +8,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from fleet.engine import MAX_BAD_FILES
-from fleet.errors import LandingError, TableError, TopicError
-from fleet.pipeline.ledger import Ledger, Part, Plan
-from fleet.pipeline.source import MAX_BATCH_BYTES, Bounds, LandingSource, source_name
-from fleet.pipeline.topic_source import TopicStretch
-from fleet.selection import parse_day
-from fleet.tables import catalog
-from fleet.tables.log import Transaction
-from fleet.tables.store import Store
-from fleet.topic.offsets import Span
-from fleet.topic.source import TopicSource
+from fleetgauge.fleet.engine import MAX_BAD_FILES
+from fleetgauge.fleet.errors import LandingError, TableError, TopicError
+from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan
+from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES, Bounds, LandingSource, source_name
+from fleetgauge.fleet.pipeline.topic_source import TopicStretch
+from fleetgauge.fleet.selection import parse_day
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Transaction
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.topic.offsets import Span
+from fleetgauge.fleet.topic.source import TopicSource
 
 DAY = "date=2026-03-01/hour=12"
 
@@ -214,8 +214,8 @@ def test_a_day_is_read_again_only_if_all_of_it_is_there(store: Store, zone: Path
 def topic_of(store: Store, monkeypatch: pytest.MonkeyPatch, **bounds: tuple[int, int]) -> tuple[Ledger, TopicStretch]:
     """A topic whose partitions `p0`, `p1`, ... hold these offsets."""
     spans = {int(name[1:]): Span(start=start, end=end) for name, (start, end) in bounds.items()}
-    monkeypatch.setattr("fleet.pipeline.topic_source.client_options", lambda *_: {})
-    monkeypatch.setattr("fleet.pipeline.topic_source.find_bounds", lambda *_: spans)
+    monkeypatch.setattr("fleetgauge.fleet.pipeline.topic_source.client_options", lambda *_: {})
+    monkeypatch.setattr("fleetgauge.fleet.pipeline.topic_source.find_bounds", lambda *_: spans)
     source = TopicSource(bootstrap_servers="a:1", topic="t")
     ledger = Ledger(store, source_name(source))
     return ledger, TopicStretch(cast("SparkSession", None), source, ledger, "the ledger")

@@ -9,7 +9,7 @@ import pytest
 _ROUNDS = """
 import resource
 import numpy as np
-from fleet.pipeline.of_verdicts import keep_freed_memory
+from fleetgauge.fleet.pipeline.of_verdicts import keep_freed_memory
 
 def page_faults():
     begin = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

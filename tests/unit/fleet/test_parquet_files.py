@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.written_files import written
 
-from fleet.schemas import encoded
-from fleet.tables.parquet_files import FileLimits, WriteFiles
-from fleet.tables.written_file import WrittenFile
+from fleetgauge.fleet.schemas import encoded
+from fleetgauge.fleet.tables.parquet_files import FileLimits, WriteFiles
+from fleetgauge.fleet.tables.written_file import WrittenFile
 
 _FIELDS: list[tuple[str, pa.DataType]] = [
     ("client_instance_id", pa.string()),

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from fleet.measures.aggregate import aggregate
-from fleet.pipeline.pending import Pending, clear_day, close, pending
-from fleet.pipeline.spans import days, joined, whole
-from fleet.schemas import POINTS
-from fleet.selection import parse_days
-from fleet.small_tables import rows
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.pipeline.pending import Pending, clear_day, close, pending
+from fleetgauge.fleet.pipeline.spans import days, joined, whole
+from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.fleet.selection import parse_days
+from fleetgauge.fleet.small_tables import rows
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 NOW = datetime(2026, 3, 9, tzinfo=UTC)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

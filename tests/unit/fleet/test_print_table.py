@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from fleet.errors import OutputError
-from fleet.report.output import print_table
-from fleet.report.tables import TABLES, TableForm
-from fleet.schemas import INVENTORY as INVENTORY_SCHEMA
-from fleet.schemas import LATENCY_OVERALL
+from fleetgauge.fleet.errors import OutputError
+from fleetgauge.fleet.report.output import print_table
+from fleetgauge.fleet.report.tables import TABLES, TableForm
+from fleetgauge.fleet.schemas import INVENTORY as INVENTORY_SCHEMA
+from fleetgauge.fleet.schemas import LATENCY_OVERALL
 
 KIND: dict[str, Any] = {"client_software_name": None, "client_software_version": None, "role": None, "group_id": None}
 ROWS: list[dict[str, Any]] = [

@@ -15,14 +15,14 @@ from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
 
-from fleet import questions
-from fleet.cli import app
-from fleet.errors import FleetError
-from fleet.landing import find_zone, read
-from fleet.report import run
-from fleet.report.request import Request
-from fleet.selection import Selection
-from fleet.silver.check import check
+from fleetgauge.fleet import questions
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.landing import find_zone, read
+from fleetgauge.fleet.report import run
+from fleetgauge.fleet.report.request import Request
+from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.silver.check import check
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded"
 HOUR_US = 3_600_000_000
@@ -70,7 +70,7 @@ def test_a_zone_that_is_large_or_a_master_that_is_named_takes_spark(
         asked.append(request.master)
         raise FleetError("Spark was asked")
 
-    monkeypatch.setattr("fleet.report.on_spark.on_spark", on_spark)
+    monkeypatch.setattr("fleetgauge.fleet.report.on_spark.on_spark", on_spark)
     assert fleet(zone, "inventory").exit_code == 0
     assert "Spark was asked" in fleet(zone, "inventory", "--master", "local[3]").stderr
     monkeypatch.setattr(run, "IN_PROCESS_BYTES", 10)

@@ -10,20 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 from support.silver_tables import SilverTables
 
-from fleet.decode.arrow import Table, pc
-from fleet.gold import latency, members, throttling
-from fleet.gold.inventory import inventory
-from fleet.gold.metrics import metrics
-from fleet.gold.versions import versions
-from fleet.landing import find_zone
-from fleet.measures.aggregate import aggregate
-from fleet.questions import Pushes, answer, question
-from fleet.report.output import take_first
-from fleet.report.tables import TABLES
-from fleet.schemas import CLIENTS, LATENCY, POINTS, PUSHES, THROTTLING
-from fleet.selection import Selection
-from fleet.silver.clients import clients, seen, with_state
-from fleet.tables import catalog
+from fleetgauge.fleet.decode.arrow import Table, pc
+from fleetgauge.fleet.gold import latency, members, throttling
+from fleetgauge.fleet.gold.inventory import inventory
+from fleetgauge.fleet.gold.metrics import metrics
+from fleetgauge.fleet.gold.versions import versions
+from fleetgauge.fleet.landing import find_zone
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.questions import Pushes, answer, question
+from fleetgauge.fleet.report.output import take_first
+from fleetgauge.fleet.report.tables import TABLES
+from fleetgauge.fleet.schemas import CLIENTS, LATENCY, POINTS, PUSHES, THROTTLING
+from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.silver.clients import clients, seen, with_state
+from fleetgauge.fleet.tables import catalog
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded"
 AN_HOUR_LATER = datetime(2026, 11, 21, 23, 46, tzinfo=UTC)

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from fleet.decode.stage import regroup
+from fleetgauge.fleet.decode.stage import regroup
 
 
 def batch(*sizes: int | None) -> pa.RecordBatch:

@@ -8,8 +8,8 @@ import pytest
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, push
 from unit.fleet import dialect_payloads as dialect
 
-from fleet.schemas import CHECKED
-from fleet.silver.repeats import ORDER, WithoutRepeats, repeated
+from fleetgauge.fleet.schemas import CHECKED
+from fleetgauge.fleet.silver.repeats import ORDER, WithoutRepeats, repeated
 
 ONE, TWO = "1" * 32, "2" * 32
 PLACES = itertools.count()

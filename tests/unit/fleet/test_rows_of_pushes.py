@@ -9,13 +9,13 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from spark.landing_zone import LandingZone, push
 from unit.fleet import dialect_payloads as dialect
 
-from fleet.decode.stage import CountPoints
-from fleet.landing import read
-from fleet.questions import question
-from fleet.schemas import COUNTED, REJECTS, SENT_POINTS
-from fleet.selection import Selection
-from fleet.silver.batch import reject_rows_of
-from fleet.silver.check import checked
+from fleetgauge.fleet.decode.stage import CountPoints
+from fleetgauge.fleet.landing import read
+from fleetgauge.fleet.questions import question
+from fleetgauge.fleet.schemas import COUNTED, REJECTS, SENT_POINTS
+from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.silver.batch import reject_rows_of
+from fleetgauge.fleet.silver.check import checked
 
 
 class Rejects:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S
 
-from fleet.errors import TableError
-from fleet.tables.lock import only_run
+from fleetgauge.fleet.errors import TableError
+from fleetgauge.fleet.tables.lock import only_run
 
 
 def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path: Path) -> No
 
 def test_the_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom fleet.tables.lock import only_run\n"
+        "import os, sys\nfrom fleetgauge.fleet.tables.lock import only_run\n"
         "with only_run(sys.argv[1]):\n    os.kill(os.getpid(), 9)\n"
     )
     died = subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=PATIENCE_S, check=False)

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fleet.selection import SelectionError, parse_instance_ids, parse_time
+from fleetgauge.fleet.selection import SelectionError, parse_instance_ids, parse_time
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.errors import JavaError
-from fleet.session import check_java, parse_java_version
+from fleetgauge.fleet.errors import JavaError
+from fleetgauge.fleet.session import check_java, parse_java_version
 
 
 @pytest.mark.parametrize(

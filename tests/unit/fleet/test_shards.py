@@ -7,7 +7,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from fleet.shards import divided, parts, together, within
+from fleetgauge.fleet.shards import divided, parts, together, within
 
 CHANCE = Random(7)
 IDS = [urlsafe_b64encode(CHANCE.randbytes(16)).decode().rstrip("=") for _ in range(4_000)]

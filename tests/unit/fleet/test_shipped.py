@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli_options import session_settings, shipped
-from fleet.errors import FleetError
+from fleetgauge.fleet.cli_options import session_settings, shipped
+from fleetgauge.fleet.errors import FleetError
 
 
 def test_nothing_is_set_where_nothing_is_shipped() -> None:

@@ -17,8 +17,8 @@ from deltalake import write_deltalake
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
-from fleet.cli import app
-from fleet.tables import catalog
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.tables import catalog
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOSTILE = "=1+1\x1b[2J\n\u202e"

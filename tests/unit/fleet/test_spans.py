@@ -4,9 +4,9 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from fleet.decode.arrow import pa
-from fleet.pipeline.spans import MAX_SPANS, Span, bounded, days, meets, of_windows, whole, windows, within
-from fleet.schemas import TIME
+from fleetgauge.fleet.decode.arrow import pa
+from fleetgauge.fleet.pipeline.spans import MAX_SPANS, Span, bounded, days, meets, of_windows, whole, windows, within
+from fleetgauge.fleet.schemas import TIME
 
 DAY = date(2026, 3, 1)
 WINDOW = timedelta(minutes=5)

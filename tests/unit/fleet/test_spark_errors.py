@@ -5,7 +5,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PythonException, StreamingQueryException
 
-from fleet.spark_errors import is_missing_path, unreadable_file, what_failed
+from fleetgauge.fleet.spark_errors import is_missing_path, unreadable_file, what_failed
 
 REPORT = """
   An exception was thrown from the Python worker. Please see the stack trace below.

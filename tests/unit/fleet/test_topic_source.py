@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fleet.cli import app
-from fleet.errors import SourceError
-from fleet.topic.source import TopicSource, parse_source
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.errors import SourceError
+from fleetgauge.fleet.topic.source import TopicSource, parse_source
 
 
 def test_a_topic_is_named_by_its_bootstrap_servers_and_its_name() -> None:

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from exporters.traffic.schema import record_batch
-from fleet.cli import app
-from fleet.decode.arrow import Table, pa
-from fleet.traffic import summed
-from verdicts.rules import default_rules
+from fleetgauge.exporters.traffic.schema import record_batch
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.decode.arrow import Table, pa
+from fleetgauge.fleet.traffic import summed
+from fleetgauge.verdicts.rules import default_rules
 
 MINUTE_US = 60_000_000
 START_US = 1_790_000_040_000_000

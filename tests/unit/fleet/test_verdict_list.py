@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fleet.pipeline.verdict_list import Judged, folded, print_list
-from terminal.table import wide_console
+from fleetgauge.fleet.pipeline.verdict_list import Judged, folded, print_list
+from fleetgauge.terminal.table import wide_console
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 JUDGED = Judged(instances=138, begin=NOON - timedelta(hours=3), end=NOON + timedelta(hours=1))

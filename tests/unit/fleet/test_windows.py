@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from support.side_by_side import SideBySide
 
-from fleet.decode.arrow import Table
-from fleet.engine import InProcess
-from fleet.measures.aggregate import aggregate
-from fleet.pipeline.windows import remake_windows
-from fleet.schemas import POINTS
-from fleet.small_tables import rows
-from fleet.tables import catalog
-from fleet.tables.store import Store
+from fleetgauge.fleet.decode.arrow import Table
+from fleetgauge.fleet.engine import InProcess
+from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.pipeline.windows import remake_windows
+from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.fleet.small_tables import rows
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 DAYS = [date(2026, 3, 1), date(2026, 3, 2)]
 NODE = "org.apache.kafka.producer.node.request.latency.avg"

@@ -9,15 +9,15 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
-from base.clock import MockTime
 from fleetgauge.authorization import Authorization, to_records
 from fleetgauge.authorizer import acls
 from fleetgauge.authorizer.acls import Acl, AclOperation, PatternType, Permission, ResourceType
 from fleetgauge.authorizer.settings import AuthorizationSettings
+from fleetgauge.base.clock import MockTime
 from fleetgauge.listener.apis.acls import AclApis
 from fleetgauge.node_state import NodeState
 from fleetgauge.state_store import RecordKind, StateStore
-from wire.codec import Request
+from fleetgauge.wire.codec import Request
 
 DELETE, VERSION = 31, 3
 POLICY_VIOLATION = 44

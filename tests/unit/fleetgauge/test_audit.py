@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S
 
-from base.clock import MockTime
 from fleetgauge import audit
 from fleetgauge.audit import MAX_LINE_BYTES, AuditLog, AuditSettings
+from fleetgauge.base.clock import MockTime
 
 HOSTILE = (
     "</script><b>",
@@ -176,7 +176,7 @@ def test_a_disk_that_takes_half_a_line_leaves_whole_lines_and_the_rest_is_counte
     program = f"""
 import resource
 from pathlib import Path
-from base.clock import SystemTime
+from fleetgauge.base.clock import SystemTime
 from fleetgauge.audit import AuditLog, AuditSettings
 path = Path({str(tmp_path / "audit.log")!r})
 settings = AuditSettings(output="file", path=path, max_bytes=1 << 20, max_files=3, lines_per_minute=600)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime
-from base.errors import FleetgaugeError
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.client_metrics import ClientMetrics
 from fleetgauge.node_state import NodeState, Transaction
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.state_store import StateStore
-from telemetry.subscriptions.overrides import Alteration
+from fleetgauge.telemetry.subscriptions.overrides import Alteration
 
 FILE = {"S1": {"metrics": "a."}}
 

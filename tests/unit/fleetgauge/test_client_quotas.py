@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from base.clock import MockTime
-from base.errors import InvalidRequestError, KafkaError, PolicyViolationError
 from fleetgauge import client_quotas
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import InvalidRequestError, KafkaError, PolicyViolationError
 from fleetgauge.client_quotas import (
     ClientQuotas,
     QuotaLimits,

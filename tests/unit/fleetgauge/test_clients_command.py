@@ -14,9 +14,9 @@ from support.waiting import wait_for
 from fleetgauge.admin.clients_page import PageRequest, as_object
 from fleetgauge.admin.node_socket import NotRunningError
 from fleetgauge.cli.clients import RequestError, _latest, _Page, _print, _Url
-from push_log.kafka_topic.seen_clients import SeenClient
-from telemetry.instances.inventory import ClientRow
-from terminal.table import wide_console
+from fleetgauge.push_log.kafka_topic.seen_clients import SeenClient
+from fleetgauge.telemetry.instances.inventory import ClientRow
+from fleetgauge.terminal.table import wide_console
 
 
 def of_topic(**fields: object) -> ClientRow:

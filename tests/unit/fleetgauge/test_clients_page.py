@@ -5,7 +5,7 @@ import random
 import pytest
 
 from fleetgauge.admin.clients_page import SORT_KEYS, ClientsPage, PageRequest
-from telemetry.instances.inventory import ClientRow
+from fleetgauge.telemetry.instances.inventory import ClientRow
 
 
 def row(index: int, **fields: object) -> ClientRow:

@@ -15,11 +15,11 @@ from kio.serial import entity_reader, entity_writer
 from structlog.testing import capture_logs
 from support.waiting import PATIENCE_S
 
-from base.clock import MockTime
-from base.principal import KafkaPrincipal
 from fleetgauge import audit, node_state
 from fleetgauge.authorization import Authorization
 from fleetgauge.authorizer.settings import AuthorizationSettings
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.client_metrics import ClientMetrics
 from fleetgauge.config import ServiceConfig
 from fleetgauge.listener.apis import admin
@@ -27,10 +27,10 @@ from fleetgauge.listener.apis.admin import AdminApis
 from fleetgauge.listener.apis.broker_configs import BrokerConfigs
 from fleetgauge.listener.apis.configs import ConfigApis
 from fleetgauge.node_state import NodeState
+from fleetgauge.push_log.log import PushLogError, PushLogFullError
 from fleetgauge.state_store import State, StateStore, UncertainChangeError
-from push_log.log import PushLogError, PushLogFullError
-from wire.codec import Request
-from wire.errors import ProtocolError
+from fleetgauge.wire.codec import Request
+from fleetgauge.wire.errors import ProtocolError
 
 LIST, INCREMENTAL = 74, 44
 CLIENT_METRICS = 16

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from base.clock import MockTime
+from fleetgauge.base.clock import MockTime
 from fleetgauge.config import ConfigError, load_config
 from fleetgauge.config.connections import resolve_overrides
 from fleetgauge.config.sizes import Machine
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
-from quotas import UNLIMITED
-from quotas.metrics import Metrics
-from wire.connection_limits import Refusal
+from fleetgauge.quotas import UNLIMITED
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.wire.connection_limits import Refusal
 
 LISTENERS = (
     "listeners=EXTERNAL://127.0.0.1:0,INTERNAL://127.0.0.1:0",

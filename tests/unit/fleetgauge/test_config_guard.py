@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from fleetgauge.cli import app
 from fleetgauge.config import ConfigError, load_config
-from telemetry.subscriptions.known_clients import guard_rules
+from fleetgauge.telemetry.subscriptions.known_clients import guard_rules
 
 RULES = """
 [client-guard.librdkafka-crash]

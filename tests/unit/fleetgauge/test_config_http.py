@@ -6,7 +6,7 @@ import pytest
 
 from fleetgauge.config import ConfigError
 from fleetgauge.config.load import load_config
-from wire.tls import ClientAuth
+from fleetgauge.wire.tls import ClientAuth
 
 PAGE = ("exporters.page.type=prometheus",)
 
@@ -65,7 +65,7 @@ def test_the_page_has_the_nodes_keys_but_for_its_own(tmp_path: Path) -> None:
             *("http.ssl.truststore.location=ca.pem", "http.ssl.enabled.protocols=TLSv1.3"),
         )
     )
-    from exporters.prometheus.settings import prometheus_settings
+    from fleetgauge.exporters.prometheus.settings import prometheus_settings
 
     access = prometheus_settings("page", config.exporters["page"]).access
     assert access.users_file == Path("u.toml")

@@ -11,8 +11,8 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from base.redaction import HIDDEN, hide, is_secret, shown, without_credentials
 from fleetgauge.app import NOT_FOR_PLUGINS
+from fleetgauge.base.redaction import HIDDEN, hide, is_secret, shown, without_credentials
 from fleetgauge.cli import app
 from fleetgauge.config import ConfigError, load_config
 from fleetgauge.logs import configure_logging

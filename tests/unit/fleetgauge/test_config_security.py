@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from fleetgauge.cli import app
 from fleetgauge.config import ConfigError, load_config
-from wire.listener_security import ListenerSecurity
-from wire.sasl.credentials import ScramCredential, ScramMechanism
-from wire.security_protocol import SecurityProtocol
+from fleetgauge.wire.listener_security import ListenerSecurity
+from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism
+from fleetgauge.wire.security_protocol import SecurityProtocol
 
 ALICE = ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096)
 USER = f"sasl.users.alice.scram-sha-256={ALICE}"

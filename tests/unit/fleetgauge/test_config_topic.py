@@ -7,7 +7,7 @@ import pytest
 from support.node import run_cli
 from support.push_log import RecordWriter, at_once, poll, push_record, small_log
 
-from base.clock import MockTime
+from fleetgauge.base.clock import MockTime
 from fleetgauge.config import load_config
 from fleetgauge.config.console import console_job
 from fleetgauge.config.offsets import deadline_settings
@@ -15,7 +15,7 @@ from fleetgauge.config.push_logs import state_topic_settings, topic_settings, un
 from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.processes.exporter_job import Job
-from push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
 
 KAFKA = ("push.log=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from support.push_log import RecordWriter, at_once, poll, poll_all, push_record, small_log
 
-from base.clock import MockTime
+from fleetgauge.base.clock import MockTime
 from fleetgauge.data_dir import LogPlace
 from fleetgauge.processes.exporter_logs import TopicLog, exporter_log
-from push_log.kafka_topic.reader import KafkaTopicReader
-from push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 
 @pytest.mark.parametrize("several", [False, True])

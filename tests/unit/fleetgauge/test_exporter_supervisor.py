@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime, SystemTime, Time
+from fleetgauge.base.clock import MockTime, SystemTime, Time
 from fleetgauge.config import load_config
 from fleetgauge.processes import exporter_supervisor
 from fleetgauge.processes.exporter_job import Job

@@ -9,7 +9,6 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from exporters.delivery.stats import DeliveryStats, PipelineState
 from fleetgauge.admin.exposition import (
     AUDIT_LOG,
     BY_REASON,
@@ -29,9 +28,10 @@ from fleetgauge.admin.exposition import (
     families,
 )
 from fleetgauge.admin.routes import ENDPOINTS, PARAMETERS
-from telemetry.instances.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
-from telemetry.instances.client_state import ClientState
-from telemetry.instances.inventory import ClientRow
+from fleetgauge.exporters.delivery.stats import DeliveryStats, PipelineState
+from fleetgauge.telemetry.instances.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
+from fleetgauge.telemetry.instances.client_state import ClientState
+from fleetgauge.telemetry.instances.inventory import ClientRow
 
 DOCS = Path(__file__).parents[3] / "docs" / "http.md"
 

@@ -12,8 +12,8 @@ from fleetgauge.errors import ConfigError
 from fleetgauge.gateway_node import GatewayNode, gateway_settings
 from fleetgauge.node_class import node_class
 from fleetgauge.reconfiguration import changeable_fields, log_reread
-from wire.errors import ProtocolError
-from wire.sasl.login import Login
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.sasl.login import Login
 
 BROKER = "gateway.broker=broker1.example.com:9092"
 

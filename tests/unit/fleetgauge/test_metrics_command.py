@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fleetgauge.cli import app
-from telemetry.catalogue.standard_metrics import REQUIRED_SOURCE
+from fleetgauge.telemetry.catalogue.standard_metrics import REQUIRED_SOURCE
 
 
 def run(*arguments: str) -> Result:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from base.clock import MockTime
+from fleetgauge.base.clock import MockTime
 from fleetgauge.listener.misdirected_clients import (
     LATEST,
     LOG_AGAIN_MS,

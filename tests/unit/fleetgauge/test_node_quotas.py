@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from base.clock import MockTime
-from base.principal import KafkaPrincipal
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.cli.status import _quotas
 from fleetgauge.client_quotas import ClientQuotas
 from fleetgauge.config import ConfigError, load_config
 from fleetgauge.config.quotas import by_entity, read_entity, read_limits
 from fleetgauge.listener.node_quotas import NodeQuotas, share
-from quotas import ConnectionQuotaConfig, ConnectionQuotas
-from quotas.controller_mutation import MutationQuotaExceededError
-from quotas.default_quota_callback import DefaultQuotaCallback
-from quotas.entity import KafkaQuotaEntity
-from quotas.metric_config import UNBOUNDED
-from quotas.metrics import Metrics
-from quotas.quota_type import ClientQuotaType
-from quotas.usage import usages
-from wire.api_table import ApiTable
+from fleetgauge.quotas import ConnectionQuotaConfig, ConnectionQuotas
+from fleetgauge.quotas.controller_mutation import MutationQuotaExceededError
+from fleetgauge.quotas.default_quota_callback import DefaultQuotaCallback
+from fleetgauge.quotas.entity import KafkaQuotaEntity
+from fleetgauge.quotas.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota_type import ClientQuotaType
+from fleetgauge.quotas.usage import usages
+from fleetgauge.wire.api_table import ApiTable
 
 ALICE = KafkaPrincipal("User", "alice")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime
-from base.errors import FleetgaugeError
 from fleetgauge import node_state
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.node_state import NodeState
 from fleetgauge.off_loop import OffLoop
 from fleetgauge.state_store import RecordKind, Records, State

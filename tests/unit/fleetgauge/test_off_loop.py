@@ -6,7 +6,7 @@ import threading
 import pytest
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.errors import FleetgaugeError
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.off_loop import OffLoop
 
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from base.clock import MockTime
+from fleetgauge.base.clock import MockTime
 from fleetgauge.config import ConfigError, load_config
 from fleetgauge.listener.connection_limits import NodeConnectionLimits
-from quotas.metrics import Metrics
-from wire.connection_limits import Refusal
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.wire.connection_limits import Refusal
 
 
 async def _is_admitted(limits: NodeConnectionLimits, address: str) -> bool:

@@ -6,12 +6,12 @@ from typing import Any
 from structlog.testing import capture_logs
 from support.push_log import push_of, push_record
 
-from base.clock import MockTime
 from fleetgauge.authorization import Authorization
 from fleetgauge.authorizer.settings import AuthorizationSettings
+from fleetgauge.base.clock import MockTime
 from fleetgauge.listener.push import PushHandler
-from telemetry.push import Push
-from wire.push_telemetry import encode_push_telemetry_response
+from fleetgauge.telemetry.push import Push
+from fleetgauge.wire.push_telemetry import encode_push_telemetry_response
 
 
 class Manager:

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from base.clock import MockTime
+from fleetgauge.base.clock import MockTime
 from fleetgauge.config.load import load_config
 from fleetgauge.errors import ConfigError
 from fleetgauge.listener.reporters import Reporters
-from quotas.metrics import Metrics
-from telemetry.plugin import ClientTelemetryPayload, MetricsContext, RequestContext
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.telemetry.plugin import ClientTelemetryPayload, MetricsContext, RequestContext
 
 closed: list[str] = []
 

@@ -4,8 +4,8 @@ from support.gateway_pair import PUSH, Pair
 from support.gateway_traffic import request
 
 from fleetgauge.listener.request_context import request_context
-from wire.api_table import ApiTable
-from wire.codec import parse_request
+from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.codec import parse_request
 
 GET = request(71, 0, 1, bytes(16) + b"\0")
 

@@ -5,18 +5,18 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from base.clock import MockTime
-from base.principal import ANONYMOUS, KafkaPrincipal
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
 from fleetgauge.listener.request_quota import RequestQuota
-from quotas.client_quota import ClientQuotaManagerConfig
-from quotas.client_request_quota import ClientRequestQuotaManager
-from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, UserEntity
-from quotas.identities import Identities
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from wire.api_table import ApiTable
-from wire.codec import Request, encode_push_telemetry_response
-from wire.connection import Connection
+from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
+from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
+from fleetgauge.quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, UserEntity
+from fleetgauge.quotas.identities import Identities
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.connection import Connection
 
 FRAME = bytes(10)
 FRAMED = len(FRAME).to_bytes(4) + FRAME

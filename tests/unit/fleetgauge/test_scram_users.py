@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from base.clock import MockTime
-from base.errors import PolicyViolationError
 from fleetgauge import scram_users
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import PolicyViolationError
 from fleetgauge.node_state import NodeState, Transaction
 from fleetgauge.scram_users import NoCredentialError, NodeUsers, ScramUsers, read_record, to_records
 from fleetgauge.state_store import StateStore
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 
 SHA_256, SHA_512 = ScramMechanism
 

@@ -18,8 +18,8 @@ from fleetgauge.data_dir import DataDirectory
 from fleetgauge.errors import ConfigError
 from fleetgauge.scram_users import ScramUsers, by_mechanism, read_record
 from fleetgauge.state_store import RecordKind, State, StateStore
-from telemetry.subscriptions.overrides import ClientMetricsResources
-from wire.sasl.credentials import ScramCredential, ScramMechanism
+from fleetgauge.telemetry.subscriptions.overrides import ClientMetricsResources
+from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism
 
 FILE = """
 authorizer.class.name = "standard"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fleetgauge.client_metrics import from_records
+from fleetgauge.push_log.log import PushLogError
 from fleetgauge.state_store import Records, State, StateStore
-from push_log.log import PushLogError
-from telemetry.subscriptions.overrides import ToolChanges
+from fleetgauge.telemetry.subscriptions.overrides import ToolChanges
 
 STRANGE = "</script>\n\x1b[31m\x1f\u202e\0é"
 

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from fleetgauge.cli.log import _print
-from telemetry.push_record import PushRecord
-from terminal.text import printable
+from fleetgauge.telemetry.push_record import PushRecord
+from fleetgauge.terminal.text import printable
 
 HOSTILE = "orders\x1b[2J\x1b]0;title\x07\nFAKE\r\x9b2J\u202e"
 

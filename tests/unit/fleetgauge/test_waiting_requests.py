@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from base.principal import KafkaPrincipal
+from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.listener.apis.waiting_requests import Waiting, WaitingRequests
-from wire.codec import Request
+from fleetgauge.wire.codec import Request
 
 
 class Channel:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.push_log import RecordWriter, at_once, push_record, small_log
 
-from base.clock import MockTime
+from fleetgauge.base.clock import MockTime
 from fleetgauge.config import ConfigError, ServiceConfig, load_config
 from fleetgauge.config.push_logs import embedded_logs
 from fleetgauge.data_dir import DataDirectory
@@ -22,9 +22,9 @@ from fleetgauge.processes.workers.questions import PART_ROWS, WorkersSocket
 from fleetgauge.processes.workers.shares import DIVIDED, as_json, worker_config
 from fleetgauge.processes.workers.supervisor import WorkerSupervisor
 from fleetgauge.reconfiguration import Changes
+from fleetgauge.telemetry.instances.client_metrics import INSTANCE_METRICS
+from fleetgauge.telemetry.instances.inventory import ClientRow
 from fleetgauge.worker import examine
-from telemetry.instances.client_metrics import INSTANCE_METRICS
-from telemetry.instances.inventory import ClientRow
 
 PORTS = {"PLAINTEXT": 4711}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.addresses import parse_brokers, parse_nodes
-from gateway.sasl import claimed_user
+from fleetgauge.gateway.addresses import parse_brokers, parse_nodes
+from fleetgauge.gateway.sasl import claimed_user
 
 
 def test_no_entry_keeps_the_addresses_of_brokers() -> None:

@@ -6,10 +6,10 @@ from typing import Any, cast
 from support.gateway_pair import FETCH, FETCHED, IDLE_MS, PUSH, Pair
 from support.gateway_traffic import produce, response
 
-from gateway.in_flight import InFlight
-from gateway.rules import ClientConnection, NoRules, RequestVerdict
-from wire.close_reason import CloseReason
-from wire.codec import encode_push_telemetry_response
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.rules import ClientConnection, NoRules, RequestVerdict
+from fleetgauge.wire.close_reason import CloseReason
+from fleetgauge.wire.codec import encode_push_telemetry_response
 
 
 class _MutesProducers(NoRules):

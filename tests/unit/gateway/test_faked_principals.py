@@ -6,7 +6,7 @@ import struct
 import pytest
 from support.gateway_traffic import Relay, authenticate, authenticated, begin, exchange, handshake, request, response
 
-from wire.errors import ProtocolError
+from fleetgauge.wire.errors import ProtocolError
 
 PUSH = request(72, 0, 8, bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x03ab\x00")
 ROOT, ALICE = (

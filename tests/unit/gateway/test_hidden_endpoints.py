@@ -12,12 +12,12 @@ from kio.serial.readers import read_unsigned_varint
 from support.gateway_traffic import Relay, encoded, request, response, response_schema
 from support.made_messages import Made
 
-from gateway.apis import PASSED, PRODUCE
-from gateway.hidden_endpoints import has_hidden_endpoints
-from gateway.in_flight import InFlight
-from gateway.requests.layout import response_layout
-from gateway.rules import ClientConnection, NoRules, Patched, RequestVerdict
-from wire.errors import ProtocolError
+from fleetgauge.gateway.apis import PASSED, PRODUCE
+from fleetgauge.gateway.hidden_endpoints import has_hidden_endpoints
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.requests.layout import response_layout
+from fleetgauge.gateway.rules import ClientConnection, NoRules, Patched, RequestVerdict
+from fleetgauge.wire.errors import ProtocolError
 
 VERSIONS = [(1, 16), (1, 17), (1, 18), (78, 1), (78, 2), (79, 1), (79, 2)]
 MAPPED = ("*=g:1",)

@@ -11,12 +11,12 @@ from support.gateway_pair import FETCH, FETCHED, IDLE_MS, PUSH, Pair
 from support.gateway_traffic import framed, produce, request, response
 from support.raw_sasl import authenticate, handshake
 
-from gateway.client_channel import ClientChannel
-from wire.codec import encode_push_telemetry_response
-from wire.sasl.authenticator import SaslSettings
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.sasl.login import Login
-from wire.sasl.scram import ScramServer
+from fleetgauge.gateway.client_channel import ClientChannel
+from fleetgauge.wire.codec import encode_push_telemetry_response
+from fleetgauge.wire.sasl.authenticator import SaslSettings
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.login import Login
+from fleetgauge.wire.sasl.scram import ScramServer
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 GATEWAY = Login(mechanism="PLAIN", username="gateway", password="gateway-secret")

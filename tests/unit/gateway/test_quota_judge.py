@@ -12,11 +12,11 @@ from kio.serial import entity_reader
 from support.gateway_traffic import encoded, framed, request, request_schema, response, response_schema
 from support.judged_relay import CLIENT, Counted, JudgedRelay
 
-from gateway.in_flight import InFlight
-from gateway.quotas.judge import with_throttle_time
-from gateway.quotas.mutations import QUOTA_EXCEEDED
-from gateway.requests.walk import COMPRESSIONS
-from gateway.rules import MAX_BODY_BYTES
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.quotas.judge import with_throttle_time
+from fleetgauge.gateway.quotas.mutations import QUOTA_EXCEEDED
+from fleetgauge.gateway.requests.walk import COMPRESSIONS
+from fleetgauge.gateway.rules import MAX_BODY_BYTES
 
 WINDOW_S = 10
 """Ten whole windows of a second, and the current one."""

@@ -9,14 +9,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 from support.gateway_traffic import Relay, encoded, request, response, response_schema
 
-from base.clock import MockTime
-from gateway.requests.walk import MAX_STEPS, MAX_TOPICS
-from gateway.traffic.rules import TrafficRules
-from quotas.callback import Cluster, PartitionInfo
-from quotas.config import QuotaConfig
-from quotas.identities import Identities
-from quotas.managers import QuotaManagers
-from quotas.metrics import Metrics
+from fleetgauge.base.clock import MockTime
+from fleetgauge.gateway.requests.walk import MAX_STEPS, MAX_TOPICS
+from fleetgauge.gateway.traffic.rules import TrafficRules
+from fleetgauge.quotas.callback import Cluster, PartitionInfo
+from fleetgauge.quotas.config import QuotaConfig
+from fleetgauge.quotas.identities import Identities
+from fleetgauge.quotas.managers import QuotaManagers
+from fleetgauge.quotas.metrics import Metrics
 
 UNKNOWN, DENIED = ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed
 Leaders = Mapping[str, tuple[int, ...] | ErrorCode]

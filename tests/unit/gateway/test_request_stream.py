@@ -5,9 +5,9 @@ import struct
 import pytest
 from support.gateway_traffic import Relay, begin, exchange, framed, produce, request, response
 
-from gateway.in_flight import InFlight
-from gateway.rules import WHOLE_FRAME, Answer, ClientConnection, Hold, More, NoRules, RequestVerdict, Rewrite
-from wire.errors import ProtocolError
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.rules import WHOLE_FRAME, Answer, ClientConnection, Hold, More, NoRules, RequestVerdict, Rewrite
+from fleetgauge.wire.errors import ProtocolError
 
 METADATA = request(3, 12, 7, b"\x00\x01\x00\x00")
 PUSH = request(72, 0, 8, bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x03ab\x00")

@@ -11,10 +11,10 @@ from support.gateway_pair import PUSH, Pair, Transport
 from support.gateway_traffic import authenticate, encoded, handshake, produce, request, response, response_schema
 from support.judged_relay import JudgedRelay
 
-from gateway.in_flight import InFlight
-from gateway.quotas.judge import with_throttle_time
-from wire.channel import Channel
-from wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.quotas.judge import with_throttle_time
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request, encode_push_telemetry_response
 
 HEARTBEAT = request(12, 4, 9, b"\x02g\0\0\0\x01\x02m\0\0")
 LONGEST_MS = 1_000

@@ -5,9 +5,9 @@ import struct
 import pytest
 from support.gateway_traffic import Relay, produce, request, response
 
-from gateway.in_flight import InFlight
-from gateway.rules import WHOLE_FRAME, ClientConnection, NoRules, Patched, RequestVerdict
-from wire.errors import ProtocolError
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.rules import WHOLE_FRAME, ClientConnection, NoRules, Patched, RequestVerdict
+from fleetgauge.wire.errors import ProtocolError
 
 FETCH = request(1, 15, 1, b"")
 

@@ -11,14 +11,14 @@ from support.gateway_traffic import Relay, encoded, produce, request, response, 
 from support.judged_relay import JudgedRelay
 from support.made_messages import Made
 
-from gateway.in_flight import InFlight
-from gateway.requests.layout import Step, response_layout
-from gateway.requests.walk import Walk
-from gateway.rules import ClientConnection, NoRules, RequestVerdict
-from wire.close_reason import CloseReason
-from wire.errors import ProtocolError
-from wire.turns import TURN_MS
-from wire.unread_responses import UnreadResponses
+from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.requests.layout import Step, response_layout
+from fleetgauge.gateway.requests.walk import Walk
+from fleetgauge.gateway.rules import ClientConnection, NoRules, RequestVerdict
+from fleetgauge.wire.close_reason import CloseReason
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.turns import TURN_MS
+from fleetgauge.wire.unread_responses import UnreadResponses
 
 NODES = ("*=gateway:1",)
 PIECE_BYTES = 4_096

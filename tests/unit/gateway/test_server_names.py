@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.addresses import parse_brokers, parse_nodes
-from gateway.server_names import ServerNames
-from wire.errors import ProtocolError
+from fleetgauge.gateway.addresses import parse_brokers, parse_nodes
+from fleetgauge.gateway.server_names import ServerNames
+from fleetgauge.wire.errors import ProtocolError
 
 OTHERS = "*=kafka-{id}.example.com:9093"
 

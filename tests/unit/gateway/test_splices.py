@@ -9,8 +9,8 @@ from kio.serial import entity_reader
 from support.gateway_traffic import Relay, encoded, produce, request, response, response_schema
 from support.made_messages import Made
 
-from gateway.apis import PASSED
-from gateway.splices import has_addresses, read_text, uvarint
+from fleetgauge.gateway.apis import PASSED
+from fleetgauge.gateway.splices import has_addresses, read_text, uvarint
 
 NODES = ("1=gateway-one.example.com:19001", "*=g{id}:20000+id")
 HOSTS = {1: ("gateway-one.example.com", 19001), 2: ("g2", 20002), 300: ("g300", 20300), -1: ("", -1)}

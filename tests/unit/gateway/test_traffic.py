@@ -9,19 +9,19 @@ import pytest
 from structlog.testing import capture_logs
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import SystemTime
-from exporters.traffic.schema import TRAFFIC_SCHEMA, record_batch
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.exporters.traffic.schema import TRAFFIC_SCHEMA, record_batch
+from fleetgauge.gateway.requests.layout import request_layout
+from fleetgauge.gateway.requests.walk import Walk
+from fleetgauge.gateway.traffic.counts import OTHER_CLIENTS, TrafficCounts
+from fleetgauge.gateway.traffic.rows import rows_of
+from fleetgauge.gateway.traffic.rules import TrafficRules
+from fleetgauge.gateway.traffic.status import MAX_SHOWN, traffic_status
 from fleetgauge.processes.traffic_writer import TrafficWriter
-from gateway.requests.layout import request_layout
-from gateway.requests.walk import Walk
-from gateway.traffic.counts import OTHER_CLIENTS, TrafficCounts
-from gateway.traffic.rows import rows_of
-from gateway.traffic.rules import TrafficRules
-from gateway.traffic.status import MAX_SHOWN, traffic_status
-from quotas.config import QuotaConfig
-from quotas.identities import Identities
-from quotas.managers import QuotaManagers
-from quotas.metrics import Metrics
+from fleetgauge.quotas.config import QuotaConfig
+from fleetgauge.quotas.identities import Identities
+from fleetgauge.quotas.managers import QuotaManagers
+from fleetgauge.quotas.metrics import Metrics
 
 HOSTILE = ["</script>", "\x1b[2J", "a\nb", "\x1f", "\u202ertl", "x" * 10_000, ""]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from support.push_log import RecordWriter, at_once, push_record, small_log
 
-from base.clock import MockTime
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.settings import PushLogSettings
+from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.settings import PushLogSettings
 
 
 class Log:

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from support.push_log import RECEIVED_AT_US, RecordWriter, at_once, numbers, push_record, small_log
 
-from base.clock import MockTime
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.inspect import added_stats, all_stats, holds_pushes, records_after
-from push_log.embedded.joint_retention import JointRetention
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.settings import PushLogSettings
-from push_log.log import PushLogError
+from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.inspect import added_stats, all_stats, holds_pushes, records_after
+from fleetgauge.push_log.embedded.joint_retention import JointRetention
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.push_log.log import PushLogError
 
 NOW_MS = RECEIVED_AT_US // 1_000
 EXPORTERS = ("otlp",)

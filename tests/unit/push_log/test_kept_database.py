@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from push_log.embedded.kept_database import open_kept, read_kept, transaction
-from push_log.log import PushLogError
+from fleetgauge.push_log.embedded.kept_database import open_kept, read_kept, transaction
+from fleetgauge.push_log.log import PushLogError
 
 FIRST = "CREATE TABLE things (name TEXT)"
 SECOND = "ALTER TABLE things ADD COLUMN size INTEGER NOT NULL DEFAULT 7"

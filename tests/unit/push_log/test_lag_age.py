@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from base.clock import MockTime
-from push_log.embedded.lag_age import LagAge
-from push_log.log import Lag
+from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.embedded.lag_age import LagAge
+from fleetgauge.push_log.log import Lag
 
 HOUR_MS = 3_600_000
 WEEK_MS = 7 * 24 * HOUR_MS

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from support.push_log import RecordWriter, at_once, numbers, poll_all, push_record, small_log
 
-from base.clock import MockTime
-from push_log.embedded.inspect import added_stats, all_stats, holds_pushes
-from push_log.embedded.merged_reader import MergedPushLogReader
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.log import Batch, CursorRevokedError, PushLogError
+from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.embedded.inspect import added_stats, all_stats, holds_pushes
+from fleetgauge.push_log.embedded.merged_reader import MergedPushLogReader
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.log import Batch, CursorRevokedError, PushLogError
 
 MANY = 1 << 30
 

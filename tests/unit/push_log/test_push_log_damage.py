@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 from support.push_log import RECEIVED_AT_US, poll, poll_all, push_record, small_log
 
-from push_log.embedded.cursors import Cursors, CursorState
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.inspect import log_stats
-from push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.cursors import Cursors, CursorState
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.inspect import log_stats
+from fleetgauge.push_log.embedded.retention import Retention
 
 NOW_MS = RECEIVED_AT_US // 1_000 + 60_000
 ROWS = 8

@@ -10,12 +10,12 @@ from structlog.testing import capture_logs
 from support.push_log import numbers, poll_all, push_of, push_record
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime
-from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
-from push_log.loop_commit import LoopCommit
-from push_log.thread_commit import ThreadCommit
-from telemetry.push import Push
-from telemetry.push_record import PushRecord
+from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
+from fleetgauge.push_log.loop_commit import LoopCommit
+from fleetgauge.push_log.thread_commit import ThreadCommit
+from fleetgauge.telemetry.push import Push
+from fleetgauge.telemetry.push_record import PushRecord
 
 Flush = Literal["os", "fsync"]
 

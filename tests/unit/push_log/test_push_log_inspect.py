@@ -8,12 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 from support.push_log import RECEIVED_AT_US, poll, poll_all, small_log
 
-from push_log.embedded.inspect import log_stats, records_after, tail
-from push_log.embedded.position import Position
-from push_log.embedded.retention import Retention
-from push_log.embedded.segment import SegmentReader
-from push_log.log import PushLogError
-from telemetry.push_record import PushRecord
+from fleetgauge.push_log.embedded.inspect import log_stats, records_after, tail
+from fleetgauge.push_log.embedded.position import Position
+from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.segment import SegmentReader
+from fleetgauge.push_log.log import PushLogError
+from fleetgauge.telemetry.push_record import PushRecord
 
 
 def ids(found: tuple[tuple[str, PushRecord], ...] | list[tuple[str, PushRecord]]) -> list[int]:

@@ -11,13 +11,13 @@ from structlog.testing import capture_logs
 from support.push_log import numbers, poll, poll_all, push_record, zstd
 from support.waiting import PATIENCE_S
 
-from base.clock import SystemTime
-from push_log.embedded.cursors import Cursors
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.inspect import log_stats
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.segment import SegmentGoneError, SegmentReader
-from push_log.log import CursorRevokedError, Lag, PushLogError
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.push_log.embedded.cursors import Cursors
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.inspect import log_stats
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.segment import SegmentGoneError, SegmentReader
+from fleetgauge.push_log.log import CursorRevokedError, Lag, PushLogError
 
 
 def test_two_exporters_read_independently(log: Any) -> None:

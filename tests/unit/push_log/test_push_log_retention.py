@@ -9,11 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 from support.push_log import RECEIVED_AT_US, numbers, poll, poll_all, push_record, small_log
 
-from push_log.embedded.cursors import Cursors
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.inspect import log_stats
-from push_log.embedded.retention import Retention
-from push_log.log import PushLogError
+from fleetgauge.push_log.embedded.cursors import Cursors
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.inspect import log_stats
+from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.log import PushLogError
 
 NOW_MS = RECEIVED_AT_US // 1_000 + 60_000
 WEEK_MS = 7 * 24 * 3_600_000

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from support.push_log import RecordWriter, numbers, poll_all, push_record, small_log, zstd
 
-from push_log.embedded.directory import LogDirectory
-from push_log.embedded.inspect import log_stats
-from push_log.embedded.reader import SqlitePushLogReader
-from push_log.embedded.retention import Retention
-from push_log.embedded.segment import FORM, FORMS, SegmentReader, select_rows
-from push_log.embedded.settings import PushLogSettings
-from push_log.log import PushLogError
-from telemetry.push_record import PushRecord
+from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.inspect import log_stats
+from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.segment import FORM, FORMS, SegmentReader, select_rows
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.push_log.log import PushLogError
+from fleetgauge.telemetry.push_record import PushRecord
 
 DATA = Path(__file__).parents[2] / "data"
 WALL_MS = 1_750_000_000_000

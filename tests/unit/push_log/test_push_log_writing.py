@@ -13,11 +13,11 @@ import lz4.frame
 import pytest
 from support.push_log import at_once, poll, poll_all, push_record, small_log, zstd
 
-from push_log.embedded import free_space
-from push_log.embedded.segment import SegmentCorruptError
-from push_log.embedded.settings import PushLogSettings
-from push_log.embedded.supply import in_thread
-from push_log.log import PushLogError, PushLogFullError, PushLogLockedError
+from fleetgauge.push_log.embedded import free_space
+from fleetgauge.push_log.embedded.segment import SegmentCorruptError
+from fleetgauge.push_log.embedded.settings import PushLogSettings
+from fleetgauge.push_log.embedded.supply import in_thread
+from fleetgauge.push_log.log import PushLogError, PushLogFullError, PushLogLockedError
 
 
 def test_a_record_comes_back_as_it_was_appended(log: Any) -> None:

@@ -9,11 +9,11 @@ from support.damaged_payloads import LATIN_1, REPLACED, with_rack
 from support.push_log import push_record
 from support.topic import topic_message
 
-from base.clock import MockTime
-from push_log.kafka_topic.seen_clients import KEPT_UNASSIGNED_MS, SeenClients
-from push_log.kafka_topic.shares import Shares
-from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS
-from telemetry.malformed import LOG_INTERVAL_MS, MalformedPushes
+from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.kafka_topic.seen_clients import KEPT_UNASSIGNED_MS, SeenClients
+from fleetgauge.push_log.kafka_topic.shares import Shares
+from fleetgauge.telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS
+from fleetgauge.telemetry.malformed import LOG_INTERVAL_MS, MalformedPushes
 
 NOW = 1_750_000_000_000_000
 SECOND = 1_000_000

@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 from support.push_log import push_of, push_record
 from support.waiting import PATIENCE_S, wait_for_async
 
-from base.clock import MockTime
-from push_log.kafka_topic.appender import KafkaTopicAppender
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
-from telemetry.push import Push
+from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.kafka_topic.appender import KafkaTopicAppender
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
+from fleetgauge.telemetry.push import Push
 
 MakeProducer = Callable[[Callable[[KafkaError], None]], Producer]
 SETTINGS = KafkaTopicSettings(bootstrap_servers="nowhere:9092")

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from push_log.kafka_topic import offsets
-from push_log.kafka_topic.offsets import TopicOffsets
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.log import PushLogError
+from fleetgauge.push_log.kafka_topic import offsets
+from fleetgauge.push_log.kafka_topic.offsets import TopicOffsets
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.log import PushLogError
 
 
 class Admin:

@@ -12,11 +12,11 @@ from support.push_log import numbers
 from support.topic import TopicMessage, place, topic_message
 from support.waiting import wait_for
 
-from push_log.kafka_topic import group_member
-from push_log.kafka_topic import reader as reader_module
-from push_log.kafka_topic.reader import KafkaTopicReader
-from push_log.kafka_topic.settings import KafkaTopicSettings
-from push_log.log import Batch, PushLogError
+from fleetgauge.push_log.kafka_topic import group_member
+from fleetgauge.push_log.kafka_topic import reader as reader_module
+from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
+from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+from fleetgauge.push_log.log import Batch, PushLogError
 
 SETTINGS = KafkaTopicSettings(bootstrap_servers="nowhere:9092", topic="pushes")
 

@@ -6,7 +6,7 @@ import pytest
 from support.payloads import metrics_data
 from support.push_log import push_record
 
-from push_log.kafka_topic.record_codec import MalformedRecordError, decode_record, encode_record
+from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError, decode_record, encode_record
 
 RECORD = push_record(7, metrics_data(), subscription_id=-5, terminating=True)
 

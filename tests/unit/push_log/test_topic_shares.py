@@ -7,10 +7,10 @@ import pytest
 from support.push_log import numbers, push_record
 from support.topic import TopicMessage, place, topic_message
 
-from exporters.exporter import halves
-from push_log.kafka_topic.record_codec import decode_record
-from push_log.kafka_topic.shares import Gap, Shares
-from push_log.log import Batch
+from fleetgauge.exporters.exporter import halves
+from fleetgauge.push_log.kafka_topic.record_codec import decode_record
+from fleetgauge.push_log.kafka_topic.shares import Gap, Shares
+from fleetgauge.push_log.log import Batch
 
 
 @pytest.fixture

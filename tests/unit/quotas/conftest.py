@@ -1,7 +1,7 @@
 import pytest
 
-from base.clock import MockTime
-from quotas.metrics import Metrics
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas.metrics import Metrics
 
 
 @pytest.fixture

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from support.quotas import CONFIG, DEFAULT, Channel, session, set_quota, value_of
 
-from base.clock import MockTime
-from base.errors import InvalidConfigError
-from base.principal import KafkaPrincipal
-from quotas.client_quota import MAX_REMEMBERED_CLIENTS, ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.default_quota_callback import DefaultQuotaCallback
-from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, UserEntity
-from quotas.metric_config import UNBOUNDED
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.quota_type import ClientQuotaType, QuotaType
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.quotas.client_quota import MAX_REMEMBERED_CLIENTS, ClientQuotaManager, ClientQuotaManagerConfig
+from fleetgauge.quotas.default_quota_callback import DefaultQuotaCallback
+from fleetgauge.quotas.entity import DEFAULT_CLIENT_ID_ENTITY, UserEntity
+from fleetgauge.quotas.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.quota_type import ClientQuotaType, QuotaType
 
 ALICE = session("alice")
 
@@ -251,7 +251,7 @@ def test_an_hour_without_a_record_forgets_usage_and_a_record_before_that_does_no
 def test_more_clients_than_are_remembered_keep_their_usage(
     manager: ClientQuotaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quotas.client_quota.MAX_REMEMBERED_CLIENTS", 3)
+    monkeypatch.setattr("fleetgauge.quotas.client_quota.MAX_REMEMBERED_CLIENTS", 3)
     set_quota(manager, None, DEFAULT, 100)
     for number in range(10):
         assert manager.record_and_get_throttle_time_ms(ALICE, f"app-{number}", 900) == 0

@@ -1,9 +1,9 @@
 import pytest
 from support.quotas import CONFIG, session, set_quota, value_of
 
-from base.clock import MockTime
-from quotas.client_request_quota import ClientRequestQuotaManager, nanos_to_percentage
-from quotas.metrics import Metrics
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager, nanos_to_percentage
+from fleetgauge.quotas.metrics import Metrics
 
 MS = 1_000_000
 

@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S
 
-from base.clock import MockTime, SystemTime, Time
-from quotas import ConnectionQuotaConfig, ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError, Wait
-from quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
-from quotas.drivers.blocking_connections import BlockingConnectionQuotas
-from quotas.metrics import Metrics
+from fleetgauge.base.clock import MockTime, SystemTime, Time
+from fleetgauge.quotas import (
+    ConnectionQuotaConfig,
+    ConnectionQuotas,
+    ConnectionThrottledError,
+    TooManyConnectionsError,
+    Wait,
+)
+from fleetgauge.quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
+from fleetgauge.quotas.drivers.blocking_connections import BlockingConnectionQuotas
+from fleetgauge.quotas.metrics import Metrics
 
 EXTERNAL, ALICE = "EXTERNAL", "192.0.2.1"
 

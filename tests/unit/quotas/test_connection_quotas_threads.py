@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S
 
-from base.clock import MockTime, SystemTime
-from quotas import Admit, Connection, ConnectionQuotaConfig, ConnectionQuotas, Decision, Wait
-from quotas.connection_rates import ConnectionRates
-from quotas.drivers.blocking_connections import BlockingConnectionQuotas
-from quotas.metrics import Metrics
-from quotas.sensor import Sensor
+from fleetgauge.base.clock import MockTime, SystemTime
+from fleetgauge.quotas import Admit, Connection, ConnectionQuotaConfig, ConnectionQuotas, Decision, Wait
+from fleetgauge.quotas.connection_rates import ConnectionRates
+from fleetgauge.quotas.drivers.blocking_connections import BlockingConnectionQuotas
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.sensor import Sensor
 
 ALICE = "192.0.2.1"
 A_MOMENT_S = 0.1

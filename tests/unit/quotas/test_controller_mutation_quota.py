@@ -3,10 +3,10 @@ from typing import NamedTuple
 import pytest
 from support.quotas import session, set_quota, value_of
 
-from base.clock import MockTime
-from base.errors import ErrorCode
-from quotas.client_quota import ClientQuotaManagerConfig
-from quotas.controller_mutation import (
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
+from fleetgauge.quotas.controller_mutation import (
     CREATE_PARTITIONS_STRICT_SINCE_VERSION,
     CREATE_TOPICS_STRICT_SINCE_VERSION,
     DELETE_TOPICS_STRICT_SINCE_VERSION,
@@ -16,7 +16,7 @@ from quotas.controller_mutation import (
     PermissiveControllerMutationQuota,
     StrictControllerMutationQuota,
 )
-from quotas.metrics import Metrics
+from fleetgauge.quotas.metrics import Metrics
 
 ALICE = session("alice")
 

@@ -3,9 +3,9 @@ import itertools
 import pytest
 from support.quotas import CONFIG, DEFAULT, session, set_quota
 
-from base.clock import MockTime
-from quotas.client_quota import ClientQuotaManager
-from quotas.default_quota_callback import (
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas.client_quota import ClientQuotaManager
+from fleetgauge.quotas.default_quota_callback import (
     CLIENT_ID_QUOTA_ENABLED,
     CUSTOM_QUOTAS,
     NO_QUOTAS,
@@ -13,9 +13,9 @@ from quotas.default_quota_callback import (
     USER_QUOTA_ENABLED,
     DefaultQuotaCallback,
 )
-from quotas.metric_config import UNBOUNDED
-from quotas.metrics import Metrics
-from quotas.quota_type import QuotaType
+from fleetgauge.quotas.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota_type import QuotaType
 
 LEVELS = [
     ("alice", "app"),

@@ -3,12 +3,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from base.clock import MockTime
-from quotas import Avg, CumulativeSum, Max, Rate, Value
-from quotas.kafka_metric import KafkaMetric
-from quotas.metric_config import MetricConfig
-from quotas.metric_name import MetricName
-from quotas.metrics import Metrics
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas import Avg, CumulativeSum, Max, Rate, Value
+from fleetgauge.quotas.kafka_metric import KafkaMetric
+from fleetgauge.quotas.metric_config import MetricConfig
+from fleetgauge.quotas.metric_name import MetricName
+from fleetgauge.quotas.metrics import Metrics
 
 
 class Reporter:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import quotas
-from quotas import (
+from fleetgauge import quotas
+from fleetgauge.quotas import (
     Avg,
     BlockingConnectionQuotas,
     ClientQuotaManager,

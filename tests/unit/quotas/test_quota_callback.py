@@ -7,17 +7,17 @@ import pytest
 from support.quotas import CONFIG, DEFAULT, session, set_quota
 from support.waiting import PATIENCE_S
 
-from base.clock import MockTime
-from base.errors import InvalidConfigError
-from base.principal import KafkaPrincipal
-from quotas.callback import ClientQuotaCallback, Cluster, PartitionInfo, load_callback
-from quotas.client_quota import ClientQuotaManager
-from quotas.config import QuotaConfig
-from quotas.entity import KafkaQuotaEntity, UserEntity
-from quotas.managers import QuotaManagers
-from quotas.metric_name import MetricName
-from quotas.metrics import Metrics
-from quotas.quota_type import ClientQuotaType, QuotaType
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.quotas.callback import ClientQuotaCallback, Cluster, PartitionInfo, load_callback
+from fleetgauge.quotas.client_quota import ClientQuotaManager
+from fleetgauge.quotas.config import QuotaConfig
+from fleetgauge.quotas.entity import KafkaQuotaEntity, UserEntity
+from fleetgauge.quotas.managers import QuotaManagers
+from fleetgauge.quotas.metric_name import MetricName
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota_type import ClientQuotaType, QuotaType
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 from support.quotas import Channel, session, set_quota
 
-from base.clock import MockTime, Time
-from base.errors import InvalidConfigError
-from quotas import (
+from fleetgauge.base.clock import MockTime, Time
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.quotas import (
     IP_QUOTA_KEYS,
     QUOTA_KEYS,
     TOPIC_QUOTA_KEYS,
@@ -15,13 +15,13 @@ from quotas import (
     QuotaConfig,
     checked_quota_value,
 )
-from quotas.client_quota import ClientQuotaManagerConfig
-from quotas.drivers.reaper_thread import ReaperThread
-from quotas.managers import QuotaManagers
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.quota_type import QuotaType
-from quotas.throttled_channel import ThrottledChannelReaper
+from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
+from fleetgauge.quotas.drivers.reaper_thread import ReaperThread
+from fleetgauge.quotas.managers import QuotaManagers
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.quota_type import QuotaType
+from fleetgauge.quotas.throttled_channel import ThrottledChannelReaper
 
 LONG_MAX, INT_MAX = 2**63 - 1, 2**31 - 1
 

@@ -1,7 +1,7 @@
 import pytest
 
-from base.principal import KafkaPrincipal
-from quotas.entity import (
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.quotas.entity import (
     DEFAULT_CLIENT_ID_ENTITY,
     DEFAULT_IP_ENTITY,
     DEFAULT_USER_ENTITY,
@@ -14,8 +14,8 @@ from quotas.entity import (
     desanitize,
     sanitize,
 )
-from quotas.quota_type import ClientQuotaType, QuotaType
-from quotas.session import Session
+from fleetgauge.quotas.quota_type import ClientQuotaType, QuotaType
+from fleetgauge.quotas.session import Session
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import pytest
 from support.quotas import CONFIG, Channel, session, set_quota
 from unit.quotas.interleaving import Meeting
 
-from base.clock import MockTime
-from quotas import TokenBucket
-from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.controller_mutation import ControllerMutationQuotaManager, MutationQuotaExceededError
-from quotas.default_quota_callback import DefaultQuotaCallback
-from quotas.metrics import Metrics
-from quotas.quota_type import QuotaType
-from quotas.throttled_channel import ThrottledChannelReaper
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas import TokenBucket
+from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
+from fleetgauge.quotas.controller_mutation import ControllerMutationQuotaManager, MutationQuotaExceededError
+from fleetgauge.quotas.default_quota_callback import DefaultQuotaCallback
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota_type import QuotaType
+from fleetgauge.quotas.throttled_channel import ThrottledChannelReaper
 
 ALICE = session("alice")
 

@@ -4,7 +4,7 @@ import doctest
 import re
 from pathlib import Path
 
-import quotas
+from fleetgauge import quotas
 
 PAGE = Path(__file__).parents[3] / "docs" / "quotas.md"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quotas import (
+from fleetgauge.quotas import (
     ClientQuotaCallback,
     ClientQuotaManager,
     ClientQuotaManagerConfig,

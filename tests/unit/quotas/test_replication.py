@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from base.clock import MockTime
-from base.errors import InvalidConfigError
-from quotas.metric_config import UNBOUNDED
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.replication import (
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.quotas.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.replication import (
     ALL_REPLICAS,
     FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
     LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
@@ -17,7 +17,7 @@ from quotas.replication import (
     ReplicationQuotaManagerConfig,
     parse_throttled_replicas,
 )
-from quotas.sensor import Sensor
+from fleetgauge.quotas.sensor import Sensor
 
 LEADER = LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from quotas import (
+from fleetgauge.quotas import (
     Avg,
     CumulativeCount,
     CumulativeSum,
@@ -16,9 +16,9 @@ from quotas import (
     WindowedCount,
     WindowedSum,
 )
-from quotas.metric_config import MetricConfig
-from quotas.metric_name import MetricName
-from quotas.stats.stat import TimeUnit
+from fleetgauge.quotas.metric_config import MetricConfig
+from fleetgauge.quotas.metric_name import MetricName
+from fleetgauge.quotas.stats.stat import TimeUnit
 
 CONFIG = MetricConfig(samples=2, time_window_ms=1_000)
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from base.clock import MockTime
-from quotas import Avg, CumulativeCount, CumulativeSum, Max, Meter, Rate, TokenBucket, WindowedSum
-from quotas.metric_config import MetricConfig
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.sensor import QuotaViolationError, Sensor
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas import Avg, CumulativeCount, CumulativeSum, Max, Meter, Rate, TokenBucket, WindowedSum
+from fleetgauge.quotas.metric_config import MetricConfig
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
 
 UPPER_TEN = MetricConfig(samples=2, time_window_ms=1_000, quota=Quota.upper_bound(10))
 

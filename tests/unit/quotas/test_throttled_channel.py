@@ -3,8 +3,8 @@ import logging
 import pytest
 from support.quotas import Channel
 
-from base.clock import MockTime
-from quotas.throttled_channel import DelayQueue, ThrottledChannel, ThrottledChannelReaper
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas.throttled_channel import DelayQueue, ThrottledChannel, ThrottledChannelReaper
 
 
 class Broken(Channel):

@@ -1,13 +1,13 @@
 import pytest
 
-from base.clock import MockTime
-from quotas import Avg, MeasurableStat, Rate, TokenBucket
-from quotas.metric_config import UNBOUNDED, MetricConfig
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.sensor import QuotaViolationError, Sensor
-from quotas.stats.stat import TimeUnit
-from quotas.throttle_time import (
+from fleetgauge.base.clock import MockTime
+from fleetgauge.quotas import Avg, MeasurableStat, Rate, TokenBucket
+from fleetgauge.quotas.metric_config import UNBOUNDED, MetricConfig
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.stats.stat import TimeUnit
+from fleetgauge.quotas.throttle_time import (
     MAX_THROTTLE_TIME_MS,
     bounded_throttle_time,
     throttle_time,

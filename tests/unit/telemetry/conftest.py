@@ -3,7 +3,7 @@
 import pytest
 from unit.telemetry.node import Client, Node
 
-from base.principal import KafkaPrincipal
+from fleetgauge.base.principal import KafkaPrincipal
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from base.clock import MockTime
-from base.errors import ErrorCode
-from base.principal import ANONYMOUS
-from quotas.metrics import Metrics
-from telemetry.manager import ClientMetricsManager, ClientMetricsSettings, GetTelemetrySubscriptionsResult
-from telemetry.plugin import ClientTelemetryExporterPlugin, RequestContext
-from telemetry.push import Push as AcceptedPush
-from telemetry.push_record import PushIds
-from telemetry.subscriptions.interval_scaling import TelemetryPace
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.base.principal import ANONYMOUS
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings, GetTelemetrySubscriptionsResult
+from fleetgauge.telemetry.plugin import ClientTelemetryExporterPlugin, RequestContext
+from fleetgauge.telemetry.push import Push as AcceptedPush
+from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryPace
 
 INTERVAL_MS = 60_000
 

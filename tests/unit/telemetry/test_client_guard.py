@@ -8,11 +8,11 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode, InvalidConfigError
-from telemetry.codecs import CompressionType
-from telemetry.manager import GetTelemetrySubscriptionsResult
-from telemetry.subscriptions.client_guard import GuardAction
-from telemetry.subscriptions.known_clients import SHIPPED, guard_rules
+from fleetgauge.base.errors import ErrorCode, InvalidConfigError
+from fleetgauge.telemetry.codecs import CompressionType
+from fleetgauge.telemetry.manager import GetTelemetrySubscriptionsResult
+from fleetgauge.telemetry.subscriptions.client_guard import GuardAction
+from fleetgauge.telemetry.subscriptions.known_clients import SHIPPED, guard_rules
 
 ALL_OF_KAFKA = ("org.apache.kafka.",)
 PYTHON_250 = {"client_software_name": "confluent-kafka-python", "client_software_version": "2.5.0-rdkafka-2.5.0"}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from base.errors import ErrorCode
-from telemetry.instances.client_state import ClientState, judged
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.telemetry.instances.client_state import ClientState, judged
 
 MINUTE = 60_000
 

@@ -9,9 +9,9 @@ import pytest
 import snappy
 import zstandard
 
-from base.errors import InvalidRecordError, TelemetryTooLargeError
-from telemetry.codecs import CompressionType, decompressors
-from telemetry.codecs.snappy import XERIAL_MAGIC
+from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
+from fleetgauge.telemetry.codecs import CompressionType, decompressors
+from fleetgauge.telemetry.codecs.snappy import XERIAL_MAGIC
 
 MAX_BYTES = 1 << 20
 DATA = bytes(range(256)) * 40

@@ -3,9 +3,9 @@
 import pytest
 from unit.telemetry.node import Client, Node
 
-from base.principal import KafkaPrincipal
-from telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS
-from telemetry.instances.inventory import state_of
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS
+from fleetgauge.telemetry.instances.inventory import state_of
 
 INTERVAL_MS = 60_000
 

@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 from support.payloads import metrics_data
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode, InvalidConfigError
-from quotas.kafka_metric import KafkaMetric
-from telemetry.plugin import (
+from fleetgauge.base.errors import ErrorCode, InvalidConfigError
+from fleetgauge.quotas.kafka_metric import KafkaMetric
+from fleetgauge.telemetry.plugin import (
     ClientTelemetryContext,
     ClientTelemetryExporterPlugin,
     ClientTelemetryPayload,
@@ -23,7 +23,7 @@ from telemetry.plugin import (
     exporter_plugin,
     load_reporter,
 )
-from telemetry.plugin.exporter_plugin import Export
+from fleetgauge.telemetry.plugin.exporter_plugin import Export
 
 
 class Reporter(MetricsReporter):
@@ -265,7 +265,7 @@ def test_a_reporter_is_loaded_by_its_dotted_path(
     separator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = f"reporter_{uuid.uuid4().hex}"
-    source = "from telemetry.plugin import MetricsReporter\nclass Mine(MetricsReporter):\n    pass\n"
+    source = "from fleetgauge.telemetry.plugin import MetricsReporter\nclass Mine(MetricsReporter):\n    pass\n"
     (tmp_path / f"{module}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     reporter = load_reporter(f"{module}{separator}Mine")
@@ -280,7 +280,7 @@ def test_a_reporter_is_loaded_by_its_entry_point(tmp_path: Path, monkeypatch: py
     (dist / "entry_points.txt").write_text(
         "[fleetgauge.metric_reporters]\nhouse = house_module:House\nbroken = no_such_module:House\n"
     )
-    source = "from telemetry.plugin import MetricsReporter\nclass House(MetricsReporter):\n    pass\n"
+    source = "from fleetgauge.telemetry.plugin import MetricsReporter\nclass House(MetricsReporter):\n    pass\n"
     (tmp_path / "house_module.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     assert type(load_reporter("house")).__name__ == "House"
@@ -294,9 +294,9 @@ def test_a_reporter_is_loaded_by_its_entry_point(tmp_path: Path, monkeypatch: py
         ("nonsense", "it is neither a dotted path nor an entry point"),
         ("", "it is neither a dotted path nor an entry point"),
         ("no.such.module.Class", "the module no.such.module does not import: ModuleNotFoundError"),
-        ("telemetry.plugin.NoSuchClass", "the module telemetry.plugin has no NoSuchClass"),
-        ("telemetry.plugin:CONTENT_TYPE", "is not a class"),
-        ("telemetry.plugin:RequestContext", "it cannot be made without arguments: TypeError"),
+        ("fleetgauge.telemetry.plugin.NoSuchClass", "the module fleetgauge.telemetry.plugin has no NoSuchClass"),
+        ("fleetgauge.telemetry.plugin:CONTENT_TYPE", "is not a class"),
+        ("fleetgauge.telemetry.plugin:RequestContext", "it cannot be made without arguments: TypeError"),
         ("collections:OrderedDict", "it is no MetricsReporter, configure, init, metric_change, metric_removal, "),
     ],
 )

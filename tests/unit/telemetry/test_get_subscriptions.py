@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode
-from base.principal import KafkaPrincipal
-from telemetry.codecs import CompressionType
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.telemetry.codecs import CompressionType
 
 INTERVAL_MS = 60_000
 

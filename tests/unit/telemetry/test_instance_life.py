@@ -6,8 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode
-from telemetry.instances.gate import MAX_SEATS
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.telemetry.instances.gate import MAX_SEATS
 
 INTERVAL_MS = 60_000
 

@@ -5,8 +5,8 @@ import uuid
 import pytest
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode
-from telemetry.subscriptions.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.telemetry.subscriptions.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
 
 HOUR_MS = 3_600_000
 LARGEST_JITTER_PERCENT = 120

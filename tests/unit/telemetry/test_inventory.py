@@ -6,13 +6,13 @@ import uuid
 import pytest
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode
-from base.principal import KafkaPrincipal
-from telemetry.instances.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
-from telemetry.instances.client_state import ClientState
-from telemetry.instances.inventory import ClientFilter, ClientRow, row_of, state_of
-from telemetry.instances.metrics import InstanceMetrics
-from telemetry.push_record import format_instance_id
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.telemetry.instances.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
+from fleetgauge.telemetry.instances.client_state import ClientState
+from fleetgauge.telemetry.instances.inventory import ClientFilter, ClientRow, row_of, state_of
+from fleetgauge.telemetry.instances.metrics import InstanceMetrics
+from fleetgauge.telemetry.push_record import format_instance_id
 
 INTERVAL_MS = 60_000
 

@@ -4,7 +4,7 @@ import doctest
 import re
 from pathlib import Path
 
-from telemetry import ClientMetricsManager
+from fleetgauge.telemetry import ClientMetricsManager
 
 PAGE = Path(__file__).parents[3] / "docs" / "telemetry-library.md"
 

@@ -7,12 +7,12 @@ from support.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WE
 from support.payloads import metrics_data, with_library_metrics
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
-from telemetry.instances.inventory import ClientRow, row_of
-from telemetry.malformed import LOG_INTERVAL_MS
-from telemetry.otlp.library_metrics import with_scope_metrics
-from telemetry.push import Push
-from telemetry.validate import PIECE_BYTES, read_metrics
+from fleetgauge.base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
+from fleetgauge.telemetry.instances.inventory import ClientRow, row_of
+from fleetgauge.telemetry.malformed import LOG_INTERVAL_MS
+from fleetgauge.telemetry.otlp.library_metrics import with_scope_metrics
+from fleetgauge.telemetry.push import Push
+from fleetgauge.telemetry.validate import PIECE_BYTES, read_metrics
 
 DAMAGED = {**READABLE, **UNREADABLE}
 INTERVAL_MS = 60_000
@@ -122,7 +122,7 @@ def test_clients_with_ever_new_names_do_not_fill_the_log(node: Node, make_client
 def test_malformed_payloads_count_for_the_bounds_of_their_sender(
     make_node: type[Node], make_client: type[Client]
 ) -> None:
-    from telemetry.instances.sender_bounds import SenderLimits
+    from fleetgauge.telemetry.instances.sender_bounds import SenderLimits
 
     node = make_node(interval_ms=100, sender_limits=SenderLimits(bytes_per_ip=1_000))
     client = make_client(node)

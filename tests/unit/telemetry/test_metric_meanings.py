@@ -1,8 +1,8 @@
 import re
 
-from telemetry.catalogue.java_metrics import JAVA_METRICS
-from telemetry.catalogue.meanings import _QUANTITIES, meaning_of, split, unit_of
-from telemetry.catalogue.standard_metrics import known_metrics
+from fleetgauge.telemetry.catalogue.java_metrics import JAVA_METRICS
+from fleetgauge.telemetry.catalogue.meanings import _QUANTITIES, meaning_of, split, unit_of
+from fleetgauge.telemetry.catalogue.standard_metrics import known_metrics
 
 
 def test_every_metric_but_streams_own_has_a_unit_and_a_meaning() -> None:

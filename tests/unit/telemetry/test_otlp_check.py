@@ -6,8 +6,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from support.real_pushes import real_pushes
 from unit.telemetry.test_validate_metrics import field, nested
 
-from telemetry.otlp.check import is_well_formed
-from telemetry.otlp.schema import METRICS_DATA
+from fleetgauge.telemetry.otlp.check import is_well_formed
+from fleetgauge.telemetry.otlp.schema import METRICS_DATA
 
 AT_METRIC = (1, 2, 2)
 OVERLONG_LENGTH = b"\x0a\x80\x80\x80\x80\x00"

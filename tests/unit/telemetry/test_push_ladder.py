@@ -10,10 +10,10 @@ import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode
-from base.principal import KafkaPrincipal
-from telemetry.push import Push
-from telemetry.push_record import format_instance_id, is_push_id
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.telemetry.push import Push
+from fleetgauge.telemetry.push_record import format_instance_id, is_push_id
 
 INTERVAL_MS = 60_000
 
@@ -204,7 +204,7 @@ def test_a_payload_that_cannot_be_decompressed_counts_as_a_plugin_error_as_in_ka
 def test_a_compression_type_that_is_not_configured_is_refused_but_none_never_is(
     make_node: type[Node], make_client: type[Client]
 ) -> None:
-    from telemetry.codecs import CompressionType
+    from fleetgauge.telemetry.codecs import CompressionType
 
     client = make_client(make_node(compression_types=(CompressionType.GZIP,)))
     assert client.get().accepted_compression_types == (1,)
@@ -224,7 +224,7 @@ def test_well_formed_metrics_inflated_beyond_any_real_ratio_are_too_large_before
     node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[bytes] = []
-    monkeypatch.setattr("telemetry.manager.validate_metrics", checked.append)
+    monkeypatch.setattr("fleetgauge.telemetry.manager.validate_metrics", checked.append)
     client.get()
     bomb = zstandard.compress(otlp_piece() * ((2 << 20) // len(otlp_piece())))
     assert len(bomb) * 100 < 1 << 20

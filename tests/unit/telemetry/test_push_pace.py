@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from unit.telemetry.node import Client, Node
 
-from base.clock import MockTime
-from base.errors import ErrorCode
-from base.principal import ANONYMOUS, KafkaPrincipal
-from quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
-from quotas.identities import Identities
-from quotas.metrics import Metrics
-from quotas.quota import Quota
-from quotas.quota_type import QuotaType
-from telemetry.subscriptions.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
-from telemetry.subscriptions.interval_scaling import INTERVALS_BETWEEN_CHANGES, TelemetryPace
+from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
+from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
+from fleetgauge.quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
+from fleetgauge.quotas.identities import Identities
+from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.quota_type import QuotaType
+from fleetgauge.telemetry.subscriptions.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
+from fleetgauge.telemetry.subscriptions.interval_scaling import INTERVALS_BETWEEN_CHANGES, TelemetryPace
 
 NONE, UNKNOWN, THROTTLED = ErrorCode.NONE, ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.THROTTLING_QUOTA_EXCEEDED
 MINUTE = 60_000

@@ -8,9 +8,15 @@ import pytest
 from structlog.testing import capture_logs
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode
-from base.principal import KafkaPrincipal
-from telemetry.instances.sender_bounds import BYTES_BURST_S, INSTANCES_BURST_S, MAX_SENDERS, SenderBounds, SenderLimits
+from fleetgauge.base.errors import ErrorCode
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.telemetry.instances.sender_bounds import (
+    BYTES_BURST_S,
+    INSTANCES_BURST_S,
+    MAX_SENDERS,
+    SenderBounds,
+    SenderLimits,
+)
 
 Bounded = Callable[..., Node]
 INTERVAL_MS = 60_000

@@ -5,8 +5,8 @@ from typing import Literal
 
 import pytest
 
-from telemetry.catalogue import standard_metrics
-from telemetry.catalogue.standard_metrics import (
+from fleetgauge.telemetry.catalogue import standard_metrics
+from fleetgauge.telemetry.catalogue.standard_metrics import (
     ROLE_PREFIXES,
     attribute_name,
     is_known_prefix,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 import pytest
 from unit.telemetry.node import Client, Node
 
-from base.errors import ErrorCode, InvalidConfigError
-from telemetry.instances.instance import attributes_of
-from telemetry.subscriptions.match import instance_id_forms
-from telemetry.subscriptions.resources import EffectiveSubscription, Subscriptions, check_subscription
+from fleetgauge.base.errors import ErrorCode, InvalidConfigError
+from fleetgauge.telemetry.instances.instance import attributes_of
+from fleetgauge.telemetry.subscriptions.match import instance_id_forms
+from fleetgauge.telemetry.subscriptions.resources import EffectiveSubscription, Subscriptions, check_subscription
 
 Effective = Callable[..., EffectiveSubscription]
 CLIENT_ID = uuid.UUID("4e6fb54c-b8e6-4517-889b-e15b99c09c20")

@@ -2,7 +2,7 @@
 
 import uuid
 
-from telemetry.subscriptions.subscription_id import java_uuid_hash, subscription_checksum, subscription_id
+from fleetgauge.telemetry.subscriptions.subscription_id import java_uuid_hash, subscription_checksum, subscription_id
 
 
 def test_the_checksum_is_castagnolis_over_javas_text() -> None:

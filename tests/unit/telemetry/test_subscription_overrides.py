@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from base.errors import ErrorCode, KafkaError
-from telemetry.subscriptions.overrides import (
+from fleetgauge.base.errors import ErrorCode, KafkaError
+from fleetgauge.telemetry.subscriptions.overrides import (
     DEFAULT_NAME,
     DEFAULT_SUBSCRIPTION,
     MAX_NAME_CHARACTERS,

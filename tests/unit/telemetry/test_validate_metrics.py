@@ -2,8 +2,8 @@
 
 import pytest
 
-from base.errors import InvalidRecordError, TelemetryTooLargeError
-from telemetry.validate import PIECE_BYTES, validate_metrics
+from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
+from fleetgauge.telemetry.validate import PIECE_BYTES, validate_metrics
 
 
 def field(number: int, content: bytes) -> bytes:

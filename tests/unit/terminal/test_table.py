@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from terminal.table import SafeTable, UnknownColumnError, chosen_columns, print_rows, wide_console
+from fleetgauge.terminal.table import SafeTable, UnknownColumnError, chosen_columns, print_rows, wide_console
 
 HEADINGS = ("client id", "state", "pushes", "last error")
 ROWS: list[dict[str, str | None]] = [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from terminal.text import csv_value, printable, printable_json
+from fleetgauge.terminal.text import csv_value, printable, printable_json
 
 FORMULAS = ('=HYPERLINK("http://x","y")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", "\uff1d1", "\uff20x")
 CONTROLS = (

@@ -6,16 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from verdicts.judge import judge
-from verdicts.memory import Memory
-from verdicts.notes import EXPECTED_INTERVAL
-from verdicts.offsets import COLUMNS as OFFSETS_COLUMNS
-from verdicts.offsets import Samples
-from verdicts.rows import ranked
-from verdicts.rules import Rules, default_rules
-from verdicts.traffic import COLUMNS as TRAFFIC_COLUMNS
-from verdicts.traffic import TrafficRows
-from verdicts.window import COLUMNS
+from fleetgauge.verdicts.judge import judge
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.notes import EXPECTED_INTERVAL
+from fleetgauge.verdicts.offsets import COLUMNS as OFFSETS_COLUMNS
+from fleetgauge.verdicts.offsets import Samples
+from fleetgauge.verdicts.rows import ranked
+from fleetgauge.verdicts.rules import Rules, default_rules
+from fleetgauge.verdicts.traffic import COLUMNS as TRAFFIC_COLUMNS
+from fleetgauge.verdicts.traffic import TrafficRows
+from fleetgauge.verdicts.window import COLUMNS
 
 NOON_US = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
 WINDOW_S = 300

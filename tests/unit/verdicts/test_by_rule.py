@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from unit.verdicts.fleets import NOON_US, Judged, Row, client
 
-from verdicts.memory import Memory
-from verdicts.rules import parse_rules
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.rules import parse_rules
 
 S = 1_000_000
 LATENCY = "org.apache.kafka.producer.node.request.latency.max"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from verdicts.catalogue import BY_ID, VERDICTS
-from verdicts.declare import Verdict
-from verdicts.rules import default_rules
+from fleetgauge.verdicts.catalogue import BY_ID, VERDICTS
+from fleetgauge.verdicts.declare import Verdict
+from fleetgauge.verdicts.rules import default_rules
 
 PAGE = (Path(__file__).parents[3] / "docs" / "verdicts.md").read_text()
 LIBRARIES = {"java": "Java", "librdkafka": "librdkafka", "franz-go": "franz-go"}

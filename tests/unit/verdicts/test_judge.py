@@ -9,14 +9,14 @@ import pytest
 from unit.verdicts.fleets import CLIENTS, Judged, Row, client, with_links
 from unit.verdicts.test_latency import fleet, of_node
 
-from verdicts.catalogue import VERDICTS
-from verdicts.coverage import coverage
-from verdicts.errors import RowsError, RulesError
-from verdicts.judge import judge
-from verdicts.memory import Memory
-from verdicts.rows import ranked
-from verdicts.rules import as_toml, default_rules, load_rules, parse_rules
-from verdicts.window import Registry, windows
+from fleetgauge.verdicts.catalogue import VERDICTS
+from fleetgauge.verdicts.coverage import coverage
+from fleetgauge.verdicts.errors import RowsError, RulesError
+from fleetgauge.verdicts.judge import judge
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.rows import ranked
+from fleetgauge.verdicts.rules import as_toml, default_rules, load_rules, parse_rules
+from fleetgauge.verdicts.window import Registry, windows
 
 
 def slow_group(number: int) -> list[Row]:
@@ -321,7 +321,7 @@ def test_nodes_beyond_those_that_numbers_of_paths_have_room_for_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client may name ever more of them."""
-    monkeypatch.setattr("verdicts.window.PATHS", 64)
+    monkeypatch.setattr("fleetgauge.verdicts.window.PATHS", 64)
     rows = Judged().table(0, with_links(client("odd"), dict.fromkeys(range(100), 5.0)))
     (window,) = windows([rows], Registry())
     assert sorted(window.links.node.tolist()) == list(range(64))

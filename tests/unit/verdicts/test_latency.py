@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 from unit.verdicts.fleets import Judged, Row, client, with_links
 
-from verdicts.rules import parse_rules
+from fleetgauge.verdicts.rules import parse_rules
 
 
 def fleet(number: int, slow: dict[tuple[str, int], float], role: str = "producer", clients: int = 6) -> list[Row]:

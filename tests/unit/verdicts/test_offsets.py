@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from unit.verdicts.fleets import NOON_US, Judged, Row, client
 
-from verdicts.coverage import coverage, sampled_groups
-from verdicts.memory import Memory
-from verdicts.offsets import TRENDS, lags
+from fleetgauge.verdicts.coverage import coverage, sampled_groups
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.offsets import TRENDS, lags
 
 MINUTE_US = 60_000_000
 WINDOWS = 8

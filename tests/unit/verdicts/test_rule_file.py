@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.catalogue.standard_metrics import known_metrics
-from verdicts.errors import RulesError
-from verdicts.rules import as_toml, default_rules, load_rules, parse_rules
-from verdicts.user_rules import MAX_RULES, Increase, Threshold, UserRule
+from fleetgauge.telemetry.catalogue.standard_metrics import known_metrics
+from fleetgauge.verdicts.errors import RulesError
+from fleetgauge.verdicts.rules import as_toml, default_rules, load_rules, parse_rules
+from fleetgauge.verdicts.user_rules import MAX_RULES, Increase, Threshold, UserRule
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 LATENCY = "org.apache.kafka.producer.node.request.latency.max"

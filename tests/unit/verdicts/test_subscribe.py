@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from unit.verdicts.fleets import Judged, client, with_links
 
-from fleet.measures.catalogue import BY_COLUMN, LAG, LAG_RECORDS
-from telemetry.catalogue.standard_metrics import KAFKA_PREFIX
-from verdicts.catalogue import VERDICTS
-from verdicts.declare import Verdict
-from verdicts.memory import Memory
-from verdicts.notes import note_window
-from verdicts.rules import default_rules
-from verdicts.window import Rows, windows
+from fleetgauge.fleet.measures.catalogue import BY_COLUMN, LAG, LAG_RECORDS
+from fleetgauge.telemetry.catalogue.standard_metrics import KAFKA_PREFIX
+from fleetgauge.verdicts.catalogue import VERDICTS
+from fleetgauge.verdicts.declare import Verdict
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.notes import note_window
+from fleetgauge.verdicts.rules import default_rules
+from fleetgauge.verdicts.window import Rows, windows
 
 PAGE = (Path(__file__).parents[3] / "docs" / "verdicts.md").read_text()
 

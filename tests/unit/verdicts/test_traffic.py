@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from unit.verdicts.fleets import NOON_US, Judged, Row, client
 
-from verdicts.coverage import coverage
-from verdicts.memory import Memory
-from verdicts.traffic import covered_us
+from fleetgauge.verdicts.coverage import coverage
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.traffic import covered_us
 
 MINUTE_US = 60_000_000
 WINDOWS = 8

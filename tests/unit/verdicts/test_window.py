@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from verdicts.arrow import is_valid, numbers_at
-from verdicts.window import Names, medians, numbered, order_of
+from fleetgauge.verdicts.arrow import is_valid, numbers_at
+from fleetgauge.verdicts.window import Names, medians, numbered, order_of
 
 
 @pytest.mark.parametrize("count", [1, 3, 900, 70_000])

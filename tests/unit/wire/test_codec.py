@@ -16,9 +16,9 @@ from kio.schema.push_telemetry.v0 import PushTelemetryResponse
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
-from wire.api_table import ApiKey, ApiTable
-from wire.codec import Request, encode_push_telemetry_response, encode_response, parse_request
-from wire.errors import ProtocolError
+from fleetgauge.wire.api_table import ApiKey, ApiTable
+from fleetgauge.wire.codec import Request, encode_push_telemetry_response, encode_response, parse_request
+from fleetgauge.wire.errors import ProtocolError
 
 TABLE = ApiTable()
 NO_TIME = datetime.timedelta(0)

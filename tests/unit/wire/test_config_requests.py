@@ -8,7 +8,7 @@ import pytest
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from wire.codec import Request, read_admin_request, read_only_resource
+from fleetgauge.wire.codec import Request, read_admin_request, read_only_resource
 
 VERSIONS = [(32, 1), (32, 2), (32, 3), (32, 4), (33, 0), (33, 1), (33, 2), (44, 0), (44, 1)]
 PARTS = {32: "DescribeConfigsResource", 33: "AlterConfigsResource", 44: "AlterConfigsResource"}

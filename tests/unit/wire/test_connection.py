@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from wire.connection import TRANSITIONS, Connection, ConnectionEvent, ConnectionState
-from wire.errors import LocalProtocolError, ProtocolError
+from fleetgauge.wire.connection import TRANSITIONS, Connection, ConnectionEvent, ConnectionState
+from fleetgauge.wire.errors import LocalProtocolError, ProtocolError
 
 
 def framed(body: bytes) -> bytes:

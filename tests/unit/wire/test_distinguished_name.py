@@ -2,7 +2,7 @@
 
 import pytest
 
-from wire.distinguished_name import CertificateError, subject_of
+from fleetgauge.wire.distinguished_name import CertificateError, subject_of
 
 
 def der(tag: int, *parts: bytes) -> bytes:

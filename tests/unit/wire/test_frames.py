@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from wire.errors import ProtocolError
-from wire.frames import FrameDecoder
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.frames import FrameDecoder
 
 LIMIT = 1_000
 

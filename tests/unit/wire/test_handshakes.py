@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from wire.handshakes import Handshake, Handshakes, HandshakeStage
+from fleetgauge.wire.handshakes import Handshake, Handshakes, HandshakeStage
 
 
 class Peers:

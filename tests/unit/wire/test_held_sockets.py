@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S
 
-from wire.held_sockets import HeldSockets
+from fleetgauge.wire.held_sockets import HeldSockets
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -50,7 +50,7 @@ def test_a_socket_with_no_time_is_closed_at_once() -> None:
 
 
 def test_of_too_many_the_oldest_goes_early_and_an_end_closes_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wire.held_sockets.MAX_HELD", 2)
+    monkeypatch.setattr("fleetgauge.wire.held_sockets.MAX_HELD", 2)
 
     async def main() -> None:
         held = HeldSockets(asyncio.get_running_loop())

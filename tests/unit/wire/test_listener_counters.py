@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from base.errors import InvalidConfigError
-from wire.listener_counters import ListenerCounters
-from wire.listener_settings import ListenerSettings
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.wire.listener_counters import ListenerCounters
+from fleetgauge.wire.listener_settings import ListenerSettings
 
 
 def test_a_snapshot_is_plain_and_names_the_apis() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from structlog.testing import capture_logs
 from support.waiting import PATIENCE_S
 
-from wire.password_checks import PasswordChecks
-from wire.sasl.mechanism import PasswordCheck
+from fleetgauge.wire.password_checks import PasswordChecks
+from fleetgauge.wire.sasl.mechanism import PasswordCheck
 
 
 class Bench:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wire.principal_mapping import PrincipalMapper
+from fleetgauge.wire.principal_mapping import PrincipalMapper
 
 KAFKAS_RULES = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, "

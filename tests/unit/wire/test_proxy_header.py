@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from wire.errors import ProtocolError
-from wire.proxy_header import (
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.proxy_header import (
     LOCAL_V2,
     MAX_V1_BYTES,
     MAX_V2_BYTES,

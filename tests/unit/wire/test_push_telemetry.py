@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from wire.errors import ProtocolError
-from wire.push_telemetry import read_push_telemetry
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.push_telemetry import read_push_telemetry
 
 ID = bytes(range(16))
 FIXED = ID + struct.pack(">iBb", 5, 0, 0)

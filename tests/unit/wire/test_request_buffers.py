@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from wire.close_reason import CloseReason
-from wire.request_buffers import RequestBuffers
+from fleetgauge.wire.close_reason import CloseReason
+from fleetgauge.wire.request_buffers import RequestBuffers
 
 KIB, MIB = 1 << 10, 1 << 20
 BOUND = 64 * MIB

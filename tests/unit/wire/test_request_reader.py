@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 from kio.index import load_request_schema
 
-from wire.errors import ProtocolError
-from wire.request_reader import (
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.request_reader import (
     MAX_ARRAY_ELEMENTS,
     MAX_TAGGED_FIELDS,
     UnreadableError,

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from base.clock import MockTime
-from wire.api_table import ApiTable
-from wire.channel import Channel
-from wire.codec import Request
-from wire.handshakes import Handshakes
-from wire.listener_context import ListenerContext
-from wire.listener_counters import AuthenticationCounters, ListenerCounters
-from wire.listener_security import ListenerSecurity
-from wire.listener_settings import ListenerSettings
-from wire.sasl.authenticator import SaslSettings
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.sasl.mechanism import PasswordCheck
-from wire.secure_channel import SecureChannel
-from wire.secure_context import SecureContext
-from wire.security_protocol import SecurityProtocol
+from fleetgauge.base.clock import MockTime
+from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request
+from fleetgauge.wire.handshakes import Handshakes
+from fleetgauge.wire.listener_context import ListenerContext
+from fleetgauge.wire.listener_counters import AuthenticationCounters, ListenerCounters
+from fleetgauge.wire.listener_security import ListenerSecurity
+from fleetgauge.wire.listener_settings import ListenerSettings
+from fleetgauge.wire.sasl.authenticator import SaslSettings
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.mechanism import PasswordCheck
+from fleetgauge.wire.secure_channel import SecureChannel
+from fleetgauge.wire.secure_context import SecureContext
+from fleetgauge.wire.security_protocol import SecurityProtocol
 
 ALICE = ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096)
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from base.clock import MockTime
-from wire.api_table import ApiTable
-from wire.channel import Channel
-from wire.codec import Request, encode_push_telemetry_response
-from wire.errors import LocalProtocolError, ProtocolError
-from wire.listener_context import ListenerContext
-from wire.listener_counters import ListenerCounters
-from wire.listener_settings import ListenerSettings
-from wire.request_buffers import RequestBuffers
-from wire.tcp_channel import TcpChannel
+from fleetgauge.base.clock import MockTime
+from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.channel import Channel
+from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.errors import LocalProtocolError, ProtocolError
+from fleetgauge.wire.listener_context import ListenerContext
+from fleetgauge.wire.listener_counters import ListenerCounters
+from fleetgauge.wire.listener_settings import ListenerSettings
+from fleetgauge.wire.request_buffers import RequestBuffers
+from fleetgauge.wire.tcp_channel import TcpChannel
 
 PUSH = struct.pack(">hhihB", 72, 0, 0, -1, 0) + bytes(16) + struct.pack(">iBb", 5, 0, 0) + b"\x01\x00"
 

@@ -12,9 +12,9 @@ from kio.serial import entity_reader
 
 from fleetgauge.listener.apis.api_versions import handle_api_versions
 from fleetgauge.listener.apis.messages import new_response
-from wire.api_table import SERVED, ApiKey, ApiTable
-from wire.codec import Request, encode_push_telemetry_response, encode_response
-from wire.throttled_response import with_throttle_time
+from fleetgauge.wire.api_table import SERVED, ApiKey, ApiTable
+from fleetgauge.wire.codec import Request, encode_push_telemetry_response, encode_response
+from fleetgauge.wire.throttled_response import with_throttle_time
 
 VERSIONS = [(api.key, version) for api in SERVED for version in range(api.min_version, api.max_version + 1)]
 NAMED: dict[str, Any] = {

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from support.certificates import Authority, Certificate, openssl
 
-from wire.certificate_expiry import earliest_expiry
-from wire.tls import ClientAuth, TlsConfigError, TlsSettings, expires_at, make_server_context
+from fleetgauge.wire.certificate_expiry import earliest_expiry
+from fleetgauge.wire.tls import ClientAuth, TlsConfigError, TlsSettings, expires_at, make_server_context
 
 DAY_S = 86_400
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from base.clock import MockTime
-from wire.turns import TURN_MS, Turns
+from fleetgauge.base.clock import MockTime
+from fleetgauge.wire.turns import TURN_MS, Turns
 
 
 class Later:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from support.client_series import clock_at, started
 
-from base.clock import MockTime
-from exporters.prometheus.exporter import PrometheusExporter
-from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
 
 Start = Callable[..., PrometheusExporter]
 

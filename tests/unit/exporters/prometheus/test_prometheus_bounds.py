@@ -14,8 +14,8 @@ from support.client_series import (
     samples_of,
 )
 
-from base.clock import MockTime
-from exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
 
 
 def of(client: int, number: int, *metrics: Any, **fields: Any) -> Any:

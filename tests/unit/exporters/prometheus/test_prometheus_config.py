@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from exporters.options import ExporterConfigError
-from exporters.prometheus.exporter import PrometheusExporter
-from exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
-from exporters.registry import build_exporter
 from fleetgauge.config import ServiceConfig
+from fleetgauge.exporters.options import ExporterConfigError
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from fleetgauge.exporters.registry import build_exporter
 from fleetgauge.processes.exporter_logs import exporter_keys
 
 

@@ -17,9 +17,9 @@ from support.client_series import (
     samples_of,
 )
 
-from base.clock import MockTime
-from exporters.exporter import Delivered
-from exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.exporter import Delivered
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
 
 
 def test_deltas_are_shown_as_the_sum_since_the_first(exporter: PrometheusExporter) -> None:

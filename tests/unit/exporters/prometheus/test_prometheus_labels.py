@@ -19,10 +19,10 @@ from support.client_series import (
     samples_of,
 )
 
-from base.clock import MockTime
-from exporters.labels import LabelSettings
-from exporters.prometheus.derived_labels import DERIVED
-from exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.labels import LabelSettings
+from fleetgauge.exporters.prometheus.derived_labels import DERIVED
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
 
 LAG = "org.apache.kafka.consumer.fetch.manager.records.lag"
 LAG_ON_PAGE = "org_apache_kafka_consumer_fetch_manager_records_lag"

@@ -20,14 +20,14 @@ from support.client_series import (
     started,
 )
 
-from base.clock import MockTime
-from exporters.exporter import Delivered, Retry
-from exporters.prometheus import state_file
-from exporters.prometheus.exporter import PrometheusExporter
-from exporters.prometheus.points import GRID
-from exporters.prometheus.settings import Address, PrometheusSettings
-from exporters.prometheus.state_file import StateError, StateFile
-from telemetry.push_record import PushIds
+from fleetgauge.base.clock import MockTime
+from fleetgauge.exporters.exporter import Delivered, Retry
+from fleetgauge.exporters.prometheus import state_file
+from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
+from fleetgauge.exporters.prometheus.points import GRID
+from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings
+from fleetgauge.exporters.prometheus.state_file import StateError, StateFile
+from fleetgauge.telemetry.push_record import PushIds
 
 Start = Any
 

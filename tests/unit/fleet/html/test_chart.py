@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fleet.html.chart import BOX, Chart, Plotted, chart, spark
+from fleetgauge.fleet.html.chart import BOX, Chart, Plotted, chart, spark
 
 BEGIN = datetime(2026, 3, 2, 6, tzinfo=UTC)
 

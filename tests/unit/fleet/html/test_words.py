@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any, get_args
 
-from fleet.html.words import SIDES, TITLES, name, shown, title, who
-from verdicts.catalogue import BY_ID
-from verdicts.declare import Side
+from fleetgauge.fleet.html.words import SIDES, TITLES, name, shown, title, who
+from fleetgauge.verdicts.catalogue import BY_ID
+from fleetgauge.verdicts.declare import Side
 
 AT = datetime(2026, 3, 2, 7, tzinfo=UTC)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fleet.cli import app
-from fleet.errors import FleetError
-from fleet.simulate.pathologies import fitting_apps
-from fleet.simulate.request import SUBJECT_KINDS, parse_with
-from fleet.simulate.simulate import Fleet, make_plan
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.simulate.pathologies import fitting_apps
+from fleetgauge.fleet.simulate.request import SUBJECT_KINDS, parse_with
+from fleetgauge.fleet.simulate.simulate import Fleet, make_plan
 
 
 def test_a_pathology_has_a_verdict_a_subject_and_times() -> None:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from fleet.simulate.simulate import Fleet, simulate
+from fleetgauge.fleet.simulate.simulate import Fleet, simulate
 
 RECORDED = Path(__file__).resolve().parents[3] / "spark" / "recorded"
 CLIENTS = {
@@ -104,7 +104,7 @@ def test_a_java_client_sends_nothing_but_what_was_asked_for_and_all_of_it(
     simulated: dict[tuple[str, str, str], list[bytes]],
 ) -> None:
     """The fleet's subscription asks for what `fleet run` reads."""
-    from fleet.measures.catalogue import MEASURES
+    from fleetgauge.fleet.measures.catalogue import MEASURES
 
     asked = tuple(name for measure in MEASURES for name in measure.names)
     for kind, client_id in CLIENTS.items():

@@ -4,7 +4,7 @@ from typing import Any
 
 from unit.fleet.watch.verdict_rows import Row, at, verdict
 
-from fleet.watch.changes import Change, changes, verdict_id
+from fleetgauge.fleet.watch.changes import Change, changes, verdict_id
 
 NOW = at(59)
 

@@ -11,11 +11,11 @@ from support.json_receiver import listening
 from support.waiting import wait_for
 from unit.fleet.watch.verdict_rows import Row, at, verdict
 
-from fleet.errors import FleetError
-from fleet.topic.source import parse_source
-from fleet.watch.changes import Change, Kind
-from fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook, check_link
-from fleet.watch.http import DeliveryError, Endpoint, RefusedError, parse_headers
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.topic.source import parse_source
+from fleetgauge.fleet.watch.changes import Change, Kind
+from fleetgauge.fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook, check_link
+from fleetgauge.fleet.watch.http import DeliveryError, Endpoint, RefusedError, parse_headers
 
 AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
@@ -186,7 +186,7 @@ def test_what_is_no_link_is_refused(link: str) -> None:
 
 @pytest.mark.slow
 def test_a_topic_that_no_broker_serves_may_come_back_and_what_is_no_setting_is_refused(tmp_path: Any) -> None:
-    topic_module = pytest.importorskip("fleet.watch.topic", reason="needs confluent-kafka")
+    topic_module = pytest.importorskip("fleetgauge.fleet.watch.topic", reason="needs confluent-kafka")
     config = tmp_path / "client.properties"
     config.write_text("# ours\nmessage.timeout.ms = 500\n\nlinger.ms=0\n")
     topic = topic_module.ToTopic(parse_source("kafka://127.0.0.1:1/verdicts", (), config))

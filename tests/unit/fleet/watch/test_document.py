@@ -10,10 +10,10 @@ import typer.main
 from unit.verdicts.fleets import Judged
 from unit.verdicts.test_latency import fleet, of_node
 
-from fleet.cli import app
-from fleet.report.cells import json_dicts
-from fleet.watch.changes import Change, Kind, verdict_id
-from verdicts.rows import ranked
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.report.cells import json_dicts
+from fleetgauge.fleet.watch.changes import Change, Kind, verdict_id
+from fleetgauge.verdicts.rows import ranked
 
 PAGE = (Path(__file__).parents[4] / "docs" / "fleet-watch.md").read_text()
 

@@ -10,17 +10,24 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 from unit.fleet.watch.verdict_rows import Row, verdict
 
-from base.clock import MockTime
-from fleet.errors import BusyError, FleetError, LandingError, NotInstalledError, TableError, UnreadableTableError
-from fleet.pipeline.report import RunReport
-from fleet.pipeline.run import RunRequest
-from fleet.tables import catalog
-from fleet.tables.store import Store
-from fleet.watch.changes import Change
-from fleet.watch.changes import Row as AnyRow
-from fleet.watch.delivered import Delivered
-from fleet.watch.http import DeliveryError, RefusedError
-from fleet.watch.watch import REPEAT_S, Loop, WatchRequest
+from fleetgauge.base.clock import MockTime
+from fleetgauge.fleet.errors import (
+    BusyError,
+    FleetError,
+    LandingError,
+    NotInstalledError,
+    TableError,
+    UnreadableTableError,
+)
+from fleetgauge.fleet.pipeline.report import RunReport
+from fleetgauge.fleet.pipeline.run import RunRequest
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.watch.changes import Change
+from fleetgauge.fleet.watch.changes import Row as AnyRow
+from fleetgauge.fleet.watch.delivered import Delivered
+from fleetgauge.fleet.watch.http import DeliveryError, RefusedError
+from fleetgauge.fleet.watch.watch import REPEAT_S, Loop, WatchRequest
 
 SINCE = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TRIGGER_S = 60.0

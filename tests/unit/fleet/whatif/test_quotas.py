@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.whatif.quotas import FETCH, PRODUCE, QuotaError, Resolver, Sharers, parse_quotas
+from fleetgauge.fleet.whatif.quotas import FETCH, PRODUCE, QuotaError, Resolver, Sharers, parse_quotas
 
 
 def test_entities_and_keys_are_kafkas() -> None:

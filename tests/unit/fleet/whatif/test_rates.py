@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from support.whatif_tables import CLUSTER, NOON, Sender, windows
 
-from fleet.measures.rows import ROWS
-from fleet.whatif.quotas import FETCH, PRODUCE
-from fleet.whatif.rates import BY, NO_NODE, Client, rates
+from fleetgauge.fleet.measures.rows import ROWS
+from fleetgauge.fleet.whatif.quotas import FETCH, PRODUCE
+from fleetgauge.fleet.whatif.rates import BY, NO_NODE, Client, rates
 
 NOON_CELL = int(NOON.timestamp()) // 60
 

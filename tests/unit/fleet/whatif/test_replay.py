@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fleet.whatif.replay import replay
+from fleetgauge.fleet.whatif.replay import replay
 
 
 def test_two_bursts_are_two_times_of_waiting() -> None:

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from typer.testing import CliRunner, Result
 
-from fleet.cli import app
-from fleet.whatif.samples import RatesError, read_csv
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.whatif.samples import RatesError, read_csv
 
 HEAD = "time,user,client-id,byte-rate,broker"
 NOON = 1_772_366_400

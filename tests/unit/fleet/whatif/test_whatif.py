@@ -8,9 +8,9 @@ import pytest
 from support.whatif_tables import Sender, write_tables
 from typer.testing import CliRunner, Result
 
-from fleet.cli import app
-from fleet.cli_whatif import top_percent
-from fleet.errors import FleetError
+from fleetgauge.fleet.cli import app
+from fleetgauge.fleet.cli_whatif import top_percent
+from fleetgauge.fleet.errors import FleetError
 
 HOSTILE = "=x</script>\x1b[2J\n\u202e"
 SENDERS = (

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from support.random_acls import PRINCIPALS, Question, random_acls, random_question
 
-from base.errors import InvalidRequestError
 from fleetgauge.authorizer.acls import (
     CLUSTER_NAME,
     Acl,
@@ -17,6 +16,7 @@ from fleetgauge.authorizer.acls import (
     ResourceType,
 )
 from fleetgauge.authorizer.standard_authorizer import StandardAuthorizer, read_super_users
+from fleetgauge.base.errors import InvalidRequestError
 
 OPS = Acl(
     resource_type=ResourceType.CLUSTER,

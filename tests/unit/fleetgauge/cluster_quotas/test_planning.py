@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import FleetgaugeError
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.cli.quotas import read_file
 from fleetgauge.cluster_quotas.planning import QuotaError, alterations, plan
 from fleetgauge.config.quotas import Limits, entity_path, read_entity

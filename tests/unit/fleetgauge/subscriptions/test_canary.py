@@ -24,8 +24,8 @@ from fleetgauge.subscriptions.canary import (
 from fleetgauge.subscriptions.clients import Client
 from fleetgauge.subscriptions.planning import Action
 from fleetgauge.subscriptions.resources import Resource, SubscriptionError
-from telemetry.push_record import format_instance_id
-from telemetry.subscriptions.match import instance_id_forms, parse_match
+from fleetgauge.telemetry.push_record import format_instance_id
+from fleetgauge.telemetry.subscriptions.match import instance_id_forms, parse_match
 
 ORDERS = Resource(name="orders", metrics=("*",), interval_ms=10_000, match="client_id=orders-.*")
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from fleet.schemas import INVENTORY, LATENCY, THROTTLING
+from fleetgauge.fleet.schemas import INVENTORY, LATENCY, THROTTLING
 from fleetgauge.subscriptions.canary import Fares
 from fleetgauge.subscriptions.clients import Client
 from fleetgauge.subscriptions.resources import SubscriptionError
 from fleetgauge.subscriptions.tables import FleetTables
-from verdicts.rows import SCHEMA as VERDICTS
+from fleetgauge.verdicts.rows import SCHEMA as VERDICTS
 
 NOW = datetime(2026, 11, 23, 18, 45, tzinfo=UTC)
 SOFTWARE = {"client_software_name": "apache-kafka-java", "client_software_version": "4.3.1"}

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
-from console.subscriptions import rows_of
 from fleetgauge.cli import app
 from fleetgauge.cli.subscriptions_text import Form, print_list, print_one, print_plan
+from fleetgauge.console.subscriptions import rows_of
 from fleetgauge.subscriptions.clients import Client
 from fleetgauge.subscriptions.plain import plan_as_json
 from fleetgauge.subscriptions.planning import plan
 from fleetgauge.subscriptions.resources import Resource
-from terminal.table import wide_console
+from fleetgauge.terminal.table import wide_console
 
 HOSTILE = Client(
     instance_id="TaPBdoXKTJC6sSpzRYxDbA",

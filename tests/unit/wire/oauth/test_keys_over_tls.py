@@ -10,7 +10,7 @@ import pytest
 from support.certificates import Authority, Certificate
 from support.tokens import Issuer, jwks
 
-from wire.oauth.jwks import _load
+from fleetgauge.wire.oauth.jwks import _load
 
 KEYS = jwks(Issuer(algorithm="ES256"))
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.tokens import AUDIENCE, ISSUER, Issuer, jwks_file
 
-from base.clock import SystemTime
-from wire.oauth.jwks import Jwks, JwksSettings
-from wire.oauth.verifier import JwtVerifier, OAuthSettings
-from wire.sasl.oauthbearer import TokenError
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.wire.oauth.jwks import Jwks, JwksSettings
+from fleetgauge.wire.oauth.verifier import JwtVerifier, OAuthSettings
+from fleetgauge.wire.sasl.oauthbearer import TokenError
 
 ONE = Issuer("one", "EdDSA")
 

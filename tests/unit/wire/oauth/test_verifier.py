@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from support.tokens import AUDIENCE, ISSUER, Issuer, jwks, jwks_file, signed_with_secret, unsigned, with_header
 
-from base.clock import SystemTime
-from wire.oauth.jwks import Jwks, JwksError, JwksSettings, parse_keys
-from wire.oauth.verifier import JwtVerifier, OAuthSettings
-from wire.sasl.oauthbearer import TokenError
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.wire.oauth.jwks import Jwks, JwksError, JwksSettings, parse_keys
+from fleetgauge.wire.oauth.verifier import JwtVerifier, OAuthSettings
+from fleetgauge.wire.sasl.oauthbearer import TokenError
 
 ONE, TWO = Issuer("one"), Issuer("two", "ES256")
 STRANGER = Issuer("one")

@@ -4,12 +4,12 @@ import struct
 
 import pytest
 
-from base.principal import KafkaPrincipal
-from wire.api_table import ApiTable
-from wire.errors import ProtocolError
-from wire.sasl.authenticator import FailedAuthentication, SaslAuthenticator, SaslSettings
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.sasl.mechanism import PasswordCheck
+from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.sasl.authenticator import FailedAuthentication, SaslAuthenticator, SaslSettings
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.mechanism import PasswordCheck
 
 ALICE = ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "secret", iterations=4096)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.sasl.login import LOGIN_MECHANISMS, Login, LoginError, ScramClient
-from wire.sasl.mechanism import PasswordCheck, SaslTokenError
-from wire.sasl.plain import PlainServer
-from wire.sasl.scram import ScramServer
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.login import LOGIN_MECHANISMS, Login, LoginError, ScramClient
+from fleetgauge.wire.sasl.mechanism import PasswordCheck, SaslTokenError
+from fleetgauge.wire.sasl.plain import PlainServer
+from fleetgauge.wire.sasl.scram import ScramServer
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 NAME = "a,b=c"

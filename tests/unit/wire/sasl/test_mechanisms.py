@@ -6,10 +6,10 @@ import hmac
 
 import pytest
 
-from wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-from wire.sasl.mechanism import MAX_TOKEN_BYTES, PasswordCheck, SaslAuthenticationError, SaslTokenError
-from wire.sasl.plain import PlainServer
-from wire.sasl.scram import ScramServer
+from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
+from fleetgauge.wire.sasl.mechanism import MAX_TOKEN_BYTES, PasswordCheck, SaslAuthenticationError, SaslTokenError
+from fleetgauge.wire.sasl.plain import PlainServer
+from fleetgauge.wire.sasl.scram import ScramServer
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 STORE = CredentialStore(

@@ -1,0 +1,125 @@
+"""The HTTP process with the console: `python -m fleetgauge.console.process`.
+
+`fleetgauge.processes.http_supervisor` starts it.
+
+The fleet is loaded in a thread, with its libraries: /healthz answers meanwhile.
+"""
+
+import dataclasses
+import functools
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from fleetgauge.admin.routes import ENDPOINTS, Routes
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.console.api import Fleetless
+from fleetgauge.console.node import Node
+from fleetgauge.console.sessions import Sessions
+from fleetgauge.console.web import SETTINGS, make_app
+from fleetgauge.data_dir import DataDirectory
+from fleetgauge.processes.http_process import Job, Site, main
+from fleetgauge.subscriptions.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from fleetgauge.console.subscriptions import PageSubscriptions
+    from fleetgauge.subscriptions.clients import Client
+
+log = structlog.get_logger(__name__)
+
+
+def console_site(job: Job) -> Site:
+    """The node's endpoints and the console."""
+    routes = Routes(Path(job["node"])).routes()
+    return site(job["console"], Path(job["node"]), routes, {"endpoints": ENDPOINTS})
+
+
+def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], index: dict[str, Any]) -> Site:
+    """The site of a console.
+
+    Args:
+        console: its job, see `fleetgauge.config.console.console_job`.
+        socket: the control socket of the process beside it; None where it runs alone.
+        endpoints: further paths.
+        index: the answer at `/` for all but browsers.
+    """
+    state = Fleetless()
+    cluster = None if console["cluster"] is None else ClusterSettings(**console["cluster"])
+    node = Node(socket, DataDirectory(Path(console["log_dirs"])), cluster)
+    subscriptions = functools.cache(lambda: _subscriptions(cluster, node, state))
+    app = make_app(state, node, Sessions(console["token"]), subscriptions, endpoints, index)
+    stopped = threading.Event()
+    threading.Thread(target=node.keep_looking, args=(stopped,), name="console-looks", daemon=True).start()
+    threading.Thread(target=_load, args=(state, console, node, socket), name="console-load", daemon=True).start()
+
+    def close() -> None:
+        stopped.set()
+        if state.fleet is not None:
+            state.fleet.stop()
+
+    return Site(app=app, settings=SETTINGS, close=close)
+
+
+def _load(state: Fleetless, console: dict[str, Any], node: Node, socket: Path | None) -> None:
+    try:
+        from fleetgauge.console.fleet import Fleet, FleetSettings
+
+        settings = FleetSettings(
+            form=console["form"],
+            clients_max=console["clients_max"],
+            tables=console["tables"],
+            rules=None if console["rules"] is None else Path(console["rules"]),
+            decode_cores=console["decode_cores"],
+        )
+        of_node = socket if console["form"] == "serve" else None
+        fleet = Fleet(_source(console), settings, node_socket=of_node, in_force=lambda: node.in_force)
+        fleet.start()
+    except ModuleNotFoundError as error:
+        state.problem = f"the console needs {error.name}: pip install 'fleetgauge[console]'"
+        log.warning("console.not_loaded", message=state.problem)
+    except FleetgaugeError as error:
+        state.problem = f"the console does not work: {error}"
+        log.warning("console.not_loaded", message=state.problem)
+    except Exception:
+        state.problem = "the console could not start; the log of Fleetgauge has the reason"
+        log.exception("console.not_loaded")
+    else:
+        state.fleet = fleet
+
+
+def _subscriptions(cluster: ClusterSettings | None, node: Node, state: Fleetless) -> "PageSubscriptions":
+    from fleetgauge.console.subscriptions import PageSubscriptions
+
+    return PageSubscriptions(cluster, node, lambda: _clients(node, state))
+
+
+def _clients(node: Node, state: Fleetless) -> "list[Client]":
+    """The live clients: those of the process beside, or of the fleet."""
+    found = node.clients()
+    if found is not None:
+        return found
+    from fleetgauge.console.query import MAX_LIMIT, ClientQuery
+    from fleetgauge.subscriptions.clients import clients_of
+
+    rows: list[dict[str, Any]] = []
+    while len(page := state.get().clients(ClientQuery(limit=MAX_LIMIT, offset=len(rows)))["clients"]) == MAX_LIMIT:
+        rows += page
+    return clients_of([*rows, *page])
+
+
+def _source(console: dict[str, Any]) -> Any:
+    if console["topic"] is None:
+        from fleetgauge.console.source import EmbeddedSource
+
+        return EmbeddedSource(DataDirectory(Path(console["log_dirs"])))
+    from fleetgauge.console.topic_source import TopicSource
+    from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
+
+    names = {field.name for field in dataclasses.fields(KafkaTopicSettings)}
+    return TopicSource(KafkaTopicSettings(**{name: value for name, value in console["topic"].items() if name in names}))
+
+
+if __name__ == "__main__":
+    main(console_site)

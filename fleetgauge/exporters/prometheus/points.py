@@ -1,0 +1,330 @@
+"""Reads the data points of one push into one measurement per series, for every client dialect.
+
+It uses protobuf's own classes. Pure: payload bytes in, values out. Points that a push has twice are read once:
+librdkafka's connections to unknown brokers, which share a node id, and the doubled topics of Java's consumers.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from fleetgauge.exporters.prometheus.names import MAX_DESCRIPTION, Kind, MetricId, cut, label_text, normalised
+from fleetgauge.telemetry.catalogue.dialects import text_of, twin_families
+
+GRID: Final = tuple(2.0**exponent for exponent in range(-20, 44))
+"""Bounds of the classic histogram that replaces an exponential one. They are powers of two, because the buckets of
+every scale lie within such bounds: pushes of different scales add up without loss."""
+
+_NO_RECORDED_VALUE: Final = 1
+_NO_VALUE: Final = "no_value"
+_DELTA: Final = 1
+_CUMULATIVE: Final = 2
+_MAX_LABEL_TEXT: Final = 8_192
+"""All attributes of a data point together as labels [characters]; points with more are left out."""
+_MAX_RESOURCE: Final = 32
+"""Maximum number of resource attributes that are read; known clients have at most five."""
+_MAX_RESOURCE_KEY: Final = 256
+_CACHED_SETS: Final = 65_536
+_CACHED_LABEL_TEXT: Final = 512
+"""Longer ones are not cached, so that they cannot fill the memory [characters]."""
+
+Values = tuple[float, ...]
+
+
+class Mode(IntEnum):
+    """How a measurement changes the value of its series."""
+
+    AS_IS = 0
+    """It replaces the value."""
+    DELTA = 1
+    """It is added."""
+    CUMULATIVE = 2
+    """It is the count since its start; counts before a reset are added."""
+
+
+@dataclass(slots=True)
+class Measurement:
+    """A push's measurement of one series.
+
+    Attributes:
+        mode: how it is applied.
+        start_unix_nano: start of the count; 0 if the push has none.
+        values: one number; or of a histogram count, sum (NaN if unknown) and the count of each bucket; or of a summary
+            count, sum and the value of each quantile.
+        bounds: upper bounds of a histogram's buckets but the last, which has none; a summary's quantiles.
+    """
+
+    mode: Mode
+    start_unix_nano: int
+    values: Values
+    bounds: Values = ()
+
+
+class AttributeSet(NamedTuple):
+    """Attributes of a data point: as labels, and unchanged if they have a topic that may be doubled."""
+
+    labels: str
+    with_topic: dict[str, str | None] | None
+
+
+@dataclass(slots=True)
+class PushPoints:
+    """The content of one push.
+
+    Attributes:
+        measurements: by metric and labels.
+        without_value: labels of points without a value, by metric.
+        descriptions: descriptions of the metrics that have one.
+        resource: attributes of its resources; the first value of each key.
+        time_unix_nano: the latest time of a point; 0 if there is none.
+        delta_start_unix_nano: the earliest start of its deltas; None without deltas.
+        left_out: points that are in no measurement, by cause.
+        folded: points that were joined with another one of the same push, by cause.
+    """
+
+    measurements: dict[MetricId, dict[str, Measurement]] = field(default_factory=dict)
+    without_value: dict[MetricId, list[str]] = field(default_factory=dict)
+    descriptions: dict[MetricId, str] = field(default_factory=dict)
+    resource: dict[str, str] = field(default_factory=dict)
+    time_unix_nano: int = 0
+    delta_start_unix_nano: int | None = None
+    left_out: Counter[str] = field(default_factory=Counter)
+    folded: Counter[str] = field(default_factory=Counter)
+
+
+class MetricData(NamedTuple):
+    """A metric of a push, as OTLP has it. `points` are protobuf's, of the member `data_kind`."""
+
+    id: MetricId
+    mode: Mode
+    description: str
+    data_kind: str
+    points: Sequence[Any]
+
+
+Topics = dict[MetricId, dict[str, dict[str, str | None]]]
+"""The attributes of points with a topic that may be doubled, by metric and labels."""
+
+
+class PushReader:
+    """Reads pushes; caches attribute sets, because they are repeated with every push.
+
+    Args:
+        max_points: limit per push; further points are left out, so that no push can take minutes.
+        max_value_bytes: longer attribute values are cut [B of UTF-8].
+        reserved: label names of the broker; attributes of data points with these names are removed.
+    """
+
+    def __init__(self, *, max_points: int, max_value_bytes: int, reserved: Collection[str] = ()) -> None:
+        self.max_points = max_points
+        self._max_value_bytes = max_value_bytes
+        self._reserved = frozenset(reserved)
+        self._sets: dict[tuple[tuple[str, str | None], ...], AttributeSet] = {}
+
+    def read(self, payload: bytes) -> PushPoints:
+        """The points of a payload.
+
+        Raises:
+            google.protobuf.message.DecodeError: it is not a well-formed `MetricsData`.
+        """
+        found = PushPoints()
+        topics: Topics = {}
+        room = self.max_points
+        for metric in self.metrics_of(payload, found.resource):
+            if metric.description:
+                found.descriptions.setdefault(metric.id, metric.description[:MAX_DESCRIPTION])
+            room = self._read_metric(metric, found, topics, room)
+        for metric_id, sets in topics.items():
+            _drop_twins(found, metric_id, sets)
+        return found
+
+    def metrics_of(self, payload: bytes, resource: dict[str, str]) -> Iterator[MetricData]:
+        """Yields each metric of a payload that has data; adds the attributes of its resources to `resource`.
+
+        Raises:
+            google.protobuf.message.DecodeError: it is not a well-formed `MetricsData`.
+        """
+        for resource_metrics in MetricsData.FromString(payload).resource_metrics:
+            metrics = [each for scope in resource_metrics.scope_metrics for each in scope.metrics]
+            if metrics:
+                self._read_resource(resource_metrics.resource.attributes, resource)
+            for metric in metrics:
+                data_kind = metric.WhichOneof("data")
+                if data_kind is not None:
+                    data = getattr(metric, data_kind)
+                    kind, mode = _kind_and_mode(data_kind, data)
+                    metric_id = MetricId(metric.name, kind, metric.unit)
+                    yield MetricData(metric_id, mode, metric.description, data_kind, data.data_points)
+
+    def _read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
+        """Adds resource attributes that are not in `known` yet."""
+        for attribute in attributes[:_MAX_RESOURCE]:
+            key = attribute.key
+            if key in known or len(known) >= _MAX_RESOURCE or len(key) > _MAX_RESOURCE_KEY:
+                continue
+            if text := text_of(attribute.value):
+                known[key] = cut(text, self._max_value_bytes)
+
+    def _read_metric(self, metric: MetricData, found: PushPoints, topics: Topics, room: int) -> int:
+        """Adds a metric's points to `found`; returns how many more points the push may have."""
+        kind, mode = metric.id.kind, metric.mode
+        by_labels = found.measurements.setdefault(metric.id, {})
+        is_number = metric.data_kind in ("gauge", "sum")
+        for point in metric.points[:room]:
+            measurement = _number(kind, mode, point) if is_number else _distribution(metric.data_kind, mode, point)
+            if isinstance(measurement, str):
+                found.left_out[measurement] += 1
+                if measurement == _NO_VALUE and (attributes := self.attributes(point.attributes)) is not None:
+                    found.without_value.setdefault(metric.id, []).append(attributes.labels)
+                continue
+            attributes = self.attributes(point.attributes)
+            if attributes is None:
+                found.left_out["labels_too_long"] += 1
+                continue
+            if attributes.with_topic is not None:
+                topics.setdefault(metric.id, {})[attributes.labels] = attributes.with_topic
+            _note_times(found, measurement, point)
+            if by_labels.setdefault(attributes.labels, measurement) is not measurement:
+                _join(found, by_labels, attributes.labels, measurement, kind)
+        points = len(metric.points)
+        if points > room:
+            found.left_out["push_too_large"] += points - room
+        return max(0, room - points)
+
+    def attributes(self, attributes: Iterable[Any]) -> AttributeSet | None:
+        """The attributes as labels; None if they are too long."""
+        key = tuple((each.key, text_of(each.value)) for each in attributes)
+        known = self._sets.get(key)
+        if known is None:
+            texts = {name: value and cut(value, self._max_value_bytes) for name, value in key}
+            topic = texts.get("topic") or ""
+            labels = ((name, value) for name, value in normalised(texts).items() if name not in self._reserved)
+            known = AttributeSet(label_text(labels), texts if "." in topic or "_" in topic else None)
+            if len(known.labels) > _MAX_LABEL_TEXT:
+                return None
+            if len(known.labels) <= _CACHED_LABEL_TEXT:
+                if len(self._sets) >= _CACHED_SETS:
+                    self._sets.clear()
+                self._sets[key] = known
+        return known
+
+
+def _kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
+    """The kind of a metric on the page, and how its points are applied.
+
+    A sum that may fall is a gauge, and so is one of unknown temporality.
+    """
+    if data_kind == "gauge":
+        return "gauge", Mode.AS_IS
+    if data_kind == "summary":
+        return "summary", Mode.AS_IS
+    temporality = data.aggregation_temporality
+    if data_kind == "sum":
+        if temporality == _DELTA:
+            return ("counter" if data.is_monotonic else "gauge"), Mode.DELTA
+        if temporality == _CUMULATIVE and data.is_monotonic:
+            return "counter", Mode.CUMULATIVE
+        return "gauge", Mode.AS_IS
+    return "histogram", Mode.CUMULATIVE if temporality == _CUMULATIVE else Mode.DELTA
+
+
+def has_no_value(point: Any) -> bool:
+    """True if a data point has the flag "no recorded value"."""
+    return bool(point.flags & _NO_RECORDED_VALUE)
+
+
+def _number(kind: Kind, mode: Mode, point: Any) -> Measurement | str:
+    """The measurement of a gauge or sum point, or why it has none: `no_value`, `malformed`."""
+    member = point.WhichOneof("value")
+    value = float(getattr(point, member)) if member else math.nan
+    if math.isnan(value) or has_no_value(point):
+        return _NO_VALUE
+    if mode != Mode.AS_IS and (math.isinf(value) or (kind == "counter" and value < 0)):
+        return "malformed"  # it would make the sum of the series useless
+    return Measurement(mode, point.start_time_unix_nano, (value,))
+
+
+def _distribution(data_kind: str, mode: Mode, point: Any) -> Measurement | str:
+    """As `_number`, for a histogram or a summary."""
+    if has_no_value(point):
+        return _NO_VALUE
+    if data_kind == "summary":
+        return _summary(point)
+    found = _explicit(point) if data_kind == "histogram" else _exponential(point)
+    return "malformed" if found is None else Measurement(mode, point.start_time_unix_nano, *found)
+
+
+def _summary(point: Any) -> Measurement:
+    quantiles = {each.quantile: each.value for each in point.quantile_values if 0 <= each.quantile <= 1}
+    bounds = tuple(sorted(quantiles))
+    values = (float(point.count), point.sum, *(quantiles[bound] for bound in bounds))
+    return Measurement(Mode.AS_IS, point.start_time_unix_nano, values, bounds)
+
+
+def _explicit(point: Any) -> tuple[Values, Values] | None:
+    """Values and bounds of a histogram point; None if they do not match."""
+    bounds = tuple(point.explicit_bounds)
+    counts = tuple(map(float, point.bucket_counts)) or (float(point.count),)
+    rising = all(low < high for low, high in itertools.pairwise(bounds))
+    if len(counts) != len(bounds) + 1 or not rising or not all(map(math.isfinite, bounds)):
+        return None
+    return (sum(counts), _sum(point), *counts), bounds
+
+
+def _exponential(point: Any) -> tuple[Values, Values]:
+    """As `_explicit`, for an exponential histogram, on `GRID`: values up to 0 are in the lowest bucket."""
+    counts = [0.0] * (len(GRID) + 1)
+    counts[_bucket(point.zero_threshold)] += point.zero_count
+    counts[0] += sum(point.negative.bucket_counts)
+    for index, count in enumerate(point.positive.bucket_counts, start=point.positive.offset):
+        if count:
+            # The bucket ends at 2^((index + 1) / 2^scale), rounded up to the next power of two.
+            exponent = -((-(index + 1)) >> point.scale) if point.scale >= 0 else (index + 1) << min(-point.scale, 16)
+            counts[min(max(exponent + 20, 0), len(GRID))] += count
+    return (sum(counts), _sum(point), *counts), GRID
+
+
+def _bucket(value: float) -> int:
+    return next((place for place, bound in enumerate(GRID) if value <= bound), len(GRID))
+
+
+def _sum(point: Any) -> float:
+    known = point.HasField("sum") and math.isfinite(point.sum)
+    return float(point.sum) if known else math.nan
+
+
+def _note_times(found: PushPoints, measurement: Measurement, point: Any) -> None:
+    found.time_unix_nano = max(found.time_unix_nano, point.time_unix_nano)
+    start = measurement.start_unix_nano
+    if start and measurement.mode == Mode.DELTA:
+        earliest = found.delta_start_unix_nano
+        found.delta_start_unix_nano = start if earliest is None else min(earliest, start)
+
+
+def _join(
+    found: PushPoints, by_labels: dict[str, Measurement], labels: str, measurement: Measurement, kind: Kind
+) -> None:
+    """Joins two measurements with the same labels: a push may have one identity twice."""
+    before = by_labels[labels]
+    found.folded["double_identity"] += 1
+    if before.bounds != measurement.bounds or kind == "summary":
+        by_labels[labels] = max(before, measurement, key=lambda each: each.values[0])
+    elif before.mode == Mode.AS_IS:
+        before.values = (max(before.values[0], measurement.values[0]),)
+    else:
+        before.values = tuple(map(sum, zip(before.values, measurement.values, strict=True)))
+
+
+def _drop_twins(found: PushPoints, metric_id: MetricId, sets: dict[str, dict[str, str | None]]) -> None:
+    """Removes points that were also counted under a dotted topic; see `twin_families`."""
+    labels = list(sets)
+    _, twins = twin_families(sets.values())
+    for index in twins:
+        if found.measurements[metric_id].pop(labels[index], None) is not None:
+            found.folded["doubled_topic"] += 1

@@ -1,0 +1,111 @@
+"""The types of exporter for `[exporters.<name>]`: built-in ones, those of installed packages, and any by dotted path.
+
+The same table has the keys of the pipeline; exporters do not see those.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from fleetgauge.exporters.exporter import Exporter
+from fleetgauge.exporters.options import ExporterConfigError, Options
+from fleetgauge.exporters.self_metrics import SELF_METRICS, self_metrics_settings
+
+ENTRY_POINT_GROUP: Final = "fleetgauge.exporters"
+"""Entry points by which a package names its types: `webhook = "fleetgauge_webhook:webhook_exporter"`."""
+
+Factory = Callable[[str, Mapping[str, object]], Exporter]
+"""Makes an exporter from its name and keys, without connecting; raises `ExporterConfigError`."""
+
+EXPORTER_TYPES: Final[Mapping[str, str]] = {
+    "console": "fleetgauge.exporters.console:console_exporter",
+    "kafka_topic": "fleetgauge.exporters.kafka.exporter:kafka_topic_exporter",
+    "landing": "fleetgauge.exporters.landing.exporter:landing_exporter",
+    "otlp": "fleetgauge.exporters.otlp.exporter:otlp_exporter",
+    "prometheus": "fleetgauge.exporters.prometheus.exporter:prometheus_exporter",
+}
+"""Type -> factory, imported when it is configured."""
+
+_DRAIN_RATE: Final = "drain.rate.bytes"
+_PIPELINE_KEYS: Final = frozenset({_DRAIN_RATE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSettings:
+    """Settings of an exporter's pipeline.
+
+    Attributes:
+        drain_rate_bytes: rate at which a backlog is delivered (key `drain.rate.bytes`) [B/s of decompressed metrics];
+            None, the default, is without limit.
+    """
+
+    drain_rate_bytes: int | None = None
+
+
+def build_exporter(name: str, values: Mapping[str, object]) -> Exporter:
+    """Makes the exporter of the table `[exporters.<name>]`, without connecting.
+
+    Raises:
+        ExporterConfigError: `type` is missing or unknown, or the type's own keys are wrong.
+    """
+    pipeline_settings(name, values)
+    own = {key: value for key, value in values.items() if key not in _PIPELINE_KEYS}
+    return _factory(name, values.get("type"))(name, own)
+
+
+def check_exporter(name: str, values: Mapping[str, object]) -> None:
+    """Checks the table `[exporters.<name>]` of any type, without connecting.
+
+    Raises:
+        ExporterConfigError: as `build_exporter`; `self_metrics`, which does not read the push log, is known here, too.
+    """
+    if values.get("type") == SELF_METRICS:
+        self_metrics_settings(name, values)
+    else:
+        build_exporter(name, values)
+
+
+def pipeline_settings(name: str, values: Mapping[str, object]) -> PipelineSettings:
+    """Reads the keys of the pipeline in the table `[exporters.<name>]`.
+
+    Raises:
+        ExporterConfigError: a value is not allowed.
+    """
+    rate = Options(name, values).optional_integer(_DRAIN_RATE, minimum=1, maximum=2**63 - 1)
+    return PipelineSettings(drain_rate_bytes=rate)
+
+
+def _factory(name: str, kind: object) -> Factory:
+    if isinstance(kind, str) and kind in EXPORTER_TYPES:
+        return _callable(name, kind, _at_path(EXPORTER_TYPES[kind]))
+    installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    if isinstance(kind, str) and kind in installed:
+        return _callable(name, kind, _loaded(name, kind, installed[kind].load))
+    if isinstance(kind, str) and ":" in kind:
+        return _callable(name, kind, _loaded(name, kind, lambda: _at_path(kind)))
+    known = ", ".join(sorted({*EXPORTER_TYPES, SELF_METRICS, *installed}))
+    raise ExporterConfigError(name, "type", kind, f"expected one of {known}, or package.module:factory")
+
+
+def _at_path(path: str) -> object:
+    module, _, names = path.partition(":")
+    found: object = importlib.import_module(module)
+    for attribute in names.split("."):
+        found = getattr(found, attribute)
+    return found
+
+
+def _loaded(name: str, kind: str, load: Callable[[], Any]) -> object:
+    try:
+        return load()
+    except Exception as error:  # an unknown module may raise anything while it is imported
+        problem = f"it cannot be loaded: {type(error).__name__}: {error}"
+        raise ExporterConfigError(name, "type", kind, problem) from error
+
+
+def _callable(name: str, kind: str, found: object) -> Factory:
+    if not callable(found):
+        raise ExporterConfigError(name, "type", kind, "it is not a factory: expected a callable of name and keys")
+    return found

@@ -1,0 +1,257 @@
+"""`fleet whatif`: whom other quotas would have throttled."""
+
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fleetgauge.fleet.cli_options import (
+    DEFAULT_LIMIT,
+    DEFAULT_TABLES,
+    Archives,
+    Limit,
+    Output,
+    PyFiles,
+    ShowProgress,
+    SparkConf,
+    SparkLog,
+    Tables,
+    needs_extra,
+    now,
+    parse_conf,
+    said_in_a_sentence,
+    sentences,
+    session_settings,
+)
+from fleetgauge.fleet.errors import FleetError, NotInstalledError
+from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.selection import parse_time
+from fleetgauge.terminal.options import Columns, Command
+
+if TYPE_CHECKING:
+    from fleetgauge.fleet.whatif.whatif import Answer
+
+_DEFAULT_SINCE: Final = timedelta(days=7)
+_NOBODY: Final = "nobody"
+
+
+class WhatifCommand(Command):
+    """Takes `--suggest` without a value, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Adds the value that is left out."""
+        found = []
+        for place, word in enumerate(args):
+            follows = args[place + 1 : place + 2]
+            found += [word, _NOBODY] if word == "--suggest" and not _is_suggestion(follows) else [word]
+        return super().parse_args(ctx, found)
+
+
+def _is_suggestion(words: list[str]) -> bool:
+    return bool(words) and not words[0].startswith("-")
+
+
+def whatif(
+    tables: Tables = DEFAULT_TABLES,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--quota",
+            "-q",
+            metavar="ENTITY,KEY=BYTES",
+            help="A limit as kafka-configs sets it: user=alice,producer_byte_rate=1048576. Entities are user and "
+            "client-id, each by name or <default>, or both; keys producer_byte_rate and consumer_byte_rate. May be "
+            "repeated; a comma in a name is %2C.",
+        ),
+    ] = None,
+    suggest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[nobody|top-N%]",
+            help="Print the least limit that would have throttled nobody, or only the top N percent, for each "
+            "--quota, whose value may be left out.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="From then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC). By default 7d."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Up to then; forms as for --since.")] = None,
+    spread: Annotated[
+        str,
+        typer.Option(
+            metavar="even|one",
+            help="Where a client sends only the sum over brokers: spread it evenly over those that it speaks to, or "
+            "take all for one broker's, the worst case.",
+        ),
+    ] = "even",
+    rates: Annotated[
+        Path | None,
+        typer.Option(
+            help="Brokers' own byte rates, in place of telemetry: CSV of time,user,client-id,byte-rate,broker."
+        ),
+    ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Brokers' own byte rates from Prometheus, by --query.")
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="PROMQL", help="With --prometheus: bytes a second by user, client_id and broker."),
+    ] = None,
+    step: Annotated[str, typer.Option(help="With --prometheus: time between two samples.")] = "30s",
+    form: Annotated[
+        Format, typer.Option("--format", "-f", help="JSON is one array; CSV and Parquet have every column.")
+    ] = Format.TABLE,
+    output: Output = None,
+    limit: Limit = DEFAULT_LIMIT,
+    columns: Columns = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            help="Where Spark runs: local[*], spark://host:port, yarn, ... Without it Spark is used only for more than "
+            "a hundred million rows of windows.",
+        ),
+    ] = None,
+    conf: SparkConf = None,
+    py_files: PyFiles = None,
+    archives: Archives = None,
+    progress: ShowProgress = None,
+    spark_log_level: SparkLog = "OFF",
+) -> None:
+    """Replay the recorded byte rates of clients under other quotas: who would have been throttled, and for how long.
+
+    Kafka's own quota managers judge the rates, broker by broker. Rates are means over windows of the tables: bursts
+    vanish, and every figure is a lower bound.
+
+    `fleetgauge fleet whatif --tables ./fleet --quota 'user=alice,producer_byte_rate=1048576' --since 7d`
+
+    `fleetgauge fleet whatif --tables ./fleet --quota 'client-id=<default>,producer_byte_rate' --suggest top-1%`
+
+    `fleetgauge fleet whatif --rates rates.csv --quota 'user=<default>,consumer_byte_rate=5000000' --format json`
+    """
+    options, notes = locals(), Console(stderr=True)
+    with said_in_a_sentence(notes):
+        _whatif(options, notes)
+
+
+def top_percent(suggest: str | None) -> float | None:
+    """The percent of those who share a limit that a suggested one throttles; None where none is asked for.
+
+    >>> top_percent("nobody"), top_percent("top-1%"), top_percent("top-0.5%"), top_percent(None)
+    (0.0, 1.0, 0.5, None)
+    """
+    if suggest is None:
+        return None
+    found = re.fullmatch(r"top-(\d{1,2}(?:\.\d{1,6})?)%", suggest.strip())
+    if suggest.strip() != _NOBODY and not found:
+        raise FleetError(f"--suggest {suggest!r} is neither {_NOBODY} nor top-N%: give --suggest or --suggest top-1%")
+    return float(found[1]) if found else 0.0
+
+
+def _whatif(options: dict[str, Any], notes: Console) -> None:
+    with needs_extra("tables"):
+        from fleetgauge.fleet.report.output import check_form
+        from fleetgauge.fleet.whatif.quotas import parse_quotas
+        from fleetgauge.fleet.whatif.show import FORM, remarks, write
+    percent = top_percent(options["suggest"])
+    asked = parse_quotas(options["quota"] or (), suggests=percent is not None)
+    check_form(options["form"], options["output"], options["columns"])
+    FORM.only(options["columns"])
+    if options["spread"] not in ("even", "one"):
+        raise FleetError(f"--spread {options['spread']!r} is neither even nor one")
+    answer, cell_s = _of_brokers(options, asked, percent) or _of_tables(options, asked, percent, notes)
+    write(answer, options["form"], options["output"], options["limit"], options["columns"], sys.stdout)
+    say = sentences(Console(stderr=True) if options["form"] is not Format.TABLE else Console())
+    for remark in remarks(answer, cell_s):
+        say(remark)
+
+
+def _of_brokers(options: dict[str, Any], asked: Any, percent: float | None) -> "tuple[Answer, int] | None":
+    """By the brokers' own metrics; None where none are given."""
+    url, query = options["prometheus"], options["query"]
+    if (url is None) != (query is None):
+        raise FleetError("--prometheus and --query belong together: give both")
+    if url is None and options["rates"] is None:
+        return None
+    if url is not None and options["rates"] is not None:
+        raise FleetError("--rates and --prometheus are two sources of the same rates: give one of them")
+    from fleetgauge.base.durations import parse_duration_us
+    from fleetgauge.fleet.whatif import engines
+    from fleetgauge.fleet.whatif.samples import read_csv, read_prometheus, sampled_fleet, within
+    from fleetgauge.fleet.whatif.whatif import answer
+
+    since, until = _times(options, None if url is None else _DEFAULT_SINCE)
+    if url is None:
+        samples = within(read_csv(options["rates"]), since, until)
+    else:
+        step_us = parse_duration_us(options["step"])
+        if not step_us or step_us < 1_000_000:  # a second
+            raise FleetError(f"--step {options['step']!r} is no time of a second or more: give 15s, 30s or 1m")
+        samples = read_prometheus(url, query, since or _EPOCH, until or now(), step_us // 1_000_000)
+    fleet, rates, cell_s, brokers = sampled_fleet(samples, asked)
+    found = answer(fleet, asked, lambda task: engines.of_table(rates, task), cell_s, percent, brokers)
+    return found, cell_s
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _of_tables(options: dict[str, Any], asked: Any, percent: float | None, notes: Console) -> "tuple[Answer, int]":
+    """By the tables of telemetry."""
+    from fleetgauge.fleet.pipeline.run import explained
+    from fleetgauge.fleet.tables.paths import qualified, storage_options
+    from fleetgauge.fleet.tables.store import Store
+    from fleetgauge.fleet.whatif import engines
+    from fleetgauge.fleet.whatif.whatif import IN_PROCESS_ROWS, answer, clients_of, fleet_of, parts_of, reader, stretch
+
+    tables = options["tables"]
+    with explained(f"fleet whatif of {tables}"):
+        store = Store(qualified(tables), storage_options(parse_conf(options["conf"] or ())))
+        of = stretch(store, *_times(options, _DEFAULT_SINCE))
+        fleet = fleet_of(clients_of(store, of), asked)
+        read = reader(store, fleet, of, to_one=options["spread"] == "one")
+        if of.rows > IN_PROCESS_ROWS or any(options[name] is not None for name in ("master", "py_files", "archives")):
+            spark = _session(options)
+            parts = parts_of(of, least=4 * spark.sparkContext.defaultParallelism)
+            found = answer(fleet, asked, lambda task: engines.on_spark(spark, read, parts, task), of.window_s, percent)
+            return found, of.window_s
+        parts = parts_of(of)
+        with _progress(options, notes) as bar:
+
+            def run(task: Any) -> dict[int, Any]:
+                shown = bar.add_task(task.stage, total=len(parts))
+                return engines.in_process(read, parts, task, lambda done: bar.update(shown, completed=done))
+
+            return answer(fleet, asked, run, of.window_s, percent), of.window_s
+
+
+def _times(options: dict[str, Any], default: timedelta | None) -> tuple[datetime | None, datetime | None]:
+    at = now()
+    since, until = (parse_time(text, at) if (text := options[name]) else None for name in ("since", "until"))
+    since = at - default if since is None and default is not None else since
+    if since is not None and until is not None and until <= since:
+        raise FleetError("--until has to be later than --since")
+    return since, until
+
+
+def _session(options: dict[str, Any]) -> Any:
+    try:
+        from fleetgauge.fleet.session import start_session
+    except ModuleNotFoundError as error:
+        raise NotInstalledError(
+            f"{error.name} is not installed, and --master and more than a hundred million rows need PySpark: "
+            "pip install 'fleetgauge[spark]', or shorten the time with --since"
+        ) from error
+    return start_session(session_settings(options))
+
+
+def _progress(options: dict[str, Any], notes: Console) -> Progress:
+    shows = notes.is_terminal if options["progress"] is None else bool(options["progress"])
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
+    return Progress(*columns, TimeRemainingColumn(), console=notes, transient=True, disable=not shows)

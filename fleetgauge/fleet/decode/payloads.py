@@ -1,0 +1,351 @@
+"""A batch of payloads to the columns of POINTS that depend on the payload alone, and the payloads set aside.
+
+Nothing here knows of Spark.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetgauge.fleet.decode import by_protobuf
+from fleetgauge.fleet.decode.arrow import Array, pa
+from fleetgauge.fleet.decode.attributes import TextMap
+from fleetgauge.fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader, bytes_of
+from fleetgauge.fleet.dialects import Identity, Sender, identity_of, sender_of
+from fleetgauge.fleet.schemas import TEXT_MAP
+from fleetgauge.telemetry.catalogue.dialects import twin_families
+from fleetgauge.telemetry.catalogue.standard_metrics import ROLE_PREFIXES
+from fleetgauge.telemetry.otlp import IS_COMPILED
+from fleetgauge.telemetry.otlp.library_metrics import with_scope_metrics
+from fleetgauge.telemetry.otlp.repair import TextRepair
+from fleetgauge.telemetry.otlp.schema import METRICS_DATA
+
+_NOBODY: Final = Sender()
+_PARSED_WHOLE_BYTES: Final = 1 << 20
+_NO_MESSAGE: Final = b"\x00"
+_ROLES: Final = (None, *ROLE_PREFIXES)
+_FIBONACCI_HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
+_NOT_A_SUM: Final = 2  # flat.is_monotonic
+_KINDS = pa.array(KINDS, pa.string())
+_TEMPORALITIES = pa.array([None, "delta", "cumulative"], pa.string())
+_IDENTITY_TYPES = {
+    "node_id": pa.int32(),
+    "coordinator": pa.bool_(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "group_id": pa.string(),
+    "group_member_id": pa.string(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedPayloads:
+    """Data points of a batch, in the order of the payloads, and the payloads that are malformed.
+
+    `push_of` names for each row of `columns` the index of its payload, and `set_of` the number of its attributes in
+    `sets`; `reasons` has the index of each malformed payload, none of whose points are in `columns`.
+    """
+
+    push_of: Indices
+    set_of: Indices
+    sets: Sequence[TextMap]
+    columns: dict[str, Array]
+    reasons: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedPayloads:
+    """How many data points payloads have and who sent them, and the payloads that are malformed.
+
+    `payloads` has the index of each well-formed payload, `points` its number of points, and `sender_of` the number in
+    `senders`, which are few, of who it says it is from, None where it says nothing.
+    """
+
+    payloads: Indices
+    points: Indices
+    sender_of: Indices
+    senders: list[Sender | None]
+    reasons: dict[int, str]
+
+
+if IS_COMPILED:
+    from fleetgauge.fleet.decode import by_bytes
+
+    _FIRST: Reader = by_bytes.read
+else:
+    _FIRST = by_protobuf.read
+
+
+def decode(
+    payloads: Payloads, metric_names: Collection[str] | None = None, *, reader: Reader | None = None
+) -> DecodedPayloads:
+    """Decodes payloads; never fails for what is in one of them.
+
+    Args:
+        payloads: serialised `MetricsData`; an empty one is a heartbeat. Cheapest as an Arrow array.
+        metric_names: keep only the points of these metrics; None keeps all.
+        reader: the first reader to try; by default the compiled one where there is one.
+    """
+    return _interpret(_read(payloads, reader), metric_names)
+
+
+def count(payloads: Payloads, *, reader: Reader | None = None) -> CountedPayloads:
+    """Counts the data points of payloads, and sets the same ones aside as `decode`. Arguments as there."""
+    return _count(_read(payloads, reader))
+
+
+def decode_and_count(
+    payloads: Payloads, metric_names: Collection[str] | None = None, *, reader: Reader | None = None
+) -> tuple[DecodedPayloads, CountedPayloads]:
+    """What `decode` and `count` give, of payloads that are read once."""
+    found = _read(payloads, reader)
+    return _interpret(found, metric_names), _count(found)
+
+
+class _Read(NamedTuple):
+    """Payloads that were read: their points, which of them are well-formed, and the reasons of the others."""
+
+    flat: FlatPoints
+    indices: Indices
+    reasons: dict[int, str]
+
+
+def _read(payloads: Payloads, reader: Reader | None) -> _Read:
+    data = bytes_of(payloads)
+    first = reader or _FIRST
+    flat, left = first(data)
+    if repaired := _repaired(data, left):
+        # The same reader again, and not protobuf's objects: one client with such text is in every batch.
+        data = [repaired.get(index, payload) for index, payload in enumerate(data)]
+        flat, left = first(data)
+    _, reasons = by_protobuf.read([data[index] for index in left])
+    if len(reasons) == len(left):
+        reasons = dict(zip(left, reasons.values(), strict=True))
+    else:  # Protobuf takes some of them. One reader for all keeps the points in the order of the payloads.
+        flat, reasons = by_protobuf.read(data)
+    return _Read(flat, np.delete(np.arange(len(data), dtype=np.int64), list(reasons)), reasons)
+
+
+def _repaired(data: Sequence[bytes], left: Iterable[int]) -> dict[int, bytes]:
+    """Those of the payloads that have to be changed to be read: text that is not UTF-8 becomes U+FFFD, and metrics in
+    the form of OTLP before 0.15 `scope_metrics`.
+
+    Large ones that are no message at all are replaced by a short one: protobuf's parser refuses both, but makes objects
+    of everything before the fault, in up to 32 times the memory.
+    """
+    found: dict[int, bytes] = {}
+    for index in left:
+        try:
+            repair = TextRepair(data[index], METRICS_DATA)
+        except ValueError:
+            if len(data[index]) > _PARSED_WHOLE_BYTES:
+                found[index] = _NO_MESSAGE
+            continue
+        readable = with_scope_metrics(repair.metrics)
+        if readable is not data[index]:
+            found[index] = readable
+    return found
+
+
+def _count(found: _Read) -> CountedPayloads:
+    flat, indices, reasons = found
+    resource, role = _first_resource(flat, len(indices)), _roles(flat, len(indices))
+    kinds, sender_of = np.unique(resource * len(_ROLES) + role, return_inverse=True)
+    return CountedPayloads(
+        payloads=indices,
+        points=np.bincount(_push_of_points(flat), minlength=len(indices)),
+        sender_of=sender_of,
+        senders=[_sender(flat, *divmod(kind, len(_ROLES))) for kind in kinds.tolist()],
+        reasons=reasons,
+    )
+
+
+def _push_of_points(flat: FlatPoints) -> Indices:
+    return flat.push_of[flat.resource_of[flat.metric_of]]
+
+
+def _first_resource(flat: FlatPoints, pushes: int) -> Indices:
+    """Of each push the first of its resources that says anything of its sender, or the number after the last one."""
+    says_more = np.array([sender_of(resource) != _NOBODY for resource in flat.resources], dtype=np.bool_)
+    telling = np.flatnonzero(says_more[flat.resource_number])
+    pushes_of, first = np.unique(flat.push_of[telling], return_index=True)
+    found = np.full(pushes, len(flat.resources))
+    found[pushes_of] = flat.resource_number[telling[first]]
+    return found
+
+
+def _roles(flat: FlatPoints, pushes: int) -> Indices:
+    """Of each push the place in `_ROLES` of the last role of whose clients it has metrics."""
+    found = np.zeros(pushes, np.int64)
+    push_of = flat.push_of[flat.resource_of]
+    for role, prefix in ROLE_PREFIXES.items():
+        has_prefix = np.array([text.startswith(prefix) for text in flat.texts], dtype=np.bool_)
+        found[push_of[has_prefix[flat.name_number]]] = _ROLES.index(role)
+    return found
+
+
+def _sender(flat: FlatPoints, resource: int, role: int) -> Sender | None:
+    known = sender_of(flat.resources[resource]) if resource < len(flat.resources) else None
+    return replace(known or _NOBODY, role=_ROLES[role]) if role else known
+
+
+def _interpret(found: _Read, names: Collection[str] | None) -> DecodedPayloads:
+    """The points of metrics with these `names` (None: of all)."""
+    flat, indices, reasons = found
+    kept = _kept(flat, names)
+    push_of = _push_of_points(flat)
+    numbers = {name: pa.array(column[kept]) for name, column in _numbers(flat, push_of).items()}
+    return DecodedPayloads(
+        push_of=indices[push_of[kept]],
+        set_of=flat.set_number[kept],
+        sets=flat.sets,
+        columns=_metric_columns(flat, kept) | _point_columns(flat, kept) | _map_columns(flat, kept) | numbers,
+        reasons=reasons,
+    )
+
+
+def _kept(flat: FlatPoints, names: Collection[str] | None) -> Indices | slice:
+    """Which points stay."""
+    if names is None:
+        return slice(None)
+    is_named = np.array([text in names for text in flat.texts], dtype=np.bool_)
+    return np.flatnonzero(is_named[flat.name_number[flat.metric_of]])
+
+
+def _numbers(flat: FlatPoints, push_of: Indices) -> dict[str, npt.NDArray[Any]]:
+    """What a point's place among all points of its push says."""
+    # One number a point, equal for points of one push and metric name.
+    push_and_name = push_of * len(flat.texts) + flat.name_number[flat.metric_of]
+    return {
+        "point_index": _index_within(push_of).astype(np.int32),
+        "twin": _twins(flat, push_and_name),
+        "occurrence": _occurrences(flat, push_and_name).astype(np.int32),
+    }
+
+
+def _index_within(push_of: Indices) -> Indices:
+    """0, 1, 2, ... for the points of each push; `push_of` never falls."""
+    everywhere = np.arange(len(push_of))
+    is_first = np.diff(push_of, prepend=-1) > 0
+    return everywhere - np.maximum.accumulate(np.where(is_first, everywhere, 0))
+
+
+def _metric_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
+    metric_of = flat.metric_of[kept]
+    is_monotonic = flat.is_monotonic[metric_of]
+    units = pa.array([text or None for text in flat.texts], pa.string())
+    scope_names = pa.array([name or None for name in flat.scope_names], pa.string())
+    return {
+        "scope_name": _take(scope_names, flat.scope_number[metric_of]),
+        "metric_name": _take(pa.array(flat.texts, pa.string()), flat.name_number[metric_of]),
+        "metric_type": _take(_KINDS, flat.kind[metric_of]),
+        "temporality": _take(_TEMPORALITIES, flat.temporality[metric_of]),
+        "is_monotonic": _unless(is_monotonic == _NOT_A_SUM, is_monotonic == 1),
+        "unit": _take(units, flat.unit_number[metric_of]),
+    }
+
+
+def _point_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
+    columns = {"count": flat.count, "sum": flat.sum, "distribution": flat.distribution}
+    if not isinstance(kept, slice):
+        columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
+    value = flat.value[kept]
+    return columns | {
+        "start_time_unix_nano": _nanos(flat.start_time_unix_nano[kept]),
+        "time_unix_nano": _nanos(flat.time_unix_nano[kept]),
+        "value": _unless(~flat.has_value[kept] | np.isnan(value), value),
+    }
+
+
+def _map_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
+    """`resource`, `attributes` and what `fleet.dialects` reads of them; a group is looked for in the resource too."""
+    resource = flat.resource_number[flat.resource_of[flat.metric_of[kept]]]
+    set_number = flat.set_number[kept]
+    columns = {
+        "resource": _take(pa.array(flat.resources, TEXT_MAP), resource),
+        "attributes": _take(pa.array(flat.sets, TEXT_MAP), set_number),
+    }
+    own = [_identity_of(tuple(attributes.items())) for attributes in flat.sets]
+    for name, type_ in _IDENTITY_TYPES.items():
+        columns[name] = _take(pa.array([getattr(identity, name) for identity in own], type_), set_number)
+    senders = [sender_of(attributes) for attributes in flat.resources]
+    for name in ("group_id", "group_member_id"):
+        texts = [getattr(identity, name) for identity in own]
+        has_own = np.array([text is not None for text in texts], dtype=np.bool_)[set_number]
+        values = pa.array([*texts, *(getattr(sender, name) for sender in senders)], pa.string())
+        columns[name] = _take(values, np.where(has_own, set_number, len(texts) + resource))
+    return columns
+
+
+def _take(values: Array, numbers: npt.NDArray[Any]) -> Array:
+    if values.null_count == len(values):
+        return pa.nulls(len(numbers), values.type)
+    return dictionary_of(values).take(pa.array(numbers))
+
+
+def dictionary_of(values: Array) -> Array:
+    """Texts as places in a dictionary, of which rows can be taken without a copy of their texts; others as they are."""
+    return values.dictionary_encode() if values.type == pa.string() else values
+
+
+def _unless(is_null: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> Array:
+    """The values, null where it says so."""
+    return pa.array(values, mask=is_null)
+
+
+@lru_cache(8_192)
+def _identity_of(attributes: tuple[tuple[str, str | None], ...]) -> Identity:
+    """Kept, since clients repeat their attributes from push to push, and it takes 4 us."""
+    return identity_of(dict(attributes))
+
+
+def _twins(flat: FlatPoints, push_and_name: Indices) -> npt.NDArray[np.bool_]:
+    """True for a point with an underscored topic whose dotted original is in the same push, under the same name."""
+    twins = np.zeros(len(push_and_name), dtype=np.bool_)
+    dotted, plain = twin_families(flat.sets)
+    if not dotted or not len(twins):
+        return twins
+    original_family = _in_family(flat.set_number, dotted, len(flat.sets))
+    plain_family = _in_family(flat.set_number, plain, len(flat.sets))
+    push_and_name = push_and_name * (max(dotted.values()) + 1)
+    original = np.flatnonzero(original_family >= 0)
+    candidate = np.flatnonzero(plain_family >= 0)
+    twins[candidate] = np.isin(
+        push_and_name[candidate] + plain_family[candidate], push_and_name[original] + original_family[original]
+    )
+    return twins
+
+
+def _occurrences(flat: FlatPoints, push_and_name: Indices) -> Indices:
+    """0 for a point, 1, 2, ... for those after it with the same push, metric name and attributes."""
+    # The distinct ones of a chunk's few million bytes: far from overflow.
+    series = push_and_name * len(flat.sets) + flat.set_number
+    repeated = _perhaps_repeated(series)
+    order = repeated[np.argsort(series[repeated], kind="stable")]
+    occurrences = np.zeros(len(series), np.int64)
+    occurrences[order] = _index_within(series[order])
+    return occurrences
+
+
+def _perhaps_repeated(numbers: Indices) -> Indices:
+    """Indices of all numbers that are there more than once, and of a few others: they share a slot of a hash table."""
+    bits = len(numbers).bit_length() + 2
+    slots = (numbers.astype(np.uint64) * _FIBONACCI_HASH >> np.uint64(64 - bits)).astype(np.int64)
+    return np.flatnonzero((np.bincount(slots) > 1)[slots])
+
+
+def _in_family(set_of: Indices, families: dict[int, int], sets: int) -> Indices:
+    """The family of each point, -1 for none."""
+    family_of_set = np.full(sets, -1, dtype=np.int64)
+    family_of_set[list(families)] = list(families.values())
+    return family_of_set[set_of]
+
+
+def _nanos(times: npt.NDArray[np.uint64]) -> Array:
+    """Null for 0, which is OTLP's "unknown", and for what no signed 64-bit number holds."""
+    signed = times.view(np.int64)
+    return _unless(signed <= 0, signed)

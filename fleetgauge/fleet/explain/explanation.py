@@ -1,0 +1,160 @@
+"""An explanation: what the tables know of a subject, as one object that becomes a page or JSON."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+from typing import Any, Final
+
+from fleetgauge.fleet.decode.arrow import Table, pc
+from fleetgauge.fleet.explain.over_time import Asked, OverTime, over_time
+from fleetgauge.fleet.explain.subjects import Subject, find
+from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
+from fleetgauge.fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
+from fleetgauge.fleet.pipeline.verdict_list import reference
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.verdicts.coverage import coverage
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.rules import Rules
+from fleetgauge.verdicts.traffic import traffic_facts
+
+DAY: Final = timedelta(days=1)
+MOST_LISTED: Final = 20
+"""Instances of an explanation."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRequest:
+    """What is to be explained.
+
+    Attributes:
+        text: a name.
+        tables: root of the tables.
+        kind, cluster_id: only of these.
+        since: beginning of what is shown over time; None is a day before the end of the tables.
+        conf: settings of Spark, of which those of s3a count.
+    """
+
+    text: str
+    tables: str
+    kind: str | None
+    cluster_id: str | None
+    since: datetime | None
+    conf: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What the tables know of a subject.
+
+    Attributes:
+        kind, subject, cluster_id: of it.
+        verdicts: rows of VERDICTS that are about it, or concern its instances, and their causes, best rank first.
+        over_time: its figures.
+        versions: `software`, `library`, and instances by `state`.
+        instances: rows of CLIENTS, those seen last.
+        instance_count: how many there are.
+        coverage: rows of `verdicts.coverage.SCHEMA`, not judged by what its own instances sent; None for nodes
+            and paths, and where nothing of it is known at the time.
+    """
+
+    kind: str
+    subject: str
+    cluster_id: str
+    verdicts: list[Row]
+    over_time: OverTime
+    versions: list[Row]
+    instances: list[Row]
+    instance_count: int
+    coverage: list[Row] | None
+
+    def as_object(self) -> Row:
+        """For JSON."""
+        found: Row = _plain(asdict(self))
+        return found
+
+
+def explain(request: ExplainRequest) -> list[Explanation]:
+    """One explanation per subject of that name.
+
+    Raises:
+        FleetError: there are no tables, or no such subject.
+    """
+    store = opened(request.tables, request.conf)
+    begin = request.since or ((judged(store).end or datetime.now(UTC)) - DAY)
+    subjects = find(store, request.text, begin, request.kind, request.cluster_id)
+    every = ranked_verdicts(store).to_pylist()
+    memory, rules = latest_memory(store)
+    rules = replace(rules, own=())  # what own rules read is not among the figures over time
+    return [_explained(store, subject, every, begin, memory, rules) for subject in subjects]
+
+
+def _explained(
+    store: Store, subject: Subject, every: list[Row], begin: datetime, judged_by: Memory, rules: Rules
+) -> Explanation:
+    ids = set(subject.clients["client_instance_id"].to_pylist())
+    of_cluster = [row for row in every if row["cluster_id"] == subject.cluster_id]
+    concerning = [_concerns(row, subject, ids) for row in of_cluster]
+    causes = {row["caused_by"] for row, concerns in zip(of_cluster, concerning, strict=True) if concerns}
+    rows = [row for row, concerns in zip(of_cluster, concerning, strict=True) if concerns or reference(row) in causes]
+    since = min((row["opened_at"] for row in rows if row["state"] == "open"), default=None)
+    since = since or max((row["opened_at"] for row in rows), default=None)
+    (figures,) = over_time(store, [Asked(subject, begin, since)])
+    clients = subject.clients.sort_by([("last_seen", "descending")])
+    sampled = {"group-offsets": {f"{subject.cluster_id}\x1f{subject.name}": [figures.trend, 0, 1]}}
+    names = {*zip(*(clients[name].to_pylist() for name in ("cluster_id", "client_id")), strict=True)}
+    names |= {(subject.cluster_id, subject.name)} if subject.kind == "client" else set()
+    facts = {**(sampled if figures.trend else {}), **traffic_facts(judged_by, names)}
+    memory = Memory(sent=dict.fromkeys([*figures.sent, *facts], 1), facts=facts)
+    covered = coverage(clients, memory, rules)
+    is_of_clients = subject.node_id is None
+    not_judged = covered.filter(pc.invert(covered["judged"])).to_pylist()
+    return Explanation(
+        kind=subject.kind,
+        subject=subject.name,
+        cluster_id=subject.cluster_id,
+        verdicts=rows,
+        over_time=figures,
+        versions=_versions(clients),
+        instances=clients.slice(0, MOST_LISTED).to_pylist() if is_of_clients else [],
+        instance_count=clients.num_rows,
+        coverage=not_judged if is_of_clients and figures.windows else None,
+    )
+
+
+def _concerns(row: Row, subject: Subject, ids: set[str]) -> bool:
+    if row["subject_kind"] == subject.kind:
+        return bool(row["subject"] == subject.name)
+    if subject.kind == "node":
+        return bool(row["node_id"] == subject.node_id)
+    if subject.kind == "path":
+        return row["node_id"] == subject.node_id and not ids.isdisjoint(row["instances"])
+    return not ids.isdisjoint(row["instances"])
+
+
+def _versions(clients: Table) -> list[Row]:
+    """The latest seen first."""
+    names = ["client_software_name", "client_software_version", "dialect"]
+    counted = clients.group_by([*names, "state"], use_threads=False).aggregate([([], "count_all")])
+    states: dict[tuple[Any, ...], Counter[str]] = {}
+    for row in counted.to_pylist():  # in the order of their first rows
+        key = tuple(row[name] for name in names)
+        states.setdefault(key, Counter())[row["state"] or "unknown"] += row["count_all"]
+    return [
+        {"software": f"{name or 'unknown'}/{version or 'unknown'}", "library": dialect, "instances": dict(counts)}
+        for (name, version, dialect), counts in states.items()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has, in the forms of the other commands; what is no number is null."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
+    return None if isinstance(value, float) and not isfinite(value) else value

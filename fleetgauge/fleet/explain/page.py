@@ -1,0 +1,107 @@
+"""An explanation in a terminal."""
+
+from typing import Final
+
+from rich import box
+from rich.console import Console
+
+from fleetgauge.fleet.explain.explanation import Explanation, Row
+from fleetgauge.fleet.explain.over_time import amount
+from fleetgauge.fleet.pipeline.coverage_list import reasons
+from fleetgauge.fleet.pipeline.verdict_list import duration_text, folded, print_cause, print_line
+from fleetgauge.fleet.report.tables import time_text
+from fleetgauge.terminal.plot import sparkline
+from fleetgauge.terminal.table import SafeTable, print_rows
+
+_NARROW: Final = 64
+"""Of the columns beside the plot [characters]."""
+
+_PLOT: Final = range(12, 49)
+
+
+def print_explanation(console: Console, found: Explanation) -> None:
+    """Prints it, as wide as the console at most."""
+    cluster = found.cluster_id or "unknown"
+    open_ = sum(row["state"] == "open" for row in found.verdicts)
+    counts = f"{open_} open and {len(found.verdicts) - open_} cleared verdicts concern it"
+    print_line(console, f"{found.kind} {found.subject}, cluster {cluster}: {counts}.", style="bold")
+    for rank, cause in enumerate(folded(found.verdicts), 1):
+        console.print()
+        print_cause(console, rank, cause, several=False, shows_all=True)
+    _print_series(console, found)
+    _print_versions(console, found)
+    _print_instances(console, found)
+    if found.coverage is not None:
+        _print_coverage(console, found.coverage)
+
+
+def _print_series(console: Console, found: Explanation) -> None:
+    figures = found.over_time
+    console.print()
+    if not figures.series:
+        print_line(
+            console, "Nothing is known of it over time: it sent none of the figures that verdicts are judged by."
+        )
+        return
+    begin, end = figures.windows[0], figures.windows[-1]
+    lasts = duration_text(end - begin)
+    print_line(
+        console,
+        f"Over {lasts} to {end:%Y-%m-%d %H:%M} UTC, windows of {figures.window_s} s: {figures.of}; peers: "
+        f"{figures.peers_are}.",
+        style="bold",
+    )
+    if figures.trend is not None:
+        print_line(console, f"By the samples of its offsets the group is {figures.trend}.")
+    width = min(max(console.width - _NARROW, _PLOT.start), _PLOT.stop - 1)
+    table = SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for name in ("figure", f"{begin:%H:%M} to {end:%H:%M}"):
+        table.add_column(name, no_wrap=True)
+    for name in ("now", "before", "peers"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in figures.series:
+        table.add_row(
+            each.name,
+            sparkline(each.values, width),
+            *(amount(value, each.unit) for value in (each.now, each.before, each.peers)),
+        )
+    console.print(table)
+
+
+def _print_versions(console: Console, found: Explanation) -> None:
+    if found.kind == "version" or not found.versions:
+        return
+    console.print()
+    print_line(console, "Versions", style="bold")
+    for version in found.versions:
+        counts = ", ".join(f"{count:,} {state}" for state, count in version["instances"].items())
+        print_line(console, f"{version['software']}, {version['library'] or 'unknown library'}: {counts}", 2)
+
+
+def _print_instances(console: Console, found: Explanation) -> None:
+    if not found.instances:
+        return
+    console.print()
+    listed = len(found.instances)
+    print_line(console, f"Instances, {listed} of {found.instance_count:,}, the latest seen first", style="bold")
+    is_of_one_client = found.kind in ("client", "instance")
+    rows = [
+        {
+            "instance id": row["client_instance_id"],
+            **({"address": row["client_source_address"]} if is_of_one_client else {"client id": row["client_id"]}),
+            "state": row["state"] or "unknown",
+            "last seen (UTC)": time_text(row["last_seen"]),
+        }
+        for row in found.instances
+    ]
+    print_rows(console, list(rows[0]), rows)
+
+
+def _print_coverage(console: Console, not_judged: list[Row]) -> None:
+    console.print()
+    if not not_judged:
+        print_line(console, "Every verdict about its kind can be given.")
+        return
+    print_line(console, "Not judged, as it does not send what this needs", style="bold")
+    for why_not, verdicts in reasons(not_judged).items():
+        print_line(console, f"{', '.join(verdicts)}: {why_not}", 2)

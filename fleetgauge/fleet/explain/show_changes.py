@@ -1,0 +1,48 @@
+"""`fleet changes`: the rows of `fleet.explain.changes` as a table of text or a file."""
+
+from datetime import datetime
+from typing import Final, TextIO
+
+from fleetgauge.fleet.decode.arrow import pc
+from fleetgauge.fleet.explain.changes import changes
+from fleetgauge.fleet.pipeline.show_verdicts import VerdictsRequest, judged, opened, write_rows
+from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.report.tables import TableForm, time_text
+
+_FORM: Final = TableForm(
+    columns={
+        "at (UTC)": lambda row: time_text(row["at"]),
+        "change": lambda row: row["change"],
+        "what": lambda row: f"{row['verdict'] or row['subject_kind']}",
+        "subject": lambda row: f"{row['subject_kind']} {row['subject']}" if row["verdict"] else row["subject"],
+        "severity": lambda row: row["severity"],
+        "details": lambda row: row["what"],
+        "cluster id": lambda row: row["cluster_id"],
+    },
+    order=(),
+    least=("cluster id", "details", "severity"),
+)
+
+
+def show_changes(request: VerdictsRequest, since: datetime, out: TextIO) -> set[str]:
+    """Writes the changes since a time, the latest first.
+
+    Returns:
+        The severities of the verdicts that opened since.
+
+    Raises:
+        FleetError: there are no tables, or the rows cannot be written.
+    """
+    store = opened(request.tables, request.conf)
+    rows = changes(store, since)
+    if request.form is Format.TABLE:
+        known = judged(store)
+        if known.begin is None or since <= known.begin:
+            out.write(
+                f"The tables begin after {since:%Y-%m-%d %H:%M} UTC: what was there first counts as having come.\n"
+            )
+        if not rows.num_rows:
+            out.write(f"Nothing changed since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.\n")
+            return set()
+    write_rows(request, rows, _FORM, out)
+    return set(rows.filter(pc.equal(rows["change"], "opened"))["severity"].to_pylist())

@@ -1,0 +1,145 @@
+"""What an operator may ask about by name: clients, instances, groups, nodes, paths and versions of the tables."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from fleetgauge.fleet.decode.arrow import Table, pc
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.selection import SelectionError, parse_instance_ids
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
+
+KINDS: Final = ("client", "instance", "group", "node", "path", "version")
+_MOST_NAMES: Final = 5
+_PATH: Final = "@"
+
+CLIENT_COLUMNS: Final = (
+    "cluster_id", "principal", "client_instance_id", "client_id", "client_software_name", "client_software_version",
+    "dialect", "role", "group_id", "client_source_address", "push_interval_ms", "first_seen", "last_seen", "state",
+)  # fmt: skip
+"""The columns of CLIENTS that an explanation needs."""
+
+
+class UnknownSubjectError(FleetError):
+    """The tables know nothing of this name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One subject.
+
+    Attributes:
+        kind: of KINDS.
+        name: as `subject` of VERDICTS has it.
+        cluster_id: its cluster.
+        clients: `CLIENT_COLUMNS` of its instances; of a node, of those that have links to it.
+        node_id: of a node or path.
+    """
+
+    kind: str
+    name: str
+    cluster_id: str
+    clients: Table
+    node_id: int | None = None
+
+
+def find(
+    store: Store, text: str, begin: datetime, kind: str | None = None, cluster_id: str | None = None
+) -> list[Subject]:
+    """The subjects of that name, at least one, in the order of their kinds and clusters.
+
+    Args:
+        store: the tables.
+        text: a name; a kind before it (`node 3`) counts as `kind`.
+        begin: links to nodes count from then on.
+        kind: only of this one.
+        cluster_id: only in this one.
+
+    Raises:
+        UnknownSubjectError: there is none; the text has the nearest names.
+    """
+    first, _, rest = text.strip().partition(" ")
+    if kind is None and rest and first in KINDS:
+        kind, text = first, rest
+    name = text.strip()
+    clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
+    if cluster_id is not None:
+        clients = clients.filter(pc.equal(clients["cluster_id"], cluster_id))
+    found = [
+        subject
+        for each in (KINDS if kind is None else (kind,))
+        for subject in sorted(_of_kind(store, clients, each, name, begin), key=lambda subject: subject.cluster_id)
+    ]
+    if not found:
+        raise UnknownSubjectError(_unknown(clients, name, kind))
+    return found
+
+
+def _of_kind(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:
+    if kind in ("node", "path"):
+        yield from _of_nodes(store, clients, kind, name, begin)
+        return
+    if kind == "instance":
+        try:
+            (name,) = parse_instance_ids([name])
+        except SelectionError:
+            return
+    own_of = dict(_by_cluster(clients.filter(pc.equal(_names(clients, kind), name))))
+    for cluster_id in {*own_of, *_clusters_without_telemetry(store, kind, name, begin)}:
+        own = own_of.get(cluster_id, clients.schema.empty_table())
+        yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own)
+
+
+def _clusters_without_telemetry(store: Store, kind: str, name: str, begin: datetime) -> Iterator[str]:
+    """The clusters that a group was sampled in, or a client or group counted by a gateway."""
+    tables = {
+        "client": ("client_id", [catalog.TRAFFIC]),
+        "group": ("group_id", [catalog.TRAFFIC, catalog.GROUP_TRENDS]),
+    }
+    column, of_kind = tables.get(kind, ("", []))
+    where = (pc.field(column) == name) & (pc.field("window_start") >= begin)
+    for table in of_kind:
+        if store.has(table):
+            yield from store.snapshot(table).table(("cluster_id",), where)["cluster_id"].unique().to_pylist()
+
+
+def _of_nodes(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:
+    """Nodes that clients have links to; a path is of one client id."""
+    client_id, _, node = name.rpartition(_PATH)
+    if not re.fullmatch(r"[0-9]{1,9}", node) or (kind == "path") != bool(client_id):
+        return
+    where = (pc.field("node_id") == int(node)) & (pc.field("window_start") >= begin)
+    if client_id:
+        clients = clients.filter(pc.equal(clients["client_id"], client_id))
+        where &= pc.field("client_instance_id").isin(clients["client_instance_id"].unique())
+    links = store.snapshot(catalog.WINDOWS).table(("cluster_id", "client_instance_id"), where)
+    for cluster_id, linked in _by_cluster(links):
+        ids = linked["client_instance_id"].unique()
+        of_cluster = pc.equal(clients["cluster_id"], cluster_id)
+        own = clients.filter(pc.and_(of_cluster, pc.is_in(clients["client_instance_id"], value_set=ids)))
+        if own.num_rows:
+            yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own, node_id=int(node))
+
+
+def _by_cluster(rows: Table) -> Iterator[tuple[str, Table]]:
+    for cluster_id in rows["cluster_id"].unique().to_pylist():
+        yield cluster_id, rows.filter(pc.equal(rows["cluster_id"], cluster_id))
+
+
+def _names(clients: Table, kind: str) -> Any:
+    if kind == "version":
+        return pc.binary_join_element_wise(clients["client_software_name"], clients["client_software_version"], "/")
+    return clients[{"client": "client_id", "instance": "client_instance_id", "group": "group_id"}[kind]]
+
+
+def _unknown(clients: Table, name: str, kind: str | None) -> str:
+    what = kind or "client, instance, group, node, path or version"
+    named = [each for each in ("client", "group", "version", "instance") if kind in (None, each)]
+    known = {each for one in named for each in _names(clients, one).drop_null().unique().to_pylist()}
+    nearest = difflib.get_close_matches(name[:100], sorted(known), n=_MOST_NAMES, cutoff=0.5)
+    hint = f"the nearest names are {', '.join(nearest)}" if nearest else "fleet show clients lists what there is"
+    return f"the tables know no {what} {name!r}: {hint}"

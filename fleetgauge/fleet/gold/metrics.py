@@ -1,0 +1,29 @@
+"""Gold: metrics, what clients are known to send: the standard-metrics table as a table."""
+
+from fleetgauge.fleet.decode.arrow import Table, pa
+from fleetgauge.fleet.schemas import METRICS
+from fleetgauge.telemetry.catalogue.standard_metrics import known_metrics
+
+
+def metrics() -> Table:
+    """The standard-metrics table -> METRICS: some hundreds of rows, to be joined to POINTS by `metric_name`.
+
+    >>> known = metrics().filter(pc.field("metric_name") == "org.apache.kafka.consumer.coordinator.rebalance.total")
+    >>> show(known, "metric_type unit meaning clients")
+    metric_type  unit  meaning                                             clients
+    sum          1     rebalances that the consumer took part in, counted  java
+    """
+    rows = [
+        {
+            "metric_name": metric.name,
+            "metric_type": metric.type,
+            "unit": metric.unit,
+            "meaning": metric.meaning,
+            "is_standard": metric.is_standard,
+            "is_required": metric.is_required,
+            "roles": list(metric.roles),
+            "clients": list(metric.clients),
+        }
+        for metric in known_metrics()
+    ]
+    return pa.Table.from_pylist(rows, schema=METRICS)

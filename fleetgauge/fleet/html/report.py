@@ -1,0 +1,258 @@
+"""What the report says: read from the standing tables, bounded, ready to be laid out by `fleet.html.page`."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from fleetgauge.fleet.explain.explanation import ExplainRequest, Explanation, explain
+from fleetgauge.fleet.explain.subjects import CLIENT_COLUMNS
+from fleetgauge.fleet.html import words
+from fleetgauge.fleet.html.chart import Chart
+from fleetgauge.fleet.html.heat import HeatMap, heat_map
+from fleetgauge.fleet.html.problems import MOST_PLOTTED, Problem, all_charts, problem_of, problems
+from fleetgauge.fleet.html.sections import (
+    Changes,
+    Counts,
+    Coverage,
+    Groups,
+    Throttled,
+    Versions,
+    changed,
+    counts,
+    coverage_of,
+    groups,
+    instances_by_kind,
+    throttled,
+    versions,
+)
+from fleetgauge.fleet.pipeline.coverage_list import reasons
+from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
+from fleetgauge.fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
+from fleetgauge.fleet.pipeline.verdict_list import Cause, Judged, folded
+from fleetgauge.fleet.selection import parse_time
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.verdicts.coverage import coverage
+
+Row = dict[str, Any]
+
+MOST_LISTED: Final = 200
+"""Problems beyond those with plots: lines of a table."""
+MOST_TOP: Final = 5
+"""Problems of the first screen."""
+_LATE: Final = timedelta(hours=2)
+_DEFAULT_SINCE: Final = "24h"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The report of a fleet.
+
+    Attributes:
+        made_at: by this machine's clock.
+        known: of what it is.
+        begin, end: of what it is about, and `span`, how long that is; `is_all` if there is no older data.
+        late: how long before `made_at` the tables end, where that is long; else empty.
+        verdict: the first sentence.
+        concerned: the second one, or empty.
+        open, cleared: problems with plots, best rank first.
+        listed: further problems; `left_out` of them are not listed.
+        sides: who has to act, for how many open problems, about whom.
+    """
+
+    made_at: datetime
+    known: Judged
+    begin: datetime
+    end: datetime
+    span: str
+    is_all: bool
+    late: str
+    verdict: str
+    concerned: str
+    counts: Counts
+    open: list[Problem]
+    cleared: list[Problem]
+    listed: list[Problem]
+    left_out: int
+    sides: list[tuple[str, int, str]]
+    changes: Changes
+    heat: HeatMap
+    throttled: Throttled
+    groups: Groups
+    versions: Versions
+    coverage: Coverage
+    unjudged: str
+
+    @property
+    def top(self) -> list[Problem]:
+        """Those of the first screen."""
+        return self.open[:MOST_TOP]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRequest:
+    """Which report.
+
+    Attributes:
+        tables: root of the tables.
+        since: beginning of what it is about: an age, counted from the end of the tables, or a time; None is a day.
+        conf: settings of Spark, of which those of s3a count.
+        made_at: the time by this machine's clock.
+    """
+
+    tables: str
+    since: str | None
+    conf: Mapping[str, str]
+    made_at: datetime
+
+
+def report(request: ReportRequest) -> Report:
+    """The report of the fleet.
+
+    Raises:
+        FleetError: there are no tables, or the time is in no form that is known.
+    """
+    store = opened(request.tables, request.conf)
+    known = judged(store)
+    end = known.end or request.made_at
+    begin = min(parse_time(request.since or _DEFAULT_SINCE, end), end)
+    rows = [row for row in ranked_verdicts(store).to_pylist() if row["state"] == "open" or row["last_seen_at"] >= begin]
+    is_open = [row for row in rows if row["state"] == "open"]
+    causes = sorted(folded(rows), key=lambda cause: cause.row["state"] != "open")
+    clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
+    found = problems(store, clients, causes, begin, end)
+    open_ = [each for each in found if each.state != "cleared"]
+    covered = coverage(clients, *latest_memory(store)).to_pylist()
+    size = counts(clients)
+    shown, rest = found[:MOST_PLOTTED], found[MOST_PLOTTED:]
+    return Report(
+        made_at=request.made_at,
+        known=known,
+        begin=max(begin, known.begin or begin),
+        end=end,
+        span=words.age(end - max(begin, known.begin or begin)),
+        is_all=known.begin is not None and known.begin >= begin,
+        late=words.age(request.made_at - end) if known.end and request.made_at - end > _LATE else "",
+        verdict=_verdict(open_, size),
+        concerned=_concerned(is_open, size),
+        counts=size,
+        open=[each for each in shown if each.state != "cleared"],
+        cleared=[each for each in shown if each.state == "cleared"],
+        listed=rest[:MOST_LISTED],
+        left_out=max(len(rest) - MOST_LISTED, 0),
+        sides=_sides(open_),
+        changes=changed(store, begin, known.begin),
+        heat=heat_map(store, known.end, is_open),
+        throttled=throttled(store, begin),
+        groups=groups(store, begin, end, is_open),
+        versions=versions(store, (row["subject"] for row in is_open if row["subject_kind"] == "version")),
+        coverage=coverage_of(covered),
+        unjudged=_unjudged(covered),
+    )
+
+
+_SEVERITIES: Final = (
+    ("critical", "critical", "critical"),
+    ("warning", "warning", "warnings"),
+    ("info", "for information", "for information"),
+)
+
+
+def _verdict(found: Sequence[Problem], size: Counts) -> str:
+    if not size.instances and not found:
+        return "No client is known yet: there is nothing to report on."
+    if not found:
+        return "No problem is open: nothing is wrong with what can be judged."
+    if len(found) == 1:
+        kind = {"critical": "and it is critical", "warning": "a warning", "info": "for information"}
+        return f"1 problem is open, {kind[found[0].state]}."
+    states = Counter(each.state for each in found)
+    parts = [words.count(states[name], one, many) for name, one, many in _SEVERITIES if states[name]]
+    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{len(found):,} problems are open: {listed}."
+
+
+def _concerned(is_open: Sequence[Row], size: Counts) -> str:
+    """How much of the fleet that is; rows name a hundred instances each at most."""
+    if not is_open or not size.instances:
+        return ""
+    named = {name for row in is_open for name in row["instances"]}
+    most = max(row["instance_count"] for row in is_open)
+    about = max(len(named), most)
+    least = "at least " if any(row["instance_count"] > len(row["instances"]) for row in is_open) else ""
+    verb = "concerns" if len(is_open) == 1 else "concern"
+    subject = "It" if len(is_open) == 1 else "Together they"
+    return f"{subject} {verb} {least}{about:,} of {words.count(size.instances, 'client instance')}."
+
+
+def _sides(found: Sequence[Problem]) -> list[tuple[str, int, str]]:
+    by_side: dict[str, list[Row]] = {}
+    for each in found:
+        by_side.setdefault(each.row["side"], []).append(each.row)
+    lines = []
+    for side, rows in sorted(by_side.items(), key=lambda each: -len(each[1])):
+        about = list(dict.fromkeys(words.short_subject(row) for row in rows))
+        more = f" and {len(about) - 6:,} more" if len(about) > 6 else ""
+        lines.append((words.SIDES[side], len(rows), ", ".join(about[:6]) + more))
+    return lines
+
+
+def _unjudged(covered: Sequence[Row]) -> str:
+    """One sentence: of how many instances something cannot be judged."""
+    lacking, kinds = (instances_by_kind(rows) for rows in ([row for row in covered if not row["judged"]], covered))
+    number, total = sum(lacking.values()), sum(kinds.values())
+    if not total:
+        return ""
+    if not number:
+        return "Every client sends enough to be judged by every verdict about its kind."
+    return f"{number:,} of {total:,} instances do not send enough to be judged in every respect."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectPart:
+    """A subject, as its page shows it: `problems` are verdicts that concern it, with neither plots nor figures."""
+
+    found: Explanation
+    heading: str
+    problems: list[Problem]
+    charts: list[Chart]
+    coverage: list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectReport:
+    """The report's page of one name: a part for each subject of that name."""
+
+    made_at: datetime
+    name: str
+    parts: list[SubjectPart]
+
+
+def subject_report(request: ReportRequest, name: str, kind: str | None, cluster_id: str | None) -> SubjectReport:
+    """What `fleet explain` tells of a name; of that kind and in that cluster, if they are given.
+
+    Raises:
+        FleetError: there are no tables, no such subject, or the time is in no form that is known.
+    """
+    since = None
+    if request.since is not None:
+        end = judged(opened(request.tables, request.conf)).end or request.made_at
+        since = parse_time(request.since, end)
+    asked = ExplainRequest(
+        text=name, tables=request.tables, kind=kind, cluster_id=cluster_id, since=since, conf=request.conf
+    )
+    return SubjectReport(made_at=request.made_at, name=name, parts=[_part(found) for found in explain(asked)])
+
+
+def _part(found: Explanation) -> SubjectPart:
+    rows = [row for row in found.verdicts if row["subject_kind"] == found.kind] or found.verdicts
+    about = next((row for row in rows if row["state"] == "open"), rows[0] if rows else None)
+    listed = [problem_of(number, Cause(row), None) for number, row in enumerate(found.verdicts)]
+    return SubjectPart(
+        found=found,
+        heading=f"{'Broker' if found.kind == 'node' else found.kind.capitalize()} {words.name(found.subject)}",
+        problems=sorted(listed, key=lambda each: each.state == "cleared"),
+        charts=all_charts(found.over_time, about) if found.over_time.windows else [],
+        coverage=[(", ".join(verdicts), why_not) for why_not, verdicts in reasons(found.coverage or ()).items()],
+    )

@@ -1,0 +1,302 @@
+"""The sections of the report that are tables: libraries, throttling, groups, coverage, changes. All are bounded."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.explain.changes import changes
+from fleetgauge.fleet.explain.over_time import amount
+from fleetgauge.fleet.html import words
+from fleetgauge.fleet.html.chart import spark
+from fleetgauge.fleet.pipeline.coverage_list import cell, reasons
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.verdicts.coverage import NO_TELEMETRY
+
+Row = dict[str, Any]
+
+MOST_LINES: Final = 40
+"""Of each table."""
+MOST_CHANGES: Final = 25
+"""Of each kind."""
+_HOUR: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """The fleet by library and version: lines, how many more there are, and live instances by library."""
+
+    lines: list[Row]
+    left_out: int
+    libraries: list[tuple[str, int, int]]
+
+
+def versions(store: Store, outdated: Iterable[str]) -> Versions:
+    """VERSIONS over all clusters; `outdated` are subjects of open verdicts about versions."""
+    old = set(outdated)
+    found: dict[tuple[str, str], Row] = {}
+    for row in store.rows(catalog.VERSIONS):
+        name = f"{row['client_software_name'] or 'unknown'}/{row['client_software_version'] or 'unknown'}"
+        line = found.setdefault(
+            (row["dialect"] or "unknown", name),
+            Counter() | {"library": row["dialect"] or "unknown", "name": name, "is_outdated": name in old},
+        )
+        for each in ("instances", "live", "silent", "gone", "ended"):
+            line[each] = line.get(each, 0) + row[each]
+    lines = sorted(found.values(), key=lambda line: (-line["live"], -line["instances"], line["name"]))
+    libraries: Counter[str] = Counter()
+    for line in lines:
+        libraries[line["library"]] += line["live"]
+    most = max(libraries.values(), default=0)
+    return Versions(
+        lines=lines[:MOST_LINES],
+        left_out=max(len(lines) - MOST_LINES, 0),
+        libraries=[(name, live, round(200 * live / most) if most else 0) for name, live in libraries.most_common()],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled:
+    """Clients that brokers held back: lines, and how many more there are."""
+
+    lines: list[Row]
+    left_out: int
+
+
+def throttled(store: Store, begin: datetime) -> Throttled:
+    """THROTTLING since a time, by client id and kind of request; those held back in most windows first."""
+    where = (pc.field("window_start") >= begin) & (pc.field("throttled") > 0)
+    names = ("window_start", "cluster_id", "principal", "client_id", "client_instance_id", "request")
+    rows = store.snapshot(catalog.THROTTLING).table((*names, "throttle_avg_ms", "throttle_max_ms"), where)
+    grouped = rows.group_by(["cluster_id", "principal", "client_id", "request"]).aggregate(
+        [
+            ("window_start", "count_distinct"), ("window_start", "max"), ("client_instance_id", "count_distinct"),
+            ("throttle_avg_ms", "mean"), ("throttle_max_ms", "max"),
+        ]
+    )  # fmt: skip
+    order = [("window_start_count_distinct", "descending"), ("throttle_avg_ms_mean", "descending")]
+    found = grouped.sort_by([*order, ("client_id", "ascending"), ("request", "ascending")])
+    lines = [
+        {
+            "client_id": row["client_id"],
+            "principal": row["principal"],
+            "cluster_id": row["cluster_id"],
+            "request": row["request"],
+            "instances": row["client_instance_id_count_distinct"],
+            "windows": row["window_start_count_distinct"],
+            "mean_ms": row["throttle_avg_ms_mean"],
+            "max_ms": row["throttle_max_ms_max"],
+            "last": row["window_start_max"],
+        }
+        for row in found.slice(0, MOST_LINES).to_pylist()
+    ]
+    return Throttled(lines=lines, left_out=max(found.num_rows - MOST_LINES, 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Consumer groups: lines, how many more there are, and how many there are of which nothing tells the lag."""
+
+    lines: list[Row]
+    left_out: int
+    total: int
+    without_lag: int
+
+
+def groups(store: Store, begin: datetime, end: datetime, open_rows: Sequence[Row]) -> Groups:
+    """Groups of the last hour: those with verdicts, then those with the largest lag, each with its lag over time."""
+    verdicts: dict[tuple[str, str], list[str]] = {}
+    for row in open_rows:
+        if row["group_id"]:
+            verdicts.setdefault((row["cluster_id"], row["group_id"]), []).append(row["verdict"])
+    snapshot = store.snapshot(catalog.GROUPS)
+    sampled = _sampled(store, begin)
+    names = ("window_start", "cluster_id", "group_id", "members", "lag_records", "assigned_partitions", "rebalances")
+    latest: dict[tuple[str, str], Row] = {}
+    for row in snapshot.table(names, pc.field("window_start") >= max(begin, end - _HOUR)).to_pylist():
+        key = (row["cluster_id"], row["group_id"])
+        known = latest.get(key)
+        mean = None if row["rebalances"] is None else row["rebalances"] / max(row["members"], 1)
+        before = None if known is None else known["rebalances"]
+        if known is None or row["window_start"] >= known["window_start"]:
+            latest[key] = known = row
+        known["rebalances"] = before if mean is None else mean + (before or 0.0)
+    for key, rows in sampled.items():  # what brokers say of members and lag counts, for every library
+        if rows[-1]["window_start"] >= end - _HOUR:
+            latest[key] = {"assigned_partitions": None, "rebalances": None} | latest.get(key, {}) | rows[-1]
+    order = sorted(
+        latest.items(),
+        key=lambda each: (
+            each[0] not in verdicts,
+            -(each[1]["lag_records"] or 0.0),
+            -(each[1]["rebalances"] or 0.0),
+            each[0],
+        ),
+    )
+    chosen = dict(order[:MOST_LINES])
+    where = (pc.field("window_start") >= begin) & pc.field("group_id").isin(
+        pa.array([group for _, group in chosen], pa.string())
+    )
+    lags: dict[tuple[str, str], list[tuple[datetime, float | None]]] = {key: [] for key in chosen}
+    of_telemetry = snapshot.table(("window_start", "cluster_id", "group_id", "lag_records"), where).to_pylist()
+    for row in (*of_telemetry, *(row for rows in sampled.values() for row in rows)):
+        key = row["cluster_id"], row["group_id"]
+        if key in lags and (key not in sampled or "members" in row):
+            lags[key].append((row["window_start"], row["lag_records"]))
+    lines = [
+        {
+            **row,
+            "verdicts": ", ".join(sorted(set(verdicts.get(key, ())))),
+            "path": spark([lag for _, lag in sorted(lags[key], key=lambda each: each[0])]),
+        }
+        for key, row in chosen.items()
+    ]
+    return Groups(
+        lines=lines,
+        left_out=len(order) - len(lines),
+        total=len(order),
+        without_lag=sum(row["lag_records"] is None for row in latest.values()),
+    )
+
+
+def _sampled(store: Store, begin: datetime) -> dict[tuple[str, str], list[Row]]:
+    """Members and lag of groups that were sampled since then, by cluster and group, in the order of the windows."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    if store.has(catalog.GROUP_TRENDS):
+        names = ("window_start", "cluster_id", "group_id", "members", "lag_records")
+        rows = store.snapshot(catalog.GROUP_TRENDS).table(names, pc.field("window_start") >= begin)
+        for row in rows.sort_by("window_start").to_pylist():
+            found.setdefault((row["cluster_id"], row["group_id"]), []).append(row)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What cannot be judged, and for whom.
+
+    Attributes:
+        libraries: with their instances.
+        lines: a verdict, and per library `yes`, `no`, the roles that are judged, or None where it has no such client.
+        reasons: why not, the verdicts, and how many instances that is of.
+    """
+
+    libraries: list[tuple[str, int]]
+    lines: list[tuple[str, list[str | None]]]
+    reasons: list[tuple[str, str, int]]
+
+
+def instances_by_kind(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
+    """Instances that rows of coverage are about, by library and role.
+
+    A verdict may have several rows of a kind, as where a part of its groups is sampled; groups without telemetry have
+    no instances.
+    """
+    of_verdict: Counter[tuple[str, str, str]] = Counter()
+    for row in rows:
+        if row["library"] != NO_TELEMETRY:
+            of_verdict[row["verdict"], row["library"], row["role"]] += row["instances"]
+    most: dict[tuple[str, str], int] = {}
+    for (_, *kind), instances in of_verdict.items():
+        most[kind[0], kind[1]] = max(instances, most.get((kind[0], kind[1]), 0))
+    return most
+
+
+def coverage_of(rows: Sequence[Row]) -> Coverage:
+    """Of rows of `verdicts.coverage.SCHEMA`."""
+    names = list(dict.fromkeys(row["library"] for row in rows))
+    kinds = instances_by_kind(rows)
+    verdicts = dict.fromkeys(row["verdict"] for row in rows)
+    concerned: dict[str, list[Row]] = {}
+    for row in rows:
+        if not row["judged"]:
+            concerned.setdefault(row["why_not"], []).append(row)
+    return Coverage(
+        libraries=[(name, sum(count for (library, _), count in kinds.items() if library == name)) for name in names],
+        lines=[(verdict, [cell(rows, verdict, name) for name in names]) for verdict in verdicts],
+        reasons=[
+            (words.shown(why_not), ", ".join(found), sum(instances_by_kind(concerned[why_not]).values()))
+            for why_not, found in reasons(rows).items()
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What changed: for each kind of change its lines, and how many more there are; `summary` in one sentence."""
+
+    since: datetime
+    kinds: list[tuple[str, list[Row], int]]
+    summary: str
+    begins_before: bool = False
+
+
+_KINDS: Final = (
+    ("Verdicts that opened", "opened", None),
+    ("Verdicts that cleared", "cleared", None),
+    ("Versions that came", "came", "version"),
+    ("Versions that left", "left", "version"),
+    ("Clients that came", "came", "client"),
+    ("Clients that left", "left", "client"),
+)
+
+
+def changed(store: Store, since: datetime, known_from: datetime | None) -> Changes:
+    """What `fleet changes` lists, by kind."""
+    found = changes(store, since)
+    kinds, counts = [], []
+    for heading, change, kind in _KINDS:
+        is_kind = pc.equal(found["change"], change)
+        if kind is not None:
+            is_kind = pc.and_(is_kind, pc.equal(found["subject_kind"], kind))
+        of_kind = found.filter(is_kind)
+        rows = [{**row, "severity": row["severity"] or ""} for row in of_kind.slice(0, MOST_CHANGES).to_pylist()]
+        kinds.append((f"{heading}: {of_kind.num_rows:,}", rows, of_kind.num_rows - len(rows)))
+        counts.append(of_kind.num_rows)
+    opened, cleared, _, _, came, left = counts
+    verdicts = f"{words.count(opened, 'verdict')} opened and {cleared:,} cleared"
+    clients = f"{words.count(came, 'client')} came and {left:,} left"
+    summary = (
+        f"{verdicts if opened or cleared else 'No verdict opened or cleared'}; "
+        f"{clients if came or left else 'no client came or left'}."
+    )
+    return Changes(since=since, kinds=kinds, summary=summary, begins_before=known_from is None or since <= known_from)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How large the fleet is."""
+
+    instances: int = 0
+    states: list[tuple[str, int]] = field(default_factory=list)
+    clients: int = 0
+    groups: int = 0
+    clusters: list[str] = field(default_factory=list)
+
+    @property
+    def live(self) -> int:
+        """Instances at work."""
+        return dict(self.states).get("live", 0)
+
+
+def counts(clients: Table) -> Counts:
+    """Of CLIENTS."""
+    states = {each["values"] or "unknown": each["counts"] for each in pc.value_counts(clients["state"]).to_pylist()}
+    order = [name for name in ("live", "silent", "gone", "ended", "unknown") if name in states]
+    return Counts(
+        instances=clients.num_rows,
+        states=[(name, states[name]) for name in order],
+        clients=clients.group_by(["cluster_id", "client_id"]).aggregate([]).num_rows,
+        groups=clients.filter(clients["group_id"].is_valid())
+        .group_by(["cluster_id", "group_id"])
+        .aggregate([])
+        .num_rows,
+        clusters=sorted(clients["cluster_id"].unique().to_pylist(), key=str),
+    )
+
+
+def records(value: float | None) -> str:
+    """A number of records or the like; `not sent` for what no client of it sends."""
+    return "not sent" if value is None else amount(value, "records")

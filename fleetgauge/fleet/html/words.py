@@ -1,0 +1,129 @@
+"""Verdicts in sentences for people who do not know them: what is wrong, since when, and who has to act."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from fleetgauge.fleet.pipeline.verdict_list import duration_text
+from fleetgauge.terminal.text import printable
+
+Row = dict[str, Any]
+
+TITLES: Final = {
+    "outdated": "{subject} should be upgraded",
+    "throttled": "{subject} is held back by its quota",
+    "crash-loop": "{subject} crashes and restarts again and again",
+    "connection-churn": "{subject} keeps opening new connections",
+    "silent": "An instance of {client} has gone silent",
+    "clock-skew": "The clock of an instance of {client} is wrong",
+    "slow-processing": "{subject} processes its records too slowly",
+    "tiny-fetches": "{subject} fetches its data in tiny pieces",
+    "slow-node": "Broker {subject} answers slowly",
+    "deploy-regression": "{subject} got worse with its last deployment",
+    "slow-client": "{subject} gets slow answers from its brokers, which are fine",
+    "slow-path": "{client} waits long for broker {node}, and for no other",
+    "rebalance-storm": "Group {subject} keeps rebalancing",
+    "stalled": "Group {subject} has stopped reading",
+    "uneven-group": "The work of group {subject} is unevenly spread",
+    "lagging": "Group {subject} falls behind",
+    "idle-consumer": "{subject} runs consumers that have nothing to read",
+    "buffer-full": "{subject} cannot send as fast as it produces",
+    "record-errors": "{subject} fails to send records",
+    "small-batches": "{subject} sends its records almost one by one",
+    "uncompressed": "{subject} sends much data without compression",
+}
+"""For each verdict of the catalogue."""
+
+SIDES: Final = {
+    "broker": "Kafka operators",
+    "client": "Application teams",
+    "network": "Network team",
+    "quota": "Kafka operators (quotas)",
+    "unknown": "Not certain: begin with the application team",
+}
+"""Who has to act, by `side` of a verdict."""
+
+SHAPES: Final = {"critical": "▲", "warning": "◆", "info": "●", "cleared": "○"}
+"""Of a severity, beside its word and colour."""
+
+MOST_OF_NAME: Final = 80
+_MOST_OF_TEXT: Final = 600
+
+
+def shown(text: object, most: int = _MOST_OF_TEXT) -> str:
+    r"""Any text without control and formatting characters, and with an ellipsis in its middle where it is too long.
+
+    >>> shown("orders\x1b[2J"), shown("a" * 500 + "b" * 500, 11)
+    ('orders\\x1b[2J', 'aaaaaa…bbbb')
+    """
+    safe = printable("" if text is None else str(text))
+    return safe if len(safe) <= most else f"{safe[: most // 2 + 1]}…{safe[len(safe) - (most - most // 2 - 2) :]}"
+
+
+def name(text: object) -> str:
+    """A name as `shown`, `(no name)` for none."""
+    return shown(text, MOST_OF_NAME) or "(no name)"
+
+
+def title(row: Row) -> str:
+    """What is wrong; of an operator's own rule its name and subject."""
+    words = {"subject": name(row["subject"]), "client": name(row["client_id"]), "node": row["node_id"]}
+    known = TITLES.get(row["verdict"], "{rule}: {kind} {subject}")
+    return known.format(**words, rule=shown(row["verdict"], MOST_OF_NAME), kind=row["subject_kind"])
+
+
+def short_subject(row: Row) -> str:
+    """Whom a row is about, in a few words."""
+    if row["subject_kind"] == "node":
+        return f"broker {row['subject']}"
+    if row["subject_kind"] == "group":
+        return f"group {name(row['subject'])}"
+    return name(row["client_id"] if row["subject_kind"] == "instance" else row["subject"])
+
+
+def who(row: Row) -> str:
+    """Who has to act: the team of which application, where it is one."""
+    if row["side"] == "client" and row["subject_kind"] == "version":
+        return "Teams whose applications use it"
+    of = row["group_id"] if row["subject_kind"] == "group" else row["client_id"]
+    if row["side"] == "client":
+        return f"The team of {name(of)}"
+    return f"Not certain, first the team of {name(of)}" if row["side"] == "unknown" and of else SIDES[row["side"]]
+
+
+def since(row: Row) -> str:
+    """Since when it is so, or from when to when it was, and how long.
+
+    >>> at = datetime(2026, 3, 2, 7, 5)
+    >>> since({"opened_at": at, "last_seen_at": at + timedelta(minutes=95), "cleared_at": None})
+    'since 2 Mar 07:05 (95 min)'
+    """
+    begin, end = row["opened_at"], row["cleared_at"] or row["last_seen_at"]
+    lasted = duration_text(end - begin)
+    if row["cleared_at"] is None:
+        return f"since {moment(begin)} ({lasted})"
+    day = end if begin.date() == end.date() else None
+    return f"{moment(begin)} to {end:%H:%M} ({lasted})" if day else f"{moment(begin)} to {moment(end)} ({lasted})"
+
+
+def moment(at: datetime | None) -> str:
+    """A time to the minute, without its year."""
+    return "-" if at is None else f"{at.day} {at:%b %H:%M}"
+
+
+def why(row: Row) -> str:
+    """The verdict's sentence without its time."""
+    return shown(row["why"].partition("; since ")[0])
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    >>> count(1, "client"), count(1200, "client"), count(2, "is", "are")
+    ('1 client', '1,200 clients', '2 are')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def age(span: timedelta) -> str:
+    """How long ago."""
+    return duration_text(max(span, timedelta()))

@@ -1,0 +1,18 @@
+"""Names of metrics as an operator types them."""
+
+from difflib import get_close_matches
+
+from fleetgauge.telemetry.catalogue.standard_metrics import KAFKA_PREFIX, known_metrics
+
+
+def advice(prefix: str) -> str | None:
+    """What to say of a prefix of Kafka's own metrics that selects none that a client is known to send; else None.
+
+    >>> advice("org.apache.kafka.consumer."), advice("com.example.")
+    (None, None)
+    """
+    names = [metric.name for metric in known_metrics()]
+    if not prefix.startswith(KAFKA_PREFIX) or any(name.startswith(prefix) for name in names):
+        return None
+    near = get_close_matches(prefix, names, n=1)
+    return f"no client is known to send a metric {prefix}" + (f": did you mean {near[0]}?" if near else "")

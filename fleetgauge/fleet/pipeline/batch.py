@@ -1,0 +1,249 @@
+"""One batch of a source into the silver tables, once however often it runs.
+
+Tasks make the rows and write files of them (`fleet.silver.batch`), which count once a commit here names them. The
+commits come in an order that makes a batch which was cut off between any two of them come out the same when it runs
+again: with the same files or offsets and the same number, as its plan says (`fleet.pipeline.ledger`). What has the
+batch's transaction is not written again.
+
+1. `rejects` and `points`. A second try leaves the batch's own points out of what stands around late pushes.
+2. `windows`: partial wide rows of the points, and those that correct earlier ones where pushes came late.
+3. `batches` says what the batch held, for the gold tables.
+4. `points` that late pushes change are corrected: from here on a second try finds nothing to correct, which is told
+   in `windows` and `batches` already.
+5. `series` takes the batch's last points: from here on it is not what the points were compared with.
+6. `pushes`, by which repeats are told, comes last: what is in it is done altogether. A batch whose transaction is in it
+   is passed over.
+
+No batch of another source comes between two tries of one (`Ledger.check_others`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from fleetgauge.fleet import schemas
+from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.engine import Engine
+from fleetgauge.fleet.errors import LandingError
+from fleetgauge.fleet.pipeline.ledger import day_of
+from fleetgauge.fleet.pipeline.source import Batch
+from fleetgauge.fleet.pipeline.spans import from_micros
+from fleetgauge.fleet.silver.batch import Made, MakeSilver
+from fleetgauge.fleet.silver.correct import CORRECTED, Correct, files_with
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Transaction
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.tables.written_file import WrittenFile
+from fleetgauge.telemetry.push_record import SCHEMA_VERSION
+
+MAX_REASONS: Final = 50
+"""Reasons that are counted one by one."""
+
+_EPOCH: Final = date(1970, 1, 1)
+_WRITTEN: Final = (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS, catalog.SERIES, catalog.PUSHES)
+_READ: Final = (catalog.REJECTS, catalog.POINTS, catalog.SERIES, catalog.PUSHES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs; `days` are those that its
+    pushes were received on, and `windows` those that have pushes, or points that it corrects, by their beginnings.
+    """
+
+    number: int
+    files: int = 0
+    pushes: int = 0
+    points: int = 0
+    repeats: int = 0
+    rejects: dict[str, int] = field(default_factory=dict)
+    days: Sequence[date] = ()
+    windows: Sequence[datetime] = ()
+
+    @property
+    def amount(self) -> int:
+        """Files of a landing zone, or records of a topic."""
+        return self.files or self.pushes + self.repeats + sum(self.rejects.values())
+
+
+class BatchWriter:
+    """Writes the batches of one source.
+
+    Args:
+        store: the tables.
+        engine: runs the tasks.
+        app_id: which transactions are counted under.
+        source: for an operator.
+        window_s: length of the windows of wide rows [s].
+        stage: told what is being done.
+    """
+
+    def __init__(
+        self, store: Store, engine: Engine, app_id: str, source: str, window_s: int, stage: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._app_id = app_id
+        self._source = source
+        self._window_s = window_s
+        self._stage = stage
+
+    def write(self, batch: Batch) -> BatchReport | None:
+        """Writes a batch; None if all of it was there.
+
+        Raises:
+            LandingError: pushes are of a newer schema than this release reads, or too many files cannot be read.
+        """
+        if self._has(catalog.PUSHES, batch):
+            return None
+        self._stage("decoding")
+        bad = {**batch.unfit, **self._known_bad(batch)}
+        task = self._task(batch)
+        made = self._engine.make(batch, bad, task)
+        _refuse_newer(batch, task, made)
+        report = _report(batch, made, bad)
+        self._commit(batch, report, made, bad)
+        return report
+
+    def _has(self, table: catalog.Table, batch: Batch) -> bool:
+        last = self._store.last_version(table, self._app_id)
+        return last is not None and last >= batch.number
+
+    def _task(self, batch: Batch) -> MakeSilver:
+        store = self._store
+        self._part_series()
+        standing = {table.name: store.snapshot(table) for table in _READ if store.has(table)}
+        write = {table.name: store.files_of(table) for table in _WRITTEN if not self._has(table, batch)}
+        return MakeSilver(write=write, standing=standing, window_s=self._window_s)
+
+    def _commit(self, batch: Batch, report: BatchReport, made: Iterable[Made], bad: Mapping[str, str]) -> None:
+        store, transaction = self._store, Transaction(app_id=self._app_id, version=batch.number)
+        files = [file for each in made for file in each.files]
+        files += self._bad_files(batch, bad)
+        for table in (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS):
+            self._stage(table.name)
+            store.change(table, files, transaction=transaction)
+        store.append_rows(catalog.BATCHES, [self._batch_row(report)], transaction)
+        self._correct(pa.Table.from_batches([rows for each in made for rows in each.corrected], schema=CORRECTED))
+        self._stage(catalog.SERIES.name)
+        shards = set[str]().union(*(each.shards for each in made))
+        old = [] if self._has(catalog.SERIES, batch) else [path for path, shard, _ in self._series() if shard in shards]
+        store.change(catalog.SERIES, files, old, transaction)
+        self._stage(catalog.PUSHES.name)
+        store.change(catalog.PUSHES, files, transaction=transaction)
+
+    def _correct(self, corrected: Table) -> None:
+        """Of points that have been corrected already, a second try of the batch has none."""
+        if not corrected.num_rows:
+            return
+        self._stage("correcting points")
+        points = self._store.snapshot(catalog.POINTS)
+        paths = files_with(points, corrected)
+        task = Correct(points, self._store.files_of(catalog.POINTS), corrected)
+        written = dict(zip(paths, self._engine.map(task, paths), strict=True))
+        files = [file for path in paths for file in written[path]]
+        self._store.change(catalog.POINTS, files, [path for path in paths if written[path]])
+
+    def _bad_files(self, batch: Batch, bad: Mapping[str, str]) -> list[WrittenFile]:
+        """REJECTS of whole files, without those that an earlier ledger has had set aside already."""
+        if not bad or self._has(catalog.REJECTS, batch):
+            return []
+        known = self._set_aside(bad)
+        rows = [_bad_file(path, reason) for path, reason in bad.items() if path not in known]
+        with self._store.files_of(catalog.REJECTS).open() as writer:
+            writer.write(pa.RecordBatch.from_pylist(rows, schema=schemas.REJECTS))
+            writer.finish()
+            return writer.take_finished()
+
+    def _series(self) -> list[tuple[str, str, str]]:
+        """The files of SERIES, and the shards of the least and the greatest id in each."""
+        rows = self._store.log(catalog.SERIES).files().to_pylist()
+        ends = ("min.client_instance_id", "max.client_instance_id")
+        return [(row["path"], *((row[name] or "")[:1] for name in ends)) for row in rows]
+
+    def _part_series(self) -> None:
+        """A task writes all SERIES of a shard anew. What upkeep has written together is parted before."""
+        if not self._store.has(catalog.SERIES):
+            return
+        mixed = [path for path, first, last in self._series() if first != last]
+        if not mixed:
+            return
+        rows = self._store.snapshot(catalog.SERIES).scan(paths=mixed)
+        table = pa.Table.from_batches(rows, schemas.SERIES)
+        with self._store.files_of(catalog.SERIES).open() as writer:
+            shards = pc.utf8_slice_codeunits(table["client_instance_id"], 0, 1)
+            for shard in pc.unique(shards):
+                for rows in table.filter(pc.equal(shards, shard)).combine_chunks().to_batches():
+                    writer.write(rows)
+                writer.finish()
+            self._store.change(catalog.SERIES, writer.take_finished(), mixed)
+
+    def _known_bad(self, batch: Batch) -> dict[str, str]:
+        """Files that this very batch has set aside before it was cut off, even if they can be read by now."""
+        return self._set_aside(batch.files) if self._has(catalog.REJECTS, batch) else {}
+
+    def _set_aside(self, files: Iterable[str]) -> dict[str, str]:
+        """Those of the files that are set aside as a whole, and why."""
+        if not self._store.has(catalog.REJECTS):
+            return {}
+        of_files = pc.field("source_row").is_null() & pc.field("source_file").isin(list(files))
+        found = self._store.log(catalog.REJECTS).scan(["source_file", "reason"], of_files)
+        return {row["source_file"]: row["reason"] for rows in found for row in rows.to_pylist()}
+
+    def _batch_row(self, report: BatchReport) -> dict[str, Any]:
+        return {
+            "app_id": self._app_id,
+            "batch_id": report.number,
+            "source": self._source,
+            "files": report.files,
+            "pushes": report.pushes,
+            "points": report.points,
+            "repeats": report.repeats,
+            "rejects": report.rejects,
+            "dates": report.days,
+            "windows": report.windows,
+            "window_s": self._window_s,
+        }
+
+
+def _refuse_newer(batch: Batch, task: MakeSilver, made: Sequence[Made]) -> None:
+    """A newer sink writes the zone: to set its pushes aside for good would lose what an upgrade can read."""
+    version = max((each.schema_version for each in made), default=0)
+    if batch.records is None and version > SCHEMA_VERSION:
+        for to in task.write.values():
+            to.remove(file for each in made for file in each.files)
+        raise LandingError(
+            f"the landing zone has pushes of schema_version {version}, and this release reads up to {SCHEMA_VERSION}: "
+            "upgrade Fleetgauge here, and run again; nothing of this batch was written"
+        )
+
+
+def _bad_file(path: str, reason: str) -> dict[str, Any]:
+    """A row of REJECTS for a whole file: of no push, and of the day that its directory in the landing zone names."""
+    return {"source_file": path, "reason": reason, "date": day_of(path)}
+
+
+def _report(batch: Batch, made: Sequence[Made], bad: dict[str, str]) -> BatchReport:
+    days = set[int]().union(*(each.days for each in made))
+    windows = set[int]().union(*(each.windows for each in made))
+    rejects = sum((each.rejects for each in made), Counter(bad.values()))
+    return BatchReport(
+        number=batch.number,
+        files=len(batch.files),
+        pushes=sum(each.pushes for each in made),
+        points=sum(each.points for each in made),
+        repeats=sum(each.repeats for each in made),
+        rejects=_most(rejects),
+        days=[_EPOCH + timedelta(days=day) for day in sorted(days)],
+        windows=[from_micros(window) for window in sorted(windows)],
+    )
+
+
+def _most(rejects: Counter[str]) -> dict[str, int]:
+    """Counts by reason; the rarest as one where there are many."""
+    ordered = sorted(rejects.items(), key=lambda item: (-item[1], item[0]))
+    found = dict(ordered[:MAX_REASONS])
+    if rest := sum(count for _, count in ordered[MAX_REASONS:]):
+        found["others"] = rest
+    return found

@@ -1,0 +1,156 @@
+"""Judged rows, one window at a time, so that what is in memory grows with the clients of one window.
+
+Files of one run have a window or two, and are read window by window. Compaction makes files of a day that are sorted by
+clients: to read one window of such a file is to read all of it. Those are read once for many hours, some clients after
+others, and put on disk by their windows.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeAlias
+
+from fleetgauge.fleet import shards
+from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.measures.catalogue import LAG_RECORDS
+from fleetgauge.fleet.measures.merge import are_merged, merge
+from fleetgauge.fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
+from fleetgauge.fleet.measures.values import Wide, conformed
+from fleetgauge.fleet.pipeline.spans import Span, part_in, within
+from fleetgauge.fleet.tables.log import Snapshot
+from fleetgauge.verdicts.window import COLUMNS, MEASURES
+
+Files: TypeAlias = list[dict[str, Any]]
+
+ROWS_IN_MEMORY: Final = 200_000
+"""Rows of `windows` that are read at once without being put on disk; about 1 kB each."""
+
+
+def _sources(measures: Collection[str] = MEASURES) -> tuple[str, ...]:
+    """The columns of ROWS that the judge's are made of."""
+    names = {"date", *KEY, "seen_push_id", "group_id_at", *measures}
+    names |= {name for name in COLUMNS if name not in MEASURES}
+    if LAG_RECORDS in measures:
+        names |= set(LAG_COLUMNS)
+    for name in measures:
+        names |= {f"{name}_sum", f"{name}_count", f"{name}_at"}
+    return tuple(name for name in ROWS.names if name in names)
+
+
+SOURCES: Final = _sources()
+"""The columns of ROWS that `judged_of` reads."""
+_SOURCES: Final = pa.schema([ROWS.field(name) for name in SOURCES])
+
+
+def judged_rows(rows: Snapshot, where: Any, measures: Collection[str] | None = None) -> Table:
+    """`verdicts.window.COLUMNS` of the rows of WINDOWS that meet a `pyarrow.compute.Expression`.
+
+    Args:
+        rows: the table.
+        where: the condition.
+        measures: those that are read, the others are null; None reads all.
+    """
+    return judged_of(rows.table(SOURCES if measures is None else _sources(measures), where))
+
+
+def judged_of(partials: Table) -> Table:
+    """Partial ROWS, of which columns may be missing, which are null -> `verdicts.window.COLUMNS`."""
+    found = {name: one(partials[name]) for name in partials.schema.names}
+    is_merged = are_merged(found)  # as mostly: then the columns that are not read need not be made
+    rows = conformed(_SOURCES if is_merged else ROWS, found, partials.num_rows)
+    given = Wide(rows if is_merged else merge([rows]))
+    columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
+    columns |= {name: given.value(name) for name in MEASURES}
+    return pa.table(columns)
+
+
+_MOST_TIMES: Final = 3
+"""Files are read window by window up to so many times in all, before their rows are put on disk."""
+
+_ROW_GROUP: Final = 16_000
+"""Rows of a row group, about: of a narrower range of clients a file's rows are read in vain."""
+
+
+@contextmanager
+def by_window(rows: Snapshot, files: Files, span: Span, window_s: int) -> Iterator[Iterator[Table]]:
+    """`judged_rows` in the order of their times: tables of whole windows, of one each where rows are many.
+
+    Args:
+        rows: of WINDOWS.
+        files: its files, as `Store.files` has them.
+        span: where the windows begin.
+        window_s: their length [s]; others are left out.
+
+    Raises:
+        OSError: the temporary directory cannot be written.
+    """
+    window = timedelta(seconds=window_s)
+    files = [file for file in files if file["min.window_start"] is not None and _meets(span, file)]
+    count = _rows_within(span, files, window)
+    if count <= ROWS_IN_MEMORY:
+        yield iter([judged_rows(rows, _where(span, window_s))])
+        return
+    spans = [(at, min(at + window, span[1])) for at in _starts(span, window)]
+    read_once = sum(file["num_records"] for file in files)
+    if sum(file["num_records"] for each in spans for file in files if _meets(each, file)) <= _MOST_TIMES * read_once:
+        yield (_one_window(rows, _where(each, window_s), _rows_within(each, files, window)) for each in spans)
+        return
+    with TemporaryDirectory(prefix="fleetgauge-judge-") as directory:
+        for part in shards.parts(min(-(-count // shards.ROWS_AT_ONCE), read_once // (len(files) * _ROW_GROUP))):
+            _append(judged_rows(rows, _where(span, window_s) & shards.within(part)), Path(directory))
+        yield (_read(path) for path in sorted(Path(directory).iterdir()))
+
+
+def _starts(span: Span, window: timedelta) -> list[datetime]:
+    return [span[0] + number * window for number in range(-((span[0] - span[1]) // window))]
+
+
+def _meets(span: Span, file: dict[str, Any]) -> bool:
+    return bool(file["min.window_start"] < span[1] and file["max.window_start"] >= span[0])
+
+
+def _rows_within(span: Span, files: Files, window: timedelta) -> int:
+    """About how many rows files have of a span."""
+    found: list[float] = [
+        file["num_records"] * part_in([span], file["min.window_start"], file["max.window_start"] + window)
+        for file in files
+    ]
+    return round(sum(found))
+
+
+def _where(span: Span, window_s: int) -> Any:
+    return within([span], "window_start") & (pc.field("window_s") == window_s) & pc.field("topic").is_null()
+
+
+def _one_window(rows: Snapshot, where: Any, count: int) -> Table:
+    parts = shards.parts(-(-count // ROWS_IN_MEMORY))
+    return pa.concat_tables([judged_rows(rows, where & shards.within(part)) for part in parts])
+
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def _append(rows: Table, directory: Path) -> None:
+    """Adds rows to the files of their windows, a stream of Arrow each time: there may be many windows to keep open."""
+    rows = rows.sort_by("window_start").combine_chunks()
+    runs = pc.run_end_encode(rows["window_start"].combine_chunks())
+    begin = 0
+    for start, end in zip(runs.values.cast(pa.int64()).to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        with (
+            (directory / f"{start:020d}").open("ab") as sink,
+            pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as to,
+        ):
+            to.write_table(rows.slice(begin, end - begin))
+        begin = end
+
+
+def _read(path: Path) -> Table:
+    tables = []
+    with pa.OSFile(str(path)) as source:
+        while source.tell() < source.size():
+            with pa.ipc.open_stream(source) as stream:
+                tables.append(stream.read_all())
+    path.unlink()
+    return pa.concat_tables(tables)

@@ -1,0 +1,179 @@
+"""What was read of a source, batch by batch: the table `ledger`.
+
+What a batch holds is written down before it begins, so that one that was cut off comes out the same when it runs
+again. A batch is done once its transaction is in `pushes`, which is written last. Of a source, at most the last batch
+is not.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from itertools import count
+from typing import Any, Final
+
+from fleetgauge.fleet.errors import TableError
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Transaction
+from fleetgauge.fleet.tables.store import Store
+
+DATE_DIRECTORY: Final = "date="
+
+OF_OFFSETS: Final = "offsets-"
+OF_TRAFFIC: Final = "traffic-"
+"""What names of sources begin with whose batches are samples of groups, or rows of traffic: what these hold depends on
+no other.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A file of a landing zone, by its path below it, from 0 to its size [B]; or a topic's partition, from one offset
+    to before another.
+    """
+
+    path: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The `number`-th batch of a source."""
+
+    number: int
+    parts: tuple[Part, ...]
+
+
+class Ledger:
+    """What was read of one source.
+
+    Args:
+        store: the tables.
+        source: names it among others.
+        done_in: the table that is written last.
+
+    Attributes:
+        app_id: whose transactions the batches are; the next one if the ledger was lost, since their numbers begin anew.
+        read_to: the end up to which each file or partition was given to a batch.
+        redecoding: days that are to be read again (`begin_again`).
+
+    Raises:
+        TableError: the ledger was lost while a batch was being written.
+    """
+
+    def __init__(self, store: Store, source: str, done_in: catalog.Table = catalog.PUSHES) -> None:
+        self._store = store
+        self._source = source
+        rows = store.rows(catalog.LEDGER, [("source", "=", source)])
+        self.redecoding = [date.fromisoformat(row["path"]) for row in rows if row["batch_id"] is None]
+        rows = sorted(
+            (row for row in rows if row["batch_id"] is not None), key=lambda row: (row["batch_id"], row["path"])
+        )
+        self.app_id: str = rows[-1]["app_id"] if rows else self._next_app_id()
+        self.read_to = {row["path"]: row["end"] for row in rows}
+        self._done = self._version(done_in, self.app_id)
+        planned = rows[-1]["batch_id"] if rows else -1
+        self._last = max(planned, self._done)  # a day that is read again takes rows away
+        self._last_parts = tuple(
+            Part(path=row["path"], begin=row["begin"], end=row["end"]) for row in rows if row["batch_id"] == planned
+        )
+
+    def _next_app_id(self) -> str:
+        for generation in count():
+            app_id = f"{self._source}-{generation}"
+            written, done = self._written(app_id), self._version(catalog.PUSHES, app_id)
+            if written > done:
+                raise TableError(
+                    f"the ledger in {self._store.root} was removed after a run was cut off, and what that run was "
+                    "writing would count twice: remove all tables, and everything is read again"
+                )
+            if done < 0:
+                return app_id
+        raise AssertionError
+
+    def unfinished(self) -> list[Plan]:
+        """The batch that was planned and is not done, if there is one.
+
+        Raises:
+            TableError: tables were removed since they were written.
+        """
+        if self._last - self._done > 1:
+            path = catalog.LEDGER.path(self._store.root)
+            raise TableError(
+                f"the ledger {path} has read pushes that the tables in {self._store.root} do not have, as after their "
+                "removal: remove it too, and everything is read again"
+            )
+        return [Plan(number=self._last, parts=self._last_parts)] if self._last > self._done else []
+
+    def check_others(self) -> None:
+        """Raises TableError if a batch of another source was cut off while it was written.
+
+        Until it is written altogether, its pushes are not known as repeats, and its points are not what is computed
+        from. What this source writes meanwhile would count twice or be left out.
+        """
+        others = {
+            row["app_id"]: row["source"]
+            for row in self._store.rows(catalog.LEDGER, [("source", "!=", self._source)])
+            if not row["source"].startswith((OF_OFFSETS, OF_TRAFFIC))
+        }
+        for app_id, source in others.items():
+            if self._written(app_id) > self._version(catalog.PUSHES, app_id):
+                names = {row["source"] for row in self._store.rows(catalog.BATCHES) if row["app_id"] == app_id}
+                raise TableError(
+                    f"a run of {' '.join(names) or source} was cut off while it wrote into {self._store.root}: run it "
+                    "again first, which goes on from there"
+                )
+
+    def _written(self, app_id: str) -> int:
+        """The last batch that has been written at least in part."""
+        return max(self._version(table, app_id) for table in (catalog.REJECTS, catalog.POINTS, catalog.BATCHES))
+
+    def _version(self, table: catalog.Table, app_id: str) -> int:
+        found = self._store.last_version(table, app_id)
+        return -1 if found is None else found
+
+    def plan(self, parts: Iterable[Part]) -> Plan:
+        """Writes down what the next batch holds.
+
+        Raises:
+            TableError: another run has planned it meanwhile.
+        """
+        plan = Plan(number=self._last + 1, parts=tuple(parts))
+        rows = [{**self._row(part.path, plan.number), "begin": part.begin, "end": part.end} for part in plan.parts]
+        if not self._store.append_rows(catalog.LEDGER, rows, Transaction(app_id=self.app_id, version=plan.number)):
+            raise TableError(f"another run reads the same source into {self._store.root}: let only one run at a time")
+        self._last = plan.number
+        return plan
+
+    def begin_again(self, day: date) -> None:
+        """Notes that the files of a day are to be read again, which from here on happens however often a run is cut
+        off: by this one or by the next.
+        """
+        self._store.append_rows(catalog.LEDGER, [self._row(day.isoformat(), None)])
+        self.redecoding.append(day)
+
+    def forget(self, day: date) -> None:
+        """Forgets that files of a day were read, and that they were to be read again: in one commit."""
+        self._store.log(catalog.LEDGER).delete(
+            f"source = '{self._source}' AND "
+            f"(path LIKE '%{DATE_DIRECTORY}{day}/%' OR (batch_id IS NULL AND path = '{day}'))"
+        )
+        self.read_to = {path: end for path, end in self.read_to.items() if day_of(path) != day}
+        self.redecoding = [each for each in self.redecoding if each != day]
+
+    def _row(self, path: str, batch: int | None) -> dict[str, Any]:
+        return {"source": self._source, "app_id": self.app_id, "batch_id": batch, "path": path}
+
+
+def day_of(path: str) -> date | None:
+    """The day of receipt of a landing file's pushes, as its directory has it.
+
+    >>> day_of("date=2026-03-01/hour=12/a.parquet"), day_of("a.parquet")
+    (datetime.date(2026, 3, 1), None)
+    """
+    for name in path.split("/")[:-1]:
+        if name.startswith(DATE_DIRECTORY):
+            with suppress(ValueError):
+                return date.fromisoformat(name.removeprefix(DATE_DIRECTORY))
+    return None

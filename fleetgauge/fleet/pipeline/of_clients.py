@@ -1,0 +1,81 @@
+"""The task that computes clients, activity and inventory of some client instances."""
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Final
+
+from fleetgauge.fleet import shards
+from fleetgauge.fleet.decode.arrow import Table, pa
+from fleetgauge.fleet.gold.inventory import activity, inventory, seen_by_day
+from fleetgauge.fleet.pipeline.spans import of_days
+from fleetgauge.fleet.schemas import INSTANCE
+from fleetgauge.fleet.silver.clients import SEEN, SEEN_OF, clients, merged, seen, with_state
+from fleetgauge.fleet.tables.log import Snapshot
+from fleetgauge.fleet.tables.parquet_files import WriteFiles
+from fleetgauge.fleet.tables.written_file import WrittenFile
+
+_MERGED_AT: Final = 200_000
+"""Rows that wait in memory before they are merged, where no more are left of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfClients:
+    """All rows of CLIENTS and INVENTORY, and those of ACTIVITY of some days, to files.
+
+    Attributes:
+        pushes: all.
+        clients: those that earlier runs knew.
+        activity: of the other days.
+        days: that activity is computed of anew, from all of their pushes.
+        now: when states are judged at.
+        to_clients: where the rows go.
+        to_activity: the same.
+        to_inventory: the same.
+    """
+
+    pushes: Snapshot
+    clients: Snapshot
+    activity: Snapshot
+    days: tuple[date, ...]
+    now: datetime
+    to_clients: WriteFiles
+    to_activity: WriteFiles
+    to_inventory: WriteFiles
+
+    def __call__(self, ranges: list[shards.Part]) -> list[WrittenFile]:
+        """The files of the rows of these ranges of ids."""
+        with ExitStack() as stack:
+            targets = (self.to_clients, self.to_activity, self.to_inventory)
+            writers = [stack.enter_context(to.open()) for to in targets]
+            for each in ranges:
+                for writer, rows in zip(writers, self._rows(each), strict=True):
+                    for batch in rows.to_batches():
+                        writer.write(batch)
+            for writer in writers:
+                writer.finish()
+            return [file for writer in writers for file in writer.take_finished()]
+
+    def _rows(self, part: shards.Part) -> tuple[Table, Table, Table]:
+        is_own, is_today = shards.within(part), of_days(self.days)
+        pushes = self.pushes.scan(SEEN_OF, is_own & is_today)
+        found = _added_up((seen(pa.Table.from_batches([batch])) for batch in pushes), ("date", *INSTANCE))
+        days = self.activity.scan(where=is_own & ~is_today)
+        others = _added_up((seen_by_day(pa.Table.from_batches([batch])) for batch in days), INSTANCE)
+        everything = with_state(inventory(pa.concat_tables([found, others])), self.now)
+        return clients(found, self.clients.table(where=is_own), self.now), activity(found), everything
+
+
+def _added_up(tables: Iterable[Table], by: tuple[str, ...]) -> Table:
+    """SEEN, one row for each value of these columns, of tables that need not all be in memory."""
+    waiting = [SEEN.empty_table()]
+    count, limit = 0, _MERGED_AT
+    for table in tables:
+        waiting.append(table)
+        count += table.num_rows
+        if count > limit:
+            waiting = [merged(pa.concat_tables(waiting), by)]
+            count = waiting[0].num_rows
+            limit = max(_MERGED_AT, 2 * count)
+    return merged(pa.concat_tables(waiting), by)

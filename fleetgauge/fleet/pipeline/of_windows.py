@@ -1,0 +1,122 @@
+"""The tasks that compute the gold tables by window: of some client instances, or of the groups of some windows.
+
+A file of such a table may have rows of windows that are not computed, beside rows of some that are. The tasks write
+these again, into files of their own, which later runs leave alone; the old file is removed in the same commit.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fleetgauge.fleet import shards
+from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.gold.latency import latency
+from fleetgauge.fleet.gold.members import MEMBER_COLUMNS, consumers, groups, members, rebalances
+from fleetgauge.fleet.gold.throttling import throttling
+from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.pipeline.spans import Span, days, meets, within
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Snapshot
+from fleetgauge.fleet.tables.parquet_files import FileWriter, WriteFiles
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.tables.written_file import WrittenFile
+
+OF_CLIENTS: Final[tuple[tuple[catalog.Table, Callable[[Table], Table]], ...]] = (
+    (catalog.LATENCY, latency),
+    (catalog.THROTTLING, throttling),
+    (catalog.REBALANCES, rebalances),
+    (catalog.CONSUMERS, consumers),
+)
+"""Merged wide rows -> the table."""
+
+_START: Final = "window_start"
+
+
+def files_within(store: Store, table: catalog.Table, spans: list[Span]) -> list[dict[str, Any]]:
+    """The files of a table by window that may have rows of windows in these spans."""
+    found = store.files(table, days(spans))
+    return [file for file in found if meets(spans, file[f"min.{_START}"], file[f"max.{_START}"])]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table by window, of which the rows of some windows are replaced.
+
+    Attributes:
+        rows: as they are.
+        to: where new ones go.
+        old: paths of the files that may have rows of these windows.
+    """
+
+    rows: Snapshot
+    to: WriteFiles
+    old: frozenset[str]
+
+    @classmethod
+    def of(cls, store: Store, table: catalog.Table, spans: list[Span]) -> "Target":
+        """A table, which is made if need be."""
+        old = files_within(store, table, spans)
+        return cls(store.snapshot(table), store.files_of(table), frozenset(file["path"] for file in old))
+
+    def keep(self, writer: FileWriter, spans: list[Span], where: Any) -> None:
+        """Writes the old files' rows of other windows again."""
+        if self.old:
+            for batch in self.rows.scan(where=where & ~within(spans, _START), paths=self.old):
+                writer.write(batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfWindows:
+    """The rows of some windows, of every table of OF_CLIENTS, to files."""
+
+    windows: Snapshot
+    spans: list[Span]
+    targets: tuple[Target, ...]
+
+    def __call__(self, ranges: list[shards.Part]) -> tuple[list[WrittenFile], int]:
+        """The files of the rows of these ranges of ids, and how many rows belong to a member of a group."""
+        count = 0
+        with ExitStack() as stack:
+            writers = [stack.enter_context(target.to.open()) for target in self.targets]
+            for each in ranges:
+                rows = merge(self.windows.scan(where=within(self.spans, _START) & shards.within(each)))
+                count += rows.num_rows - rows["group_id"].null_count
+                for writer, (_, project) in zip(writers, OF_CLIENTS, strict=True):
+                    for batch in project(rows).to_batches():
+                        writer.write(batch)
+            for writer, target in zip(writers, self.targets, strict=True):
+                writer.finish()
+                target.keep(writer, self.spans, shards.within(shards.together(ranges)))
+                writer.finish()
+            return [file for writer in writers for file in writer.take_finished()], count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfGroups:
+    """The rows of GROUPS of some windows, to files.
+
+    Members of a group may have any id: all members in a window are in memory together, in the columns that count.
+    """
+
+    windows: Snapshot
+    target: Target
+    ranges: list[shards.Part]
+    spans: list[Span]
+
+    def __call__(self, part: tuple[list[Span], bool]) -> list[WrittenFile]:
+        """The files of the rows of some of the spans, and, if it is to, of those that are to be kept."""
+        spans, keeps = part
+        is_client = pc.field("role").is_null() & pc.field("topic").is_null()
+        with self.target.to.open() as writer:
+            found = [
+                members(self.windows.table(MEMBER_COLUMNS, within(spans, _START) & is_client & shards.within(each)))
+                for each in self.ranges
+            ]
+            for batch in groups(pa.concat_tables(found)).to_batches():
+                writer.write(batch)
+            writer.finish()
+            if keeps:
+                self.target.keep(writer, self.spans, pc.scalar(True))
+                writer.finish()
+            return writer.take_finished()

@@ -1,0 +1,355 @@
+"""`fleet run`: what is new of a source into the standing tables."""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from deltalake.exceptions import CommitFailedError, DeltaError
+from rich.console import Console
+
+from fleetgauge.base.clock import Time
+from fleetgauge.fleet.engine import Engine, InProcess, OnSpark
+from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError
+from fleetgauge.fleet.pipeline import pending
+from fleetgauge.fleet.pipeline.answers import Answers
+from fleetgauge.fleet.pipeline.batch import BatchReport, BatchWriter
+from fleetgauge.fleet.pipeline.ledger import Ledger, Plan
+from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
+from fleetgauge.fleet.pipeline.progress import RunProgress
+from fleetgauge.fleet.pipeline.report import RunReport, Size
+from fleetgauge.fleet.pipeline.side_rows import SAMPLES, TRAFFIC, SideReport, SideRowsWriter
+from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds, LandingSource, source_name
+from fleetgauge.fleet.pipeline.spans import EPOCH, days
+from fleetgauge.fleet.selection import Days
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.lock import only_run
+from fleetgauge.fleet.tables.maintain import Upkeep, maintain
+from fleetgauge.fleet.tables.paths import local_path, qualified, storage_options
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.topic.source import Source, TopicSource
+from fleetgauge.fleet.zone_files import LOCAL, file_system
+from fleetgauge.verdicts.rules import Rules, default_rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from fleetgauge.fleet.pipeline.topic_source import TopicStretch
+    from fleetgauge.fleet.session import SessionSettings
+
+_TELEMETRY_IS_AWAY: Final = timedelta(minutes=15)
+"""Samples of groups, or traffic, that are newer than the latest push by more are judged without waiting for pushes."""
+
+IN_PROCESS_BYTES: Final = 64 * 1024 * 1024
+"""New Parquet files of a landing zone that are read in this process [B]: of real clients some five million points, in
+half a minute. Spark takes longer for less, unless it has many cores."""
+
+_COLOURS: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
+"""What delta-rs has in its messages for terminals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What an operator asked for.
+
+    Attributes:
+        source: the landing zone or topic.
+        tables: root of the tables, a path or a URI that both Spark and delta-rs know.
+        bounds: how much one batch reads.
+        window_s: length of the windows of gold tables [s].
+        rebuild: have clients and gold tables of these days computed anew.
+        redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
+        rules: the figures of the verdicts.
+        judge_after_s: judge a window once a push was read that came so long after its end [s]; None judges all.
+    """
+
+    source: Source
+    tables: str
+    bounds: Bounds = field(default_factory=Bounds)
+    window_s: int = 300
+    rebuild: Days | None = None
+    redecode: date | None = None
+    rules: Rules = field(default_factory=default_rules)
+    judge_after_s: int | None = None
+
+
+def run(
+    request: RunRequest,
+    settings: Callable[[], "SessionSettings"],
+    *,
+    on_spark: bool = False,
+    conf: Mapping[str, str] | None = None,
+    clock: Time,
+    notes: Console,
+    progress: bool,
+) -> RunReport:
+    """Reads what is new and writes it to the tables.
+
+    Args:
+        request: what was asked.
+        settings: how to start Spark, where it is needed.
+        on_spark: whatever the size of what is new; else Spark starts for what this process should not hold.
+        conf: settings of Spark, for object stores.
+        clock: the time.
+        notes: where progress goes, and a line on what was lost.
+        progress: show it.
+
+    Raises:
+        FleetError: with one sentence on what is wrong, whatever Spark made of it.
+    """
+    began_ms = clock.hi_res_clock_ms()
+    with explained(f"fleet run of {request.source}"):
+        options = storage_options(conf or {})
+        store, spark = Store(qualified(request.tables), options), OnSpark(lambda: _started(settings))
+        with only_run(store.root), RunProgress(notes, enabled=progress) as shown:
+            return _Run(store, request, options, spark, on_spark, clock, began_ms, shown).run()
+
+
+def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
+    try:
+        from fleetgauge.fleet.session import start_session
+    except ModuleNotFoundError as error:
+        raise NotInstalledError(
+            f"{error.name} is not installed, and so much at once, a topic, another file system or --master need "
+            "PySpark: pip install 'fleetgauge[spark]'"
+        ) from error
+    return start_session(settings())
+
+
+def keep_up(
+    tables: str,
+    *,
+    keep_from: datetime | None,
+    vacuum_after_hours: int,
+    conf: Mapping[str, str],
+    notes: Console,
+    progress: bool,
+) -> dict[str, Upkeep]:
+    """Compaction and retention of the tables; see `fleet.tables.maintain`.
+
+    Raises:
+        FleetError: with one sentence on what is wrong.
+    """
+    with explained(f"fleet maintain of {tables}"):
+        store = Store(qualified(tables), storage_options(conf))
+        if not store.has(catalog.PUSHES):  # a lock in a directory of no tables would be left behind
+            raise TableError(f"there is no table {catalog.PUSHES.name} in {tables}: {catalog.PUSHES.made_by}")
+        with only_run(store.root), RunProgress(notes, enabled=progress) as shown:
+            return maintain(store, keep_from=keep_from, vacuum_after_hours=vacuum_after_hours, stage=shown.stage)
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turns what Spark and the JVM throw into one sentence."""
+    try:
+        yield
+    except FleetError:
+        raise
+    except CommitFailedError as error:
+        raise BusyError(
+            f"{what} gave way to another run that wrote the same tables meanwhile: let only one run at a time; "
+            "nothing was written twice, and the next run goes on from here"
+        ) from error
+    except (DeltaError, OSError) as error:
+        raise FleetError(f"{what} failed: {' '.join(_COLOURS.sub('', str(error)).split())}") from error
+    except Exception as error:
+        if said := _said_by_spark(error):
+            kind = SparkEndedError if type(error).__name__ == "Py4JNetworkError" else FleetError
+            raise kind(f"{what} failed in Spark: {said}") from error
+        raise
+
+
+def _said_by_spark(error: Exception) -> str | None:
+    """None of an exception that is not Spark's."""
+    if "pyspark" not in sys.modules:
+        return None
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from fleetgauge.fleet.spark_errors import what_failed
+
+    return what_failed(error) if isinstance(error, PySparkException | Py4JError) else None
+
+
+class _Run:
+    """One run."""
+
+    def __init__(
+        self,
+        store: Store,
+        request: RunRequest,
+        options: Mapping[str, str],
+        spark: OnSpark,
+        on_spark: bool,
+        clock: Time,
+        began_ms: int,
+        progress: RunProgress,
+    ) -> None:
+        self._store = store
+        self._request = request
+        self._options = options
+        self._spark = spark
+        self._engine: Engine = spark if on_spark else InProcess()
+        self._clock = clock
+        self._progress = progress
+        self._began_ms = began_ms
+        self._reports: list[BatchReport] = []
+        self._is_judged_anew = False
+        self._beside = dict.fromkeys((SAMPLES, TRAFFIC), SideReport())
+
+    def run(self) -> RunReport:
+        """Writes what is new, then computes what that changes; what it did."""
+        self._progress.stage("looking for what is new")
+        self._store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
+        ledger = Ledger(self._store, source_name(self._request.source))
+        ledger.check_others()
+        source = self._open(ledger)
+        self._choose_engine(source)
+        self._write(source, ledger, ledger.unfinished())
+        self._redecode(source, ledger)
+        self._choose_engine(source)  # a day that is read again may be large
+        news = source.news()
+        self._progress.expect(news)
+        self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
+        self._progress.begin(None)
+        self._read_beside(source)
+        days = self._compute()
+        sizes = self._sizes() if self._reports or days else {}
+        return replace(self._report(), lost=news.lost, changed=news.changed, days=days, sizes=sizes)
+
+    def _read_beside(self, source: "LandingSource | TopicStretch") -> None:
+        """Samples of groups and traffic, which only landing zones have."""
+        if isinstance(source, LandingSource):
+            request = self._request
+            for kind in self._beside:
+                self._progress.stage(kind.table.name)
+                writer = SideRowsWriter(
+                    kind, self._store, source, str(request.source), request.window_s, lambda: self._spark.spark
+                )
+                self._beside[kind] = writer.write()
+
+    def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
+        source = self._request.source
+        if isinstance(source, TopicSource):
+            spark = self._spark.spark  # which says what is missing, if anything is
+            from fleetgauge.fleet.pipeline.topic_source import TopicStretch
+
+            return TopicStretch(spark, source, ledger, catalog.LEDGER.path(self._store.root))
+        # Spark has its own way to S3, which its settings say.
+        has_own = self._engine is self._spark and local_path(source) is None
+        system = None if has_own else file_system(source, self._options)
+        return LandingSource(lambda: self._spark.spark, source, ledger, system)
+
+    def _bounds(self) -> Bounds:
+        given = self._request.bounds
+        if self._engine is not self._spark:
+            return replace(given, max_bytes=MAX_BATCH_BYTES_IN_PROCESS)
+        return given if given.max_files is None else replace(given, max_bytes=sys.maxsize)
+
+    def _choose_engine(self, source: "LandingSource | TopicStretch") -> None:
+        if self._is_large(source):
+            self._engine = self._spark
+
+    def _is_large(self, source: "LandingSource | TopicStretch") -> bool:
+        """True for what this process should not hold: topics, other file systems, and much at once.
+
+        Of S3 it reads all: PySpark alone has no classes for it.
+        """
+        if not isinstance(source, LandingSource) or source.system is None:
+            return True
+        if source.system is not LOCAL:
+            return False
+        anew = self._request.rebuild is not None and self._store.has(catalog.WINDOWS)
+        rebuilt = self._store.log(catalog.WINDOWS).size().size_bytes if anew else 0
+        return source.bytes_to_read() + rebuilt > IN_PROCESS_BYTES
+
+    def _report(self) -> RunReport:
+        """What was read so far."""
+        took_s = (self._clock.hi_res_clock_ms() - self._began_ms) / 1000
+        return RunReport(
+            source=str(self._request.source),
+            tables=self._store.root,
+            took_s=took_s,
+            batches=tuple(self._reports),
+            offsets=self._beside[SAMPLES],
+            traffic=self._beside[TRAFFIC],
+            is_judged_anew=self._is_judged_anew,
+        )
+
+    def _write(self, source: "LandingSource | TopicStretch", ledger: Ledger, plans: Iterable[Plan]) -> None:
+        """Writes one batch after the other."""
+        request = self._request
+        writer = BatchWriter(
+            self._store, self._engine, ledger.app_id, str(request.source), request.window_s, self._progress.stage
+        )
+        for plan in plans:
+            self._progress.begin(plan.number)
+            report = writer.write(source.batch(plan))
+            if report is not None:
+                self._reports.append(report)
+                self._progress.done(report, report.amount)
+
+    def _redecode(self, source: "LandingSource | TopicStretch", ledger: Ledger) -> None:
+        """Takes away what the tables have of days that are to be read again, also of one that was cut off here."""
+        day, name = self._request.redecode, str(self._request.source)
+        if day is not None:
+            source.check_day(day)
+            if others := pending.other_sources(self._store, source_name(self._request.source), day):
+                raise TableError(
+                    f"the tables have pushes of {day} from other sources too ({', '.join(sorted(others))}), which "
+                    "--redecode would lose: read all sources into other --tables"
+                )
+            ledger.begin_again(day)
+        for day in list(ledger.redecoding):
+            self._progress.stage(f"taking {day} out of the tables")
+            pending.clear_day(self._store, name, day)
+            ledger.forget(day)
+
+    def _compute(self) -> int:
+        """Computes clients and gold; how many days there were to be computed."""
+        request = self._request
+        self._progress.stage("looking for what changed")
+        now = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
+        found = pending.pending(self._store, window_s=request.window_s, now=now, days=request.rebuild)
+        after_s = request.judge_after_s
+        is_away = found.sampled_up_to - found.read_up_to > _TELEMETRY_IS_AWAY
+        latest = found.sampled_up_to if is_away else found.read_up_to
+        judged_to = None if after_s is None else latest - timedelta(seconds=after_s)
+        if found.spans:
+            answers = Answers(self._store, self._engine, request.window_s, self._progress.stage, rules=request.rules)
+            answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
+        elif are_by_other_rules(self._store, request.rules, request.window_s):
+            self._progress.stage(catalog.VERDICTS.name)
+            self._is_judged_anew = replace_verdicts(
+                self._store, [(EPOCH, latest)], request.rules, request.window_s, judged_to
+            )
+        if found.spans or self._reports or any(each.files for each in self._beside.values()):
+            pending.close(self._store, self._row(found, now))
+        return len(days(found.spans))
+
+    def _row(self, found: pending.Pending, now: datetime) -> dict[str, Any]:
+        report = self._report()
+        return {
+            "finished_at": now,
+            "source": report.source,
+            "took_s": report.took_s,
+            "read_up_to": found.read_up_to,
+            "batches": len(report.batches),
+            **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
+            "rejects": report.rejects,
+            "covered": found.covered,
+            "window_s": self._request.window_s,
+        }
+
+    def _sizes(self) -> dict[str, Size]:
+        sizes = {}
+        for table in catalog.TABLES.values():
+            if table.layer == "state" or not self._store.has(table):
+                continue
+            found = self._store.log(table).size()
+            written = self._store.rows_written[table.name]
+            sizes[table.name] = Size(rows_written=written, files=found.files, size_bytes=found.size_bytes)
+        return sizes

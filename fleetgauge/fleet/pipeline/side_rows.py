@@ -1,0 +1,192 @@
+"""Rows that lie beside the pushes of a landing zone, samples of consumer groups and traffic of gateways, into tables of
+their own, once however often a run is cut off.
+
+As with pushes, a batch is written down in the ledger before it begins. Its rows are one commit, and the batch is done
+once `batches` says which windows they are of.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from fleetgauge.fleet import schemas
+from fleetgauge.fleet.decode.arrow import Table, pa, pc, pq
+from fleetgauge.fleet.pipeline.ledger import OF_OFFSETS, OF_TRAFFIC, Ledger, Part, Plan, day_of
+from fleetgauge.fleet.pipeline.source import LandingSource, source_name
+from fleetgauge.fleet.pipeline.spans import from_micros
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Transaction
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.zone_files import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BATCH_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideRows:
+    """A kind of rows.
+
+    Attributes:
+        folder: below the zone.
+        table: of the same columns, and `date`.
+        at: the column of the time that they are of.
+        of_source: what names of their sources begin with.
+        name: for messages.
+    """
+
+    folder: str
+    table: catalog.Table
+    at: str
+    of_source: str
+    name: str
+
+
+SAMPLES: Final = SideRows(
+    folder=GROUP_OFFSETS_FOLDER, table=catalog.GROUP_OFFSETS, at="sampled_at", of_source=OF_OFFSETS, name="samples"
+)
+TRAFFIC: Final = SideRows(
+    folder=TRAFFIC_FOLDER, table=catalog.TRAFFIC, at="window_start", of_source=OF_TRAFFIC, name="traffic"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class SideReport:
+    """What was read: files, their rows, and files that were set aside, by reason."""
+
+    files: int = 0
+    rows: int = 0
+    rejects: Counter[str] = field(default_factory=Counter)
+
+
+class SideRowsWriter:
+    """Reads what is new of a zone's rows of a kind.
+
+    Args:
+        kind: of rows.
+        store: the tables.
+        source: the zone.
+        name: the zone as it was given.
+        window_s: length of the windows [s].
+        start: gives the session, which only a zone that Spark alone reads needs.
+    """
+
+    def __init__(
+        self,
+        kind: SideRows,
+        store: Store,
+        source: LandingSource,
+        name: str,
+        window_s: int,
+        start: Callable[[], "SparkSession"],
+    ) -> None:
+        self._kind = kind
+        self._sizes = source.beside[kind.folder]
+        self._store, self._source, self._name, self._window_s = store, source, name, window_s
+        self._start = start
+        self._report = SideReport()
+
+    def write(self) -> SideReport:
+        """Writes batch after batch."""
+        if not self._sizes and not self._store.has(self._kind.table):
+            return self._report
+        ledger = Ledger(self._store, f"{self._kind.of_source}{source_name(self._name)}", catalog.BATCHES)
+        for plan in chain(ledger.unfinished(), map(ledger.plan, self._cut(ledger))):
+            self._write(plan, Transaction(app_id=ledger.app_id, version=plan.number))
+        return self._report
+
+    def _cut(self, ledger: Ledger) -> Iterator[list[Part]]:
+        """New files in the order of their paths; those that were read stay read, whatever their size is by now."""
+        sizes = self._sizes
+        batch: list[Part] = []
+        for path in sorted(sizes.keys() - ledger.read_to):
+            if batch and sum(part.end for part in batch) + sizes[path] > _BATCH_BYTES:
+                yield batch
+                batch = []
+            batch.append(Part(path=path, begin=0, end=sizes[path]))
+        if batch:
+            yield batch
+
+    def _write(self, plan: Plan, transaction: Transaction) -> None:
+        store, table, windows, days = self._store, self._kind.table, set[int](), set[Any]()
+        bad: list[dict[str, Any]] = []
+        count = 0
+        with store.files_of(table).open() as writer:
+            for part in plan.parts:
+                found = self._read(part)
+                if isinstance(found, str):
+                    bad.append({"source_file": part.path, "reason": found, "date": day_of(part.path)})
+                    continue
+                count += found.num_rows
+                for batch in found.to_batches():
+                    writer.write(batch)
+                windows |= self._windows(found)
+                days |= set(found["date"].unique().to_pylist())
+            writer.finish()
+            if not self._has(table, transaction):
+                store.change(table, add=writer.take_finished(), transaction=transaction)
+        if bad and not self._has(catalog.REJECTS, transaction):
+            with store.files_of(catalog.REJECTS).open() as writer:
+                writer.write(pa.RecordBatch.from_pylist(bad, schema=schemas.REJECTS))
+                writer.finish()
+                store.change(catalog.REJECTS, add=writer.take_finished(), transaction=transaction)
+        self._report.files += len(plan.parts)
+        self._report.rows += count
+        self._report.rejects.update(row["reason"] for row in bad)
+        starts: Sequence[datetime] = [from_micros(each) for each in sorted(windows)]
+        row = {
+            "app_id": transaction.app_id, "batch_id": plan.number, "source": self._name, "files": len(plan.parts),
+            "pushes": 0, "points": 0, "repeats": 0, "rejects": dict(Counter(each["reason"] for each in bad)),
+            "dates": sorted(days), "windows": starts, "window_s": self._window_s,
+        }  # fmt: skip
+        store.append_rows(catalog.BATCHES, [row], transaction)
+
+    def _has(self, table: catalog.Table, transaction: Transaction) -> bool:
+        last = self._store.last_version(table, transaction.app_id)
+        return last is not None and last >= transaction.version
+
+    def _read(self, part: Part) -> "Table | str":
+        """The rows of a file, or why it is set aside."""
+        name = f"the file of {self._kind.name}"
+        size = self._sizes.get(part.path)
+        taken_away = "the file was taken away before it was read"
+        if size != part.end:
+            return taken_away if size is None else "the file has changed"
+        path, system = f"{self._source.root}/{part.path}", self._source.system
+        if system is None:
+            found = self._start().read.parquet(path).toArrow()
+        else:
+            try:
+                file = opened(system, path)
+            except FileNotFoundError:
+                return taken_away
+            try:
+                found = pq.read_table(file, partitioning=None)
+            except (OSError, pa.ArrowException) as error:
+                return f"{name} cannot be read: {next(iter(str(error).splitlines()), 'it is no Parquet')}"
+        missing = [name for name in self._kind.table.schema.names[1:] if name not in found.column_names]
+        if missing:
+            return f"{name} has no column {', '.join(missing)}"
+        try:
+            return self._conformed(found)
+        except pa.ArrowException as error:
+            return f"{name} has other columns: {next(iter(str(error).splitlines()))}"
+
+    def _conformed(self, found: Table) -> Table:
+        """The table's columns, without rows that have no time."""
+        at, schema = self._kind.at, self._kind.table.schema
+        found = found.filter(pc.is_valid(found[at]))
+        columns = {field.name: found[field.name].cast(field.type) for field in schema if field.name != "date"}
+        columns["date"] = columns[at].cast(pa.date32())
+        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+    def _windows(self, found: Table) -> set[int]:
+        """Beginnings of the windows [us]."""
+        length = timedelta(seconds=self._window_s) // timedelta(microseconds=1)
+        times = found[self._kind.at].cast(pa.int64()).to_numpy()
+        return {int(each) * length for each in set((times // length).tolist())}

@@ -1,0 +1,85 @@
+"""Topics as `fleet run` reads them: what is new, cut into batches."""
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+
+from pyspark.sql import SparkSession
+
+from fleetgauge.fleet.errors import TopicError
+from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan
+from fleetgauge.fleet.pipeline.source import Batch, Bounds, News
+from fleetgauge.fleet.topic.offsets import Span, client_options, find_bounds
+from fleetgauge.fleet.topic.read import reader_options
+from fleetgauge.fleet.topic.records import to_bronze
+from fleetgauge.fleet.topic.source import TopicSource
+
+
+class TopicStretch:
+    """The push records on a topic, from what was read of each partition to its end now.
+
+    Raises:
+        TopicError: no broker answers, there is no such topic, it may not be read, or it is another one by now.
+    """
+
+    def __init__(self, spark: SparkSession, source: TopicSource, ledger: Ledger, ledger_path: str) -> None:
+        self._spark = spark
+        self._source = source
+        self._options = client_options(spark, source)
+        bounds = find_bounds(spark, source, self._options)
+        read_to = {int(number): end for number, end in ledger.read_to.items()}
+        check_same_topic(source, bounds, read_to, ledger_path)
+        self._lost = lost_records(bounds, read_to)
+        self._new = {
+            number: Span(start=max(read_to.get(number, 0), span.start), end=span.end)
+            for number, span in bounds.items()
+            if read_to.get(number, 0) < span.end
+        }
+
+    def news(self) -> News:
+        """Records, and how many are gone."""
+        amount = sum(span.end - span.start for span in self._new.values())
+        return News(amount=amount, unit="records", lost=self._lost)
+
+    def cut(self, bounds: Bounds) -> Iterator[list[Part]]:
+        """Each batch takes the same share of every partition, so that it holds about the same time of each."""
+        batches = -(-self.news().amount // bounds.max_records) or int(bool(self._new))
+        for number in range(batches):
+            yield [
+                Part(path=str(partition), begin=_cut(span, number, batches), end=_cut(span, number + 1, batches))
+                for partition, span in sorted(self._new.items())
+            ]
+
+    def batch(self, plan: Plan) -> Batch:
+        """Its records as push records."""
+        spans = {int(part.path): Span(start=part.begin, end=part.end) for part in plan.parts}
+        options = reader_options(self._spark, self._source, self._options, spans)
+        return Batch(number=plan.number, records=to_bronze(self._spark.read.format("kafka").options(**options).load()))
+
+    def check_day(self, day: date) -> None:
+        """Raises TopicError: records lie in the order of arrival."""
+        raise TopicError("--redecode reads a day of a landing zone again, and a topic has no days: name a landing zone")
+
+
+def _cut(span: Span, number: int, batches: int) -> int:
+    """Where the `number`-th of so many equal parts begins.
+
+    >>> [_cut(Span(start=100, end=110), number, 3) for number in range(4)]
+    [100, 103, 106, 110]
+    """
+    return span.start + (span.end - span.start) * number // batches
+
+
+def check_same_topic(source: TopicSource, bounds: Mapping[int, Span], read_to: Mapping[int, int], place: str) -> None:
+    """Raises TopicError if a partition was read up to an offset that it does not have."""
+    for number, offset in read_to.items():
+        if number not in bounds or bounds[number].end < offset:
+            raise TopicError(
+                f"the topic {source.topic} was made anew since it was read last: its partition {number} was read up to "
+                f"offset {offset}, which it does not have; remove {place} to read it from its beginning (what is in "
+                "the tables is not counted again)"
+            )
+
+
+def lost_records(bounds: Mapping[int, Span], read_to: Mapping[int, int]) -> int:
+    """Records that retention has taken before they were read."""
+    return sum(max(0, bounds[number].start - offset) for number, offset in read_to.items())

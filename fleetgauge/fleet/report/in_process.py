@@ -1,0 +1,81 @@
+"""Answers in this process: pyarrow reads the zone, and rows leave as they come."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fleetgauge.fleet.landing import Zone
+from fleetgauge.fleet.questions import Pushes, Question, answer
+from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.report.output import print_table, take_first, write_path, write_stream
+from fleetgauge.fleet.report.request import Computed, Counted, Request
+from fleetgauge.fleet.report.tables import TABLES
+from fleetgauge.fleet.selection import Selection
+
+
+class InProcess:
+    """The engine.
+
+    Args:
+        zone: the files.
+        selection: of which pushes.
+        title: what is being done, for the operator.
+        notes: where progress goes.
+        shown: False shows none.
+    """
+
+    def __init__(self, zone: Zone, selection: Selection, title: str, notes: Console, *, shown: bool) -> None:
+        self._zone = zone
+        self._selection = selection
+        self._title = title
+        self._notes = notes
+        self._shown = shown
+        self._progress: Progress | None = None
+        self._pushes: Pushes | None = None
+        self._rows = 0
+
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """A line about the files that are read, which is gone afterwards."""
+        if not self._shown:
+            yield
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} files"),
+            TextColumn("{task.fields[rows]:,} rows read"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._notes, transient=True) as self._progress:
+            self._rows = 0
+            self._progress.add_task(self._title, total=max(1, len(self._zone.files)), rows=0)
+            yield
+        self._progress = None
+
+    def compute(self, request: Request, asked: Question, out: TextIO) -> Computed:
+        """The answer; a stream is read while it is printed."""
+        if self._pushes is None:
+            self._pushes = Pushes(self._zone, self._selection, self._read)
+        found = answer(asked, self._pushes)
+        finish: Callable[[], None] = partial(write_stream, found.rows, request.form, out)
+        if request.form is Format.TABLE:
+            form = TABLES[request.title].only(request.columns)
+            finish = partial(print_table, out, *take_first(found.rows, form, request.limit), form=form)
+        elif request.output is not None:
+            write_path(found.rows, request.form, request.output)
+            finish = _nothing
+        return Computed(finish, lambda: Counted(found.rejects.total, found.repeats))
+
+    def _read(self, rows: int) -> None:
+        self._rows += rows
+        if self._progress is not None:
+            self._progress.update(self._progress.task_ids[0], advance=1, rows=self._rows)
+
+
+def _nothing() -> None:
+    """All is written."""

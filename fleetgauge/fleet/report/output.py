@@ -1,0 +1,128 @@
+"""How an answer leaves: a table in the terminal, or JSON lines, CSV or Parquet, to a path or (not Parquet) to stdout.
+
+Rows come as batches of Arrow, and none is kept but the first `limit` of a table. What Spark has computed leaves by
+`fleet.report.spark_output`, with the same texts.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
+
+from fleetgauge.fleet.decode.arrow import RecordBatch, Schema, Table, pa, pc, pq
+from fleetgauge.fleet.errors import FleetError, OutputError
+from fleetgauge.fleet.report.cells import csv_cells, json_lines
+from fleetgauge.fleet.report.form import Format, check_columns
+from fleetgauge.fleet.report.tables import Key, Row, TableForm
+from fleetgauge.terminal.table import print_rows, wide_console
+
+_NUMBERS: Final = frozenset(
+    {"pushes", "points", "avg ms", "max ms", "samples", "value", "row or offset", "poll() every ms", "idle in poll()"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of one schema, in no order, to be read once."""
+
+    schema: Schema
+    batches: Iterable[RecordBatch]
+
+
+def check_form(form: Format, output: str | None, columns: str | None) -> None:
+    """Raises FleetError where rows cannot leave as `--format`, `--output` and `--columns` have it."""
+    if form is Format.PARQUET and output is None:
+        raise FleetError("Parquet needs a directory to be written to: add --output PATH")
+    if form is Format.TABLE and output is not None:
+        raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
+    check_columns(form, columns)
+
+
+def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]:
+    """The first `limit` rows in the table's order, and how many rows there are."""
+    first, total = rows.schema.empty_table(), 0
+    for batch in rows.batches:
+        total += batch.num_rows
+        first = _in_order(pa.concat_tables([first, pa.Table.from_batches([batch])]), form.order)[:limit]
+    return first.to_pylist(), total
+
+
+def _in_order(table: Table, order: Iterable[Key]) -> Table:
+    """Arrow puts the nulls of all keys at one end: whether there is a value is therefore a key of its own."""
+    columns: dict[str, Any] = {}
+    keys = []
+    for number, key in enumerate(order):
+        values = table.column(key.column)
+        if key.null_as is not None:
+            values = pc.fill_null(values, key.null_as)
+        direction = "descending" if key.descending else "ascending"
+        columns |= {f"is_{number}": pc.is_valid(values), str(number): values}
+        keys += [(f"is_{number}", direction), (str(number), direction)]
+    return table.take(pc.sort_indices(pa.table(columns), sort_keys=keys)) if keys else table
+
+
+def print_table(out: TextIO, rows: Sequence[Row], total: int, *, form: TableForm, width: int | None = None) -> None:
+    """Rows as a table, as wide as the terminal at most; says how many more there are.
+
+    Args:
+        out: where it goes; what is no terminal is as wide as the table needs.
+        rows: the first of them.
+        total: rows that there are altogether.
+        form: the table that they are of.
+        width: of the terminal [characters]; by default as it says itself.
+    """
+    console = wide_console(out, width=width)
+    print_rows(console, tuple(form.columns), [form.texts(row) for row in rows], right=_NUMBERS, least=form.least)
+    if total > len(rows):
+        console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
+
+
+def write_stream(rows: Rows, form: Format, out: TextIO) -> None:
+    """JSON lines or CSV; a terminal may show either."""
+    if form is Format.JSON:
+        for batch in rows.batches:
+            out.writelines(f"{line}\n" for line in json_lines(batch))
+        return
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL)
+    writer.writerow(rows.schema.names)
+    for batch in rows.batches:
+        writer.writerows(csv_cells(batch))
+
+
+def write_path(rows: Rows, form: Format, path: str) -> None:
+    """One file in a new directory, which is removed again if the rows do not come to their end.
+
+    Raises:
+        OutputError: there is something at `path` already, or it cannot be written.
+    """
+    with _new_directory(path) as directory, directory.open_output_stream(f"part-0.{form.value}") as file:
+        if form is Format.PARQUET:
+            with pq.ParquetWriter(file, rows.schema, compression="zstd") as writer:
+                for batch in rows.batches:
+                    writer.write_batch(batch)
+        else:
+            with io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+                write_stream(rows, form, text)
+
+
+@contextmanager
+def _new_directory(path: str) -> Iterator[Any]:
+    """A file system whose root is the directory: of this machine, or the object store of a URI."""
+    from pyarrow import fs
+
+    try:
+        is_uri = "://" in path
+        found = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1)) if is_uri else (fs.LocalFileSystem(), path)
+        system, directory = found
+        if system.get_file_info(directory).type != fs.FileType.NotFound:
+            raise OutputError(f"{path} exists already: name another --output or remove it")
+        system.create_dir(directory, recursive=True)
+    except (OSError, pa.ArrowException) as error:
+        raise OutputError(f"cannot write to {path}: {error}") from error
+    try:
+        yield fs.SubTreeFileSystem(directory, system)
+    except BaseException:
+        system.delete_dir(directory)
+        raise

@@ -1,0 +1,75 @@
+"""What an operator asked for, and what becomes of it."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TextIO
+
+from fleetgauge.fleet.questions import Question
+from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.report.output import check_form
+from fleetgauge.fleet.report.tables import TABLES
+from fleetgauge.fleet.topic.source import TopicSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What an operator asked for.
+
+    Attributes:
+        title: the name of the command; also what the progress line says.
+        source: the landing zone or topic.
+        kafka_jars: jars of Spark's Kafka connector, or directories of them; without any a topic has them fetched.
+        master: where Spark runs; None takes Spark for what is large, on this machine.
+        form: what the answer is written as.
+        output: directory to write to; None is stdout.
+        limit: rows of a table.
+        columns: of a table, as `--columns` names them; None is those that fit.
+        spark_log_level: level of Spark's own log on stderr.
+        show_progress: None shows it when stderr is a terminal.
+    """
+
+    title: str
+    source: TopicSource | str
+    kafka_jars: tuple[str, ...]
+    master: str | None
+    form: Format
+    output: str | None
+    limit: int
+    columns: str | None
+    show_progress: bool | None
+    spark_log_level: str
+
+    def __post_init__(self) -> None:
+        check_form(self.form, self.output, self.columns)
+        if self.title in TABLES:
+            TABLES[self.title].only(self.columns)  # what is no column is refused before anything is read
+
+
+class Counted(NamedTuple):
+    """Pushes that were set aside, and those that were received more than once and count once."""
+
+    rejects: int
+    repeats: int
+
+
+class Computed(NamedTuple):
+    """An answer that is there, or on its way.
+
+    Attributes:
+        finish: prints what goes to stdout, once progress is gone from the terminal.
+        counted: known once it is finished.
+    """
+
+    finish: Callable[[], None]
+    counted: Callable[[], Counted]
+
+
+class Engine(Protocol):
+    """What computes answers."""
+
+    def progress(self) -> AbstractContextManager[None]:
+        """Shows what is done meanwhile."""
+
+    def compute(self, request: Request, asked: Question, out: TextIO) -> Computed:
+        """Computes the answer as far as it can before it is printed."""

@@ -1,0 +1,108 @@
+"""One command from start to end: the engine, the answer, its way out, and what was left out on the way.
+
+A landing zone on this machine of up to `IN_PROCESS_BYTES` is read in this process, unless `--master` is given; all else
+by Spark. Both run the functions of `fleet.questions`.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, TextIO
+
+from rich.console import Console
+
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.landing import find_zone
+from fleetgauge.fleet.questions import Question
+from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.report.in_process import InProcess
+from fleetgauge.fleet.report.request import Counted, Engine, Request
+from fleetgauge.fleet.selection import Selection
+
+IN_PROCESS_BYTES: Final = 512 * 1024 * 1024
+"""Size of the files up to which Spark's start is not worth it [B]."""
+
+
+def run(request: Request, selection: Selection, asked: Question, *, out: TextIO, notes: Console) -> None:
+    """Answers a request.
+
+    Args:
+        request: what was asked.
+        selection: of which pushes.
+        asked: the question.
+        out: where rows go.
+        notes: where progress goes, and one line each on repeats and on pushes that were set aside.
+
+    Raises:
+        FleetError: with one sentence on what is wrong, whatever Spark made of it.
+    """
+    with _engine(request, selection, notes) as engine:
+        with engine.progress():
+            computed = engine.compute(request, asked, out)
+        computed.finish()
+        _note(notes, computed.counted())
+
+
+def summarise(
+    request: Request, selection: Selection, parts: Mapping[str, Question], *, out: TextIO, notes: Console
+) -> None:
+    """Answers several questions of the same pushes: their tables one after the other.
+
+    Args:
+        request: what was asked; with an `output` every row is also written there, to a directory of the question's
+            name, in the request's form.
+        selection: of which pushes.
+        parts: the questions by the names of their commands.
+        out: where tables go.
+        notes: as for `run`.
+
+    Raises:
+        FleetError: with one sentence on what is wrong, whatever Spark made of it.
+    """
+    if request.form is not Format.TABLE and request.output is None:
+        raise FleetError(f"the tables of a {request.title} go to the terminal: with --format add --output PATH")
+    with _engine(request, selection, notes) as engine:
+        for number, (title, asked) in enumerate(parts.items()):
+            table = replace(request, title=title, form=Format.TABLE, output=None)
+            with engine.progress():
+                if request.output is not None:
+                    output = f"{request.output.rstrip('/')}/{title}"
+                    engine.compute(replace(request, title=title, output=output), asked, out).finish()
+                computed = engine.compute(table, asked, out)
+            out.write(f"{chr(10) if number else ''}{title}\n")
+            computed.finish()
+        _note(notes, computed.counted())
+
+
+@contextmanager
+def _engine(request: Request, selection: Selection, notes: Console) -> Iterator[Engine]:
+    shown = notes.is_terminal if request.show_progress is None else request.show_progress
+    if request.master is None and isinstance(request.source, str) and _is_local(request.source):
+        zone = find_zone(request.source, selection)
+        if zone.size_bytes <= IN_PROCESS_BYTES:
+            yield InProcess(zone, selection, request.title, notes, shown=shown)
+            return
+    try:
+        from fleetgauge.fleet.report.on_spark import on_spark
+    except ModuleNotFoundError as error:
+        raise FleetError(
+            f"{error.name} is not installed, and answers from {request.source} need PySpark: "
+            "pip install 'fleetgauge[spark]'"
+        ) from error
+    with on_spark(request, selection, notes, shown=shown) as engine:
+        yield engine
+
+
+def _is_local(source: str) -> bool:
+    return "://" not in source or source.startswith("file:///")
+
+
+def _note(notes: Console, counted: Counted) -> None:
+    if counted.repeats:
+        notes.print(f"{_pushes(counted.repeats, 'repeated ')} counted once", highlight=False)
+    if counted.rejects:
+        notes.print(f"{_pushes(counted.rejects)} set aside as malformed: fleet rejects says why", highlight=False)
+
+
+def _pushes(count: int, what: str = "") -> str:
+    return f"1 {what}push was" if count == 1 else f"{count:,} {what}pushes were"

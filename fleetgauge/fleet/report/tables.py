@@ -1,0 +1,216 @@
+"""What the terminal shows of each answer: fewer and shorter columns than the files have, and their order."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+
+from fleetgauge.fleet.dialects import says_when_it_ends
+from fleetgauge.fleet.errors import OutputError
+from fleetgauge.telemetry.catalogue.dialects import library_of
+from fleetgauge.terminal.table import UnknownColumnError, chosen_columns
+
+Row: TypeAlias = Mapping[str, Any]
+"""Values by column, as `to_pylist` of Arrow has them."""
+Text: TypeAlias = Callable[[Row], str | None]
+
+
+class Key(NamedTuple):
+    """A column to sort by; null is less than everything, unless `null_as` gives it another value."""
+
+    column: str
+    descending: bool = False
+    null_as: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableForm:
+    """A table of text.
+
+    Attributes:
+        columns: heading and text of each column.
+        order: which rows come first.
+        least: columns that a narrow terminal leaves out, the first of them first.
+    """
+
+    columns: Mapping[str, Text]
+    order: tuple[Key, ...]
+    least: tuple[str, ...] = ()
+
+    def only(self, wanted: str | None) -> Self:
+        """The table with the columns alone that `--columns` names; None changes nothing.
+
+        Raises:
+            OutputError: one of them is none.
+        """
+        if wanted is None:
+            return self
+        try:
+            names = chosen_columns(self.columns, wanted)
+        except UnknownColumnError as error:
+            raise OutputError(str(error)) from error
+        return replace(self, columns={name: self.columns[name] for name in names}, least=())
+
+    def texts(self, row: Row) -> dict[str, str | None]:
+        """A row as the table has it."""
+        return {heading: text(row) for heading, text in self.columns.items()}
+
+
+def time_text(time: datetime | None) -> str | None:
+    """To the second (UTC)."""
+    return None if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def number_text(number: float | None, digits: int = 0) -> str | None:
+    """With thousands separated.
+
+    >>> number_text(12345), number_text(2.5, 2)
+    ('12,345', '2.50')
+    """
+    return None if number is None else f"{number:,.{digits}f}"
+
+
+def _plain(column: str) -> Text:
+    return lambda row: row[column]
+
+
+def _time(column: str) -> Text:
+    return lambda row: time_text(row[column])
+
+
+def _number(column: str, digits: int = 0) -> Text:
+    return lambda row: number_text(row[column], digits)
+
+
+def _joined(separator: str, *columns: str) -> Text:
+    return lambda row: separator.join(str(row[name]) for name in columns if row[name] is not None)
+
+
+_SOFTWARE: Final = _joined("/", "client_software_name", "client_software_version")
+
+
+def _node(row: Row) -> str:
+    node = "bootstrap" if row["node_id"] < 0 else str(row["node_id"])
+    return f"{node} (coordinator)" if row["coordinator"] else node
+
+
+_UNKNOWN: Final = "unknown"
+_NOT_SENT: Final = "not sent"
+
+
+def _of_consumer(column: str, digits: int) -> Text:
+    """A figure that consumers alone have."""
+    return lambda row: number_text(row[column], digits) or (_NOT_SENT if row["role"] == "consumer" else None)
+
+
+def _slow_by(row: Row) -> str:
+    """What the latency of a link is made of: what is not the consumer's own doing is of the broker or the network, and
+    a fetch also waits for data.
+    """
+    if row["waits_for_poll"] is None:
+        return "unknown: no poll times"
+    if row["waits_for_poll"]:
+        return "consumer: does not poll"
+    return "broker, network, no data" if row["role"] == "consumer" else "broker or network"
+
+
+def _terminated(row: Row) -> str:
+    """Unknown for kinds of clients that may end without a terminating push, as Java's producers do."""
+    if row["terminated"]:
+        return "yes"
+    library = library_of(row["client_software_name"], row["client_software_version"])
+    return "no" if says_when_it_ends(library, row["role"], row["group_id"]) else _UNKNOWN
+
+
+def _value(row: Row) -> str | None:
+    if row["value"] is not None:
+        return str(row["value"])
+    return None if row["count"] is None else f"count {row['count']}"
+
+
+def _attributes(row: Row) -> str:
+    labels = " ".join(f"{key}={value or ''}" for key, value in row["attributes"] or ())
+    return f"{labels} (twin)" if row["twin"] else labels
+
+
+TABLES: Final[Mapping[str, TableForm]] = {
+    # INVENTORY, the latest seen first.
+    "inventory": TableForm(
+        columns={
+            "client instance id": _plain("client_instance_id"),
+            "client id": _plain("client_id"),
+            "role": lambda row: row["role"] or _UNKNOWN,
+            "software": lambda row: _SOFTWARE(row) or _UNKNOWN,
+            "principal": _plain("principal"),
+            "cluster": _plain("cluster_id"),
+            "source": _joined(":", "client_source_address", "client_source_port"),
+            "pushes": _number("pushes"),
+            "points": _number("points"),
+            "first seen (UTC)": _time("first_seen"),
+            "last seen (UTC)": _time("last_seen"),
+            "terminated": _terminated,
+        },
+        order=(Key("last_seen", descending=True), Key("client_id"), Key("client_instance_id"), Key("cluster_id")),
+        least=("cluster", "role", "first seen (UTC)", "principal", "source", "points", "terminated", "software"),
+    ),
+    # LATENCY_OVERALL, the slowest first; behind them the links whose latency is the consumer's own.
+    "latency": TableForm(
+        columns={
+            "client instance id": _plain("client_instance_id"),
+            "client id": _plain("client_id"),
+            "cluster": _plain("cluster_id"),
+            "software": _SOFTWARE,
+            "role": _plain("role"),
+            "node": _node,
+            "avg ms": lambda row: number_text(row["latency_avg_ms"], 2) or _NOT_SENT,
+            "max ms": lambda row: number_text(row["latency_max_ms"], 2) or _NOT_SENT,
+            "samples": _number("samples"),
+            "poll() every ms": _of_consumer("time_between_poll_avg_ms", 0),
+            "idle in poll()": _of_consumer("poll_idle_ratio_avg", 2),
+            "slow by": _slow_by,
+        },
+        order=(
+            Key("waits_for_poll", null_as=False),
+            Key("latency_avg_ms", descending=True),
+            Key("client_id"),
+            Key("client_instance_id"),
+            Key("node_id"),
+        ),
+        least=(
+            "cluster",
+            "samples",
+            "role",
+            "software",
+            "idle in poll()",
+            "max ms",
+            "client instance id",
+            "poll() every ms",
+        ),
+    ),
+    # SENT_POINTS, the oldest first.
+    "points": TableForm(
+        columns={
+            "received (UTC)": _time("received_at"),
+            "client id": _plain("client_id"),
+            "metric": _plain("metric_name"),
+            "type": _joined(" ", "metric_type", "temporality"),
+            "value": _value,
+            "attributes": _attributes,
+        },
+        order=(Key("received_at"), Key("push_id"), Key("point_index")),
+        least=("type", "received (UTC)", "attributes"),
+    ),
+    # REJECTS, the oldest first.
+    "rejects": TableForm(
+        columns={
+            "received (UTC)": _time("received_at"),
+            "client id": _plain("client_id"),
+            "reason": _plain("reason"),
+            "row or offset": _number("source_row"),
+            "file or partition": _plain("source_file"),
+        },
+        order=(Key("received_at"), Key("source_file"), Key("source_row")),
+        least=("received (UTC)", "client id"),
+    ),
+}
+"""By the name of the command."""

@@ -1,0 +1,555 @@
+"""The schema of every table in Arrow, and `conform`, which holds a frame of Spark to one (`fleet.spark_schema`).
+
+Columns carry their unit in their name; times are UTC. Parquet reads every column back as nullable, so all are.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from fleetgauge.fleet.decode.arrow import Schema, pa
+from fleetgauge.fleet.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TIME: Final = pa.timestamp("us", tz="UTC")
+
+TEXT_MAP: Final = pa.map_(pa.string(), pa.string())
+
+
+def _joined(*parts: Iterable[Any]) -> Schema:
+    return pa.schema([field for part in parts for field in part])
+
+
+def _schema(*fields: tuple[str, Any]) -> Schema:
+    return pa.schema(fields)
+
+
+def encoded(schema: Schema) -> Schema:
+    """The same columns, those of text as dictionaries: points have few distinct texts, and each is copied once."""
+    texts = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([field.with_type(texts) if field.type == pa.string() else field for field in schema])
+
+
+PUSH_RECORD: Final = _schema(
+    ("push_id", pa.string()),
+    ("received_at", TIME),
+    ("receiver_node_id", pa.int32()),
+    ("cluster_id", pa.string()),
+    ("listener", pa.string()),
+    ("client_instance_id", pa.string()),
+    ("client_id", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+    ("client_source_address", pa.string()),
+    ("client_source_port", pa.int32()),
+    ("principal", pa.string()),
+    ("subscription_id", pa.int32()),
+    ("push_interval_ms", pa.int32()),
+    ("terminating", pa.bool_()),
+    ("compression_type", pa.string()),
+    ("payload_bytes", pa.int32()),
+    ("schema_version", pa.int32()),
+    ("metrics", pa.binary()),
+)
+"""`telemetry.push_record.PushRecord` as Spark has it: one row a push as received, repeats included."""
+
+_ORIGIN: Final = _schema(("source_file", pa.string()), ("source_row", pa.int64()))
+_REASON: Final = _schema(("reason", pa.string()))
+
+_HEADER: Final = _schema(("key", pa.string()), ("value", pa.binary()))
+
+TOPIC_RECORDS: Final = _schema(
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("timestamp", TIME),
+    ("headers", pa.list_(pa.struct(list(_HEADER)))),
+)
+"""Records of a Kafka topic as Spark's connector gives them: whatever anyone has put there."""
+
+BRONZE: Final = _joined(PUSH_RECORD, _ORIGIN, _schema(("fault", pa.string())))
+"""PUSH_RECORD, the file and row that it came from (the partition `topic-0` and offset, if it came from a topic), and
+what is wrong with its form: null in a landing zone, whose files are typed.
+"""
+
+CHECKED: Final = _joined(PUSH_RECORD, _ORIGIN, _REASON)
+"""PUSH_RECORD, where it came from, and why the row is set aside; null for a good one."""
+
+_INSTANCE: Final = _schema(("cluster_id", pa.string()), ("principal", pa.string()), ("client_instance_id", pa.string()))
+INSTANCE: Final = tuple(_INSTANCE.names)
+"""The columns that identify a client instance: clusters share ids, and any principal may send any id.
+
+`cluster_id` is '' where the receiver did not know its cluster, as `principal` is where the record has none. Nodes,
+groups and topics are keyed by `cluster_id`, too.
+"""
+
+_SOFTWARE: Final = _schema(
+    ("client_id", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+)
+
+_PAYLOAD: Final = _schema(("payload", pa.binary()))
+_DATE: Final = _schema(("date", pa.date32()))
+_DIALECT: Final = _schema(("dialect", pa.string()))
+
+SENDER: Final = _schema(
+    ("client_rack", pa.string()),
+    ("group_id", pa.string()),
+    ("group_instance_id", pa.string()),
+    ("group_member_id", pa.string()),
+    ("transactional_id", pa.string()),
+)
+"""What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
+
+_ROLE: Final = _schema(("role", pa.string()))
+
+_COUNTED_PUSH: Final = _joined(
+    [field for field in PUSH_RECORD if field.name != "metrics"],
+    SENDER,
+    _ROLE,
+    _schema(("heartbeat", pa.bool_()), ("points", pa.int64())),
+)
+
+PUSHES: Final = _joined(_COUNTED_PUSH, _DIALECT, _DATE)
+"""One row a push, heartbeats too, repeats dropped.
+
+`points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `role` is
+`producer`, `consumer`, `share-consumer`, `admin` or `streams` by its metrics' names, null where they tell none;
+`dialect` is `java`, `librdkafka`, `franz-go`, or null where the software's name tells none; `date` is that of receipt
+(UTC).
+"""
+
+COUNTED: Final = _joined(_COUNTED_PUSH, _ORIGIN, _REASON, _PAYLOAD)
+"""The columns of PUSHES that are read from payloads, and the rows set aside, which have a reason, their payload, and
+only what is known of them."""
+
+DISTRIBUTION: Final = _schema(
+    ("min", pa.float64()),
+    ("max", pa.float64()),
+    ("bounds", pa.list_(pa.float64())),
+    ("bucket_counts", pa.list_(pa.int64())),
+    ("scale", pa.int32()),
+    ("zero_count", pa.int64()),
+    ("zero_threshold", pa.float64()),
+    ("positive_offset", pa.int32()),
+    ("negative_offset", pa.int32()),
+    ("negative_bucket_counts", pa.list_(pa.int64())),
+    ("quantiles", pa.list_(pa.float64())),
+    ("quantile_values", pa.list_(pa.float64())),
+)
+"""What a histogram, an exponential histogram or a summary holds beside `count` and `sum`, as OTLP has it.
+
+A histogram has `bounds` and one more `bucket_counts`; an exponential histogram has `scale`, the zero bucket, and
+`bucket_counts` of its positive range from `positive_offset` on; a summary has `quantiles` and their values.
+"""
+
+_POINT_PUSH: Final = _joined(
+    _schema(("push_id", pa.string()), ("point_index", pa.int32()), ("received_at", TIME)),
+    _INSTANCE,
+    _SOFTWARE,
+    _schema(("push_interval_ms", pa.int32())),
+)
+
+_POINT: Final = _schema(
+    ("scope_name", pa.string()),
+    ("metric_name", pa.string()),
+    ("metric_type", pa.string()),
+    ("temporality", pa.string()),
+    ("is_monotonic", pa.bool_()),
+    ("unit", pa.string()),
+    ("start_time_unix_nano", pa.int64()),
+    ("time_unix_nano", pa.int64()),
+    ("value", pa.float64()),
+    ("count", pa.int64()),
+    ("sum", pa.float64()),
+    ("distribution", pa.struct(list(DISTRIBUTION))),
+    ("attributes", TEXT_MAP),
+    ("resource", TEXT_MAP),
+    ("node_id", pa.int32()),
+    ("coordinator", pa.bool_()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("group_id", pa.string()),
+    ("group_member_id", pa.string()),
+    ("twin", pa.bool_()),
+    ("occurrence", pa.int32()),
+)
+
+SENT_POINTS: Final = _joined(_POINT_PUSH, _POINT, _DIALECT, _DATE)
+"""One row a data point as its client sent it, unique by (`push_id`, `point_index`).
+
+`metric_type` is `gauge`, `sum`, `histogram`, `exponential_histogram` or `summary`; `temporality` is `delta`,
+`cumulative` or null; `value` is null where the client recorded nothing (NaN) and for the three last types, which have
+`count`, `sum` and `distribution` instead; `attributes` and `resource` are what the client sent, values as text. From
+`node_id` on, the columns are the normalised ones of `fleet.dialects`: `node_id` is -1 for a bootstrap or logical link;
+`twin` marks the second copy of a dotted topic's point; `occurrence` is 0, and 1, 2, ... for further points of the same
+metric and attributes in one push, as librdkafka sends them for its logical brokers; `dialect` is that of the client's
+library; `date` is that of receipt (UTC).
+"""
+
+_CHANGE: Final = _schema(
+    ("delta", pa.float64()),
+    ("delta_sum", pa.float64()),
+    ("reset", pa.bool_()),
+    ("gap", pa.bool_()),
+    ("covers_gap", pa.bool_()),
+    ("before_subscription", pa.bool_()),
+)
+
+POINTS: Final = _joined(SENT_POINTS, _CHANGE)
+"""SENT_POINTS compared with the point before in their series; see `fleet.silver.deltas` for what each mark means.
+
+`delta` is what a sum, or the `count` of a distribution, grew by; `delta_sum` what the `sum` of a distribution grew by.
+All six are null for a gauge.
+"""
+
+SERIES: Final = _joined(
+    _INSTANCE,
+    _schema(
+        ("series_key", pa.int64()),
+        ("metric_name", pa.string()),
+        ("metric_type", pa.string()),
+        ("temporality", pa.string()),
+        ("attributes", TEXT_MAP),
+        ("occurrence", pa.int32()),
+        ("received_at", TIME),
+        ("push_id", pa.string()),
+        ("point_index", pa.int32()),
+        ("start_time_unix_nano", pa.int64()),
+        ("time_unix_nano", pa.int64()),
+        ("amount", pa.float64()),
+        ("amount_sum", pa.float64()),
+    ),
+)
+"""What is remembered of each series between two runs: its point that was received last. No gauges.
+
+Unique by INSTANCE and `series_key`, a hash of metric, type, temporality, attributes and occurrence. `amount` is the
+point's value or count, `amount_sum` its sum.
+"""
+
+_DECODED_POINT: Final = [
+    pa.field(field.name, pa.list_(field.type)) if field.name == "distribution" else field for field in _POINT
+]
+
+DECODED: Final = _joined(_POINT_PUSH, _DECODED_POINT, _ORIGIN, _REASON, _PAYLOAD)
+"""The columns of SENT_POINTS that are read from payloads, and the rows set aside, in one frame, so that one pass over
+the payloads gives and counts both. `distribution` is a list of one or none, which costs a number nothing."""
+
+REJECTS: Final = _joined(
+    _schema(("push_id", pa.string()), ("received_at", TIME)),
+    _INSTANCE,
+    _schema(
+        ("client_id", pa.string()),
+        ("source_file", pa.string()),
+        ("source_row", pa.int64()),
+        ("reason", pa.string()),
+        ("payload", pa.binary()),
+        ("date", pa.date32()),
+    ),
+)
+"""One row a push that was set aside, with where it lies (as in BRONZE), why, and the bytes that it brought.
+
+`date` is null where the time of receipt is not known.
+"""
+
+CLIENTS: Final = _joined(
+    _INSTANCE,
+    _SOFTWARE,
+    _DIALECT,
+    _schema(("client_source_address", pa.string()), ("client_source_port", pa.int32())),
+    SENDER,
+    _ROLE,
+    _schema(
+        ("sender_seen_at", TIME),
+        ("sender_push_id", pa.string()),
+        ("push_interval_ms", pa.int32()),
+        ("first_seen", TIME),
+        ("last_seen", TIME),
+        ("last_push_id", pa.string()),
+        ("terminated", pa.bool_()),
+        ("state", pa.string()),
+    ),
+)
+"""One row a client instance, with what its latest push said.
+
+The labels are of the latest push that has any, `sender_push_id`; `role` is told by all its pushes
+(`silver.clients.merged`). `state` is `ended` after a terminating push; when nothing came for three intervals and a
+minute at least, `gone` for a kind of client that may end without a terminating push (`dialects.says_when_it_ends`) and
+`silent` for the others; else `live`.
+"""
+
+ACTIVITY: Final = _joined(
+    _DATE,
+    _INSTANCE,
+    _SOFTWARE,
+    _schema(
+        ("client_source_address", pa.string()),
+        ("client_source_port", pa.int32()),
+        ("push_interval_ms", pa.int32()),
+        ("terminated", pa.bool_()),
+        ("group_id", pa.string()),
+        ("role", pa.string()),
+        ("receiver_node_ids", pa.list_(pa.int32())),
+        ("pushes", pa.int64()),
+        ("heartbeats", pa.int64()),
+        ("points", pa.int64()),
+        ("first_seen", TIME),
+        ("last_seen", TIME),
+    ),
+)
+"""One row a client instance and day of receipt: what INVENTORY adds up, so that it need not read every push again."""
+
+INVENTORY: Final = _joined(
+    _INSTANCE,
+    _SOFTWARE,
+    _schema(
+        ("client_source_address", pa.string()),
+        ("client_source_port", pa.int32()),
+        ("receiver_node_ids", pa.list_(pa.field("element", pa.int32(), nullable=False))),
+        ("pushes", pa.int64()),
+        ("heartbeats", pa.int64()),
+        ("points", pa.int64()),
+        ("first_seen", TIME),
+        ("last_seen", TIME),
+        ("terminated", pa.bool_()),
+        ("group_id", pa.string()),
+        ("role", pa.string()),
+        ("push_interval_ms", pa.int32()),
+        ("state", pa.string()),
+    ),
+)
+"""One row a client instance. `state` as in CLIENTS; null when it was not asked for."""
+
+VERSIONS: Final = _schema(
+    ("cluster_id", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+    ("dialect", pa.string()),
+    ("instances", pa.int64()),
+    ("clients", pa.int64()),
+    ("live", pa.int64()),
+    ("silent", pa.int64()),
+    ("gone", pa.int64()),
+    ("ended", pa.int64()),
+    ("first_seen", TIME),
+    ("last_seen", TIME),
+)
+"""One row a cluster and version of a client's software; `clients` counts distinct client ids."""
+
+LATENCY_OVERALL: Final = _joined(
+    _INSTANCE,
+    _SOFTWARE,
+    _schema(
+        ("role", pa.string()),
+        ("node_id", pa.int32()),
+        ("coordinator", pa.bool_()),
+        ("latency_avg_ms", pa.float64()),
+        ("latency_max_ms", pa.float64()),
+        ("samples", pa.int64()),
+        ("poll_idle_ratio_avg", pa.float64()),
+        ("time_between_poll_avg_ms", pa.float64()),
+        ("time_between_poll_max_ms", pa.float64()),
+        ("waits_for_poll", pa.bool_()),
+    ),
+)
+"""One row a client instance, role (`producer`, `consumer`, `admin`) and broker link, over the whole time.
+
+The three about `poll()` are the consumer's, the same in all its rows; null where it did not send them.
+`waits_for_poll`: see `fleet.gold.latency.overall`.
+"""
+
+_WINDOW: Final = _joined(_DATE, _schema(("window_start", TIME), ("window_s", pa.int32())))
+_WINDOWED: Final = _joined(_WINDOW, _INSTANCE, _SOFTWARE, _DIALECT)
+_MEANING: Final = _schema(("unit", pa.string()), ("meaning", pa.string()))
+_UNKNOWN: Final = _schema(("unknown", pa.list_(pa.string())))
+
+LATENCY: Final = _joined(
+    _WINDOWED,
+    _schema(
+        ("role", pa.string()),
+        ("metric", pa.string()),
+        ("node_id", pa.int32()),
+        ("coordinator", pa.bool_()),
+        ("latency_avg_ms", pa.float64()),
+        ("latency_max_ms", pa.float64()),
+        ("samples", pa.int64()),
+    ),
+    _MEANING,
+)
+"""One row a client instance, metric, broker link and window of receipt; `node_id` is null for a metric that is not by
+broker. `metric` is the metric's name without `.avg` and `.max`.
+"""
+
+THROTTLING: Final = _joined(
+    _WINDOWED,
+    _schema(
+        ("request", pa.string()),
+        ("metric", pa.string()),
+        ("throttle_avg_ms", pa.float64()),
+        ("throttle_max_ms", pa.float64()),
+        ("samples", pa.int64()),
+        ("throttled", pa.int64()),
+    ),
+    _MEANING,
+)
+"""One row a client instance, request (`produce`, `fetch`) and window: how long brokers had it wait, by their answers.
+
+`samples` counts pushes with a maximum, `throttled` those of them with one above 0. A client without a row does not send
+the metric or was not asked for it: nothing is known of its throttling.
+"""
+
+_CONSUMER: Final = _joined(_WINDOWED, _schema(("group_id", pa.string()), ("group_member_id", pa.string())))
+
+REBALANCES: Final = _joined(
+    _CONSUMER,
+    _schema(
+        ("pushes", pa.int64()),
+        ("rebalances", pa.float64()),
+        ("rebalance_rate_per_hour", pa.float64()),
+        ("failed_rebalances", pa.float64()),
+        ("failed_rebalance_rate_per_hour", pa.float64()),
+        ("rebalance_latency_avg_ms", pa.float64()),
+        ("rebalance_latency_max_ms", pa.float64()),
+        ("rebalance_latency_total_ms", pa.float64()),
+        ("last_rebalance_seconds_ago", pa.float64()),
+        ("assigned_partitions", pa.float64()),
+        ("gap", pa.bool_()),
+        ("covers_gap", pa.bool_()),
+    ),
+    _UNKNOWN,
+)
+"""One row a consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
+
+A null says that nothing came, or nothing was recorded; `unknown` names the columns that this client's library never
+sends. `gap` says that a push is missing or the first delta is, so that sums may be low; `covers_gap` that a push is
+missing whose growth the next total holds, so that part of a sum may belong to an earlier window.
+"""
+
+CONSUMERS: Final = _joined(
+    _CONSUMER,
+    _schema(
+        ("pushes", pa.int64()),
+        ("lag_records", pa.float64()),
+        ("lag_max_records", pa.float64()),
+        ("lag_partition_max_records", pa.float64()),
+        ("records_consumed", pa.float64()),
+        ("bytes_consumed", pa.float64()),
+        ("poll_idle_ratio_avg", pa.float64()),
+        ("last_poll_seconds_ago", pa.float64()),
+        ("commit_latency_avg_ms", pa.float64()),
+        ("commit_latency_max_ms", pa.float64()),
+        ("fetch_latency_avg_ms", pa.float64()),
+        ("fetch_latency_max_ms", pa.float64()),
+        ("assigned_partitions", pa.float64()),
+        ("gap", pa.bool_()),
+        ("covers_gap", pa.bool_()),
+    ),
+    _UNKNOWN,
+)
+"""One row a consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
+
+Nulls, `unknown`, `gap` and `covers_gap` as in REBALANCES: what a library does not send is unknown, never fine.
+"""
+
+GROUPS: Final = _joined(
+    _WINDOW,
+    _schema(
+        ("cluster_id", pa.string()),
+        ("group_id", pa.string()),
+        ("members", pa.int64()),
+        ("lag_records", pa.float64()),
+        ("lag_partitions", pa.int64()),
+        ("assigned_partitions", pa.float64()),
+        ("records_consumed", pa.float64()),
+        ("rebalances", pa.float64()),
+    ),
+)
+"""One row a consumer group and window: its members that pushed, and sums over them.
+
+`lag_records` counts each of `lag_partitions` once. `assigned_partitions` adds up what each member had last,
+`records_consumed` and `rebalances` what their totals grew by. Null where no member sends it.
+"""
+
+GROUP_OFFSETS: Final = _schema(
+    ("date", pa.date32()),
+    ("sampled_at", TIME),
+    ("cluster_id", pa.string()),
+    ("group_id", pa.string()),
+    ("state", pa.string()),
+    ("member_id", pa.string()),
+    ("client_id", pa.string()),
+    ("host", pa.string()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("committed_offset", pa.int64()),
+    ("end_offset", pa.int64()),
+    ("error", pa.string()),
+)
+"""One row a sample of a partition of a consumer group, of a member without partitions, or of what could not be sampled,
+as `fleetgauge offsets` writes them (docs/group-offsets.md)."""
+
+TRAFFIC: Final = _schema(
+    ("date", pa.date32()),
+    ("window_start", TIME),
+    ("window_ms", pa.int64()),
+    ("cluster_id", pa.string()),
+    ("node_id", pa.int32()),
+    ("principal", pa.string()),
+    ("client_id", pa.string()),
+    ("group_id", pa.string()),
+    ("api_key", pa.int32()),
+    ("api", pa.string()),
+    ("api_version", pa.int32()),
+    ("requests", pa.int64()),
+    ("request_bytes", pa.int64()),
+    ("response_bytes", pa.int64()),
+    ("gateway_time_ms", pa.float64()),
+    ("broker_time_ms", pa.float64()),
+    ("broker_time_max_ms", pa.float64()),
+    ("throttled_requests", pa.int64()),
+    ("throttle_time_ms", pa.int64()),
+    ("group_joins", pa.int64()),
+    ("batches", pa.int64()),
+    ("records", pa.int64()),
+    ("record_bytes", pa.int64()),
+    ("compressions", pa.map_(pa.string(), pa.int64())),
+    ("errors", pa.map_(pa.int32(), pa.int64())),
+)
+"""One row a client, API and group that sent requests through a gateway in an interval, as the gateway writes them
+(docs/gateway.md)."""
+
+METRICS: Final = _joined(
+    _schema(("metric_name", pa.string()), ("metric_type", pa.string())),
+    _MEANING,
+    _schema(
+        ("is_standard", pa.bool_()),
+        ("is_required", pa.bool_()),
+        ("roles", pa.list_(pa.string())),
+        ("clients", pa.list_(pa.string())),
+    ),
+)
+"""One row a metric that clients are known to send (`telemetry.catalogue.standard_metrics`)."""
+
+
+def conform(frame: "DataFrame", schema: Schema) -> "DataFrame":
+    """`frame` with exactly the columns of `schema`, in its order and types.
+
+    Spark fills a missing nullable column with NULL without a word, so missing ones are named first.
+
+    Raises:
+        SchemaError: columns are missing.
+    """
+    from fleetgauge.fleet.spark_schema import spark_schema
+
+    missing = [name for name in schema.names if name not in frame.columns]
+    if missing:
+        raise SchemaError(f"columns are missing: {', '.join(missing)}")
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    wanted = spark_schema(schema)
+    if all(types[field.name] == field.dataType for field in wanted.fields):
+        return frame.select(*schema.names)  # `to` would take every map apart and put it together again
+    return frame.to(wanted)

@@ -1,0 +1,507 @@
+"""Silver: everything that a batch's pushes give, in one pass over their payloads.
+
+A task has all pushes of some client instances, in `repeats.ORDER`. It decodes a chunk of them at a time, compares the
+points with what is remembered of their series (`silver.deltas`), makes wide rows of them (`fleet.measures`), and writes
+files of the tables where it is: to hand rows to somebody else takes longer than to make them. An instance of which a
+push was received no later than what is remembered is late: its points are compared with those that stand in the table
+(`silver.late`), which is not read for the others, nearly all.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from fleetgauge.fleet.decode.arrow import Array, RecordBatch, Schema, Table, pa, pc
+from fleetgauge.fleet.decode.attributes import TextMap
+from fleetgauge.fleet.decode.flat import Indices
+from fleetgauge.fleet.decode.payloads import decode_and_count
+from fleetgauge.fleet.decode.rows import batch_of, day_of_receipt, decoded_rows, encoded, joined, reject_rows
+from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
+from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
+from fleetgauge.fleet.schemas import COUNTED, DECODED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
+from fleetgauge.fleet.schemas import encoded as encoded_columns
+from fleetgauge.fleet.silver.check import checked
+from fleetgauge.fleet.silver.correct import CORRECTED, MARKS
+from fleetgauge.fleet.silver.deltas import (
+    LOOKED_AT,
+    ORDER,
+    Comparison,
+    Numbers,
+    changes,
+    differ,
+    distinct_maps,
+    last_rows,
+)
+from fleetgauge.fleet.silver.late import Late, Standing, micros
+from fleetgauge.fleet.silver.repeats import PUSH, WithoutRepeats
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Snapshot
+from fleetgauge.fleet.tables.parquet_files import FileWriter, WriteFiles
+from fleetgauge.fleet.tables.written_file import WrittenFile
+from fleetgauge.telemetry.catalogue.dialects import library_of
+
+_POINTS: Final = encoded_columns(POINTS)
+_DECODED: Final = encoded_columns(DECODED)
+_LOOKED_AT: Final = pa.schema([POINTS.field(name) for name in LOOKED_AT])
+_QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
+
+Write = Callable[[str, RecordBatch], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Made:
+    """What a task made of its pushes.
+
+    Attributes:
+        pushes, points, repeats: how many.
+        rejects: rows set aside, by reason without what it quotes.
+        schema_version: the newest of any row, or 0.
+        days: of receipt of its pushes, from the epoch.
+        windows: where the windows begin that have pushes or corrected points [us].
+        files: of all tables.
+        shards: that SERIES were written of, each as a whole.
+        corrected: rows of CORRECTED.
+    """
+
+    pushes: int = 0
+    points: int = 0
+    repeats: int = 0
+    rejects: Counter[str] = field(default_factory=Counter)
+    schema_version: int = 0
+    days: set[int] = field(default_factory=set)
+    windows: set[int] = field(default_factory=set)
+    files: list[WrittenFile] = field(default_factory=list)
+    shards: set[str] = field(default_factory=set)
+    corrected: list[RecordBatch] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeSilver:
+    """The task.
+
+    Attributes:
+        write: the tables that rows go to, by name; those are missing that an earlier try of the batch has written.
+        standing: the tables as they were before the batch, by name; those are missing that are not there.
+        window_s: length of the windows of wide rows [s].
+    """
+
+    write: Mapping[str, WriteFiles]
+    standing: Mapping[str, Snapshot]
+    window_s: int = DEFAULT_WINDOW_S
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Made:
+        """BRONZE of all pushes of some instances, in ORDER, -> what was made and written."""
+        with ExitStack() as stack:
+            writers = {name: stack.enter_context(to.open()) for name, to in self.write.items()}
+            task = _Task(_to(writers), self.standing, self.window_s)
+            repeats = WithoutRepeats()
+            for chunk in regroup(repeats(checked(batches)), MAX_CHUNK_BYTES):
+                task.take(chunk)
+            task.finish()
+            task.made.repeats += repeats.repeats
+            for writer in writers.values():
+                writer.finish()
+                task.made.files += writer.take_finished()
+            return task.made
+
+
+def _to(writers: Mapping[str, FileWriter]) -> Write:
+    def write(table: str, rows: RecordBatch) -> None:
+        if table in writers:
+            writers[table].write(rows)
+            if table == catalog.SERIES.name:
+                writers[table].finish()  # a file a shard
+
+    return write
+
+
+def points_of(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """CHECKED of all pushes of some instances, in ORDER and without repeats -> POINTS, compared with one another."""
+    found: list[RecordBatch] = []
+
+    def write(table: str, rows: RecordBatch) -> None:
+        if table == catalog.POINTS.name:
+            found.append(rows.cast(POINTS))
+
+    task = _Task(write, {}, DEFAULT_WINDOW_S)
+    for chunk in regroup(batches, MAX_CHUNK_BYTES):
+        task.take(chunk)
+        yield from found
+        found.clear()
+
+
+class _Task:
+    """What one task knows."""
+
+    def __init__(self, write: Write, standing: Mapping[str, Snapshot], window_s: int) -> None:
+        self.made = Made()
+        self._write = write
+        self._standing = standing
+        self._window_s = window_s
+        self._comparison = Comparison()
+        self._series = _Series(standing.get(catalog.SERIES.name))
+        self._late: dict[str, list[RecordBatch]] = {}  # pushes, by shard
+        self._shards: dict[str, int] = {}  # those not written yet, and the number of the last instance of each
+        self._last: tuple[Any, ...] | None = None
+        self._number = 0
+        self._remembered_up_to = -1  # an instance
+        self._remembered_until: dict[int, int] = {}  # of instances to come, in us
+        self._of_late = (-1, False)  # an instance, and whether it is late
+
+    def take(self, chunk: RecordBatch) -> None:
+        """CHECKED rows, after those before them."""
+        self.made.schema_version = max(self.made.schema_version, pc.max(chunk.column("schema_version")).as_py() or 0)
+        chunk = self._without_known(chunk)
+        if not len(chunk):
+            return
+        instance_of = self._numbered(chunk)
+        good = np.flatnonzero(chunk.column("reason").is_null().to_numpy(zero_copy_only=False))
+        if len(good):
+            pushes = chunk.select([*INSTANCE, "received_at"]).take(pa.array(good))
+            self._meet(pushes, instance_of[good])
+            is_late = np.zeros(len(chunk), np.bool_)
+            is_late[good] = self._are_late(pushes, instance_of[good])
+            if is_late.any():
+                self._put_aside(chunk.filter(pa.array(is_late)))
+                chunk, instance_of = chunk.filter(pa.array(~is_late)), instance_of[~is_late]
+        self._make(chunk, instance_of)
+        self._write_shards(all_of_them=False)
+
+    def finish(self) -> None:
+        """Once there are no more."""
+        self._series.take(self._comparison.finish())
+        self._write_shards(all_of_them=True)
+
+    def _write_shards(self, *, all_of_them: bool) -> None:
+        """Those whose instances have no more pushes: all but the last, unless series are held of them."""
+        current, held = next(reversed(self._shards), None), self._comparison.held
+        for shard, last in list(self._shards.items()):
+            if all_of_them or (shard != current and (held is None or held > last)):
+                self._make_late(self._late.pop(shard, []))
+                self._write(catalog.SERIES.name, self._series.merged(shard))
+                self.made.shards.add(shard)
+                del self._shards[shard]
+
+    def _numbered(self, chunk: RecordBatch) -> Indices:
+        """The number of each row's instance, which goes on from the chunk before."""
+        columns = [chunk.column(name) for name in INSTANCE]
+        is_other = changes(columns)
+        first = tuple(column[0].as_py() for column in columns)
+        is_other[0] = self._last is not None and first != self._last
+        numbered: Indices = self._number + np.cumsum(is_other)
+        self._number = int(numbered[-1])
+        self._last = tuple(column[-1].as_py() for column in columns)
+        return numbered
+
+    def _meet(self, pushes: RecordBatch, instance_of: Indices) -> None:
+        """Remembers the series of instances that are new among these good pushes."""
+        numbers, first = np.unique(instance_of, return_index=True)
+        is_new = numbers > self._remembered_up_to
+        if not is_new.any():
+            return
+        numbers, first = numbers[is_new], first[is_new]
+        instances = pushes.select(INSTANCE).take(pa.array(first))
+        self._remembered_up_to = int(instance_of[-1])
+        for instance, number in zip(instances.column("client_instance_id").to_pylist(), numbers.tolist(), strict=True):
+            self._shards[instance[:1]] = number
+        series, of = self._series.of(instances)
+        if not len(series):
+            return
+        self._comparison.remember(int(instance_of[0]), numbers[of], series)
+        until = np.full(len(numbers), -1, dtype=np.int64)
+        np.maximum.at(until, of, micros(series.column("received_at")))
+        self._remembered_until |= dict(zip(numbers.tolist(), until.tolist(), strict=True))
+
+    def _are_late(self, pushes: RecordBatch, instance_of: Indices) -> Numbers:
+        """True for the good pushes of late instances, each of which its first one tells."""
+        if catalog.POINTS.name not in self._standing:
+            return np.zeros(len(pushes), np.bool_)
+        received_us = micros(pushes.column("received_at"))
+        numbers, first = np.unique(instance_of, return_index=True)
+        of_instance = [self._is_late(*pair) for pair in zip(numbers.tolist(), received_us[first].tolist(), strict=True)]
+        return np.repeat(np.array(of_instance, np.bool_), np.diff(np.append(first, len(pushes))))
+
+    def _is_late(self, instance: int, received_us: int) -> bool:
+        if instance != self._of_late[0]:
+            # Of pushes of one moment the later id is later; they are rare enough to have both compared again.
+            self._of_late = instance, received_us <= self._remembered_until.pop(instance, -1)
+        return self._of_late[1]
+
+    def _put_aside(self, pushes: RecordBatch) -> None:
+        shards = pc.utf8_slice_codeunits(pushes.column("client_instance_id"), 0, 1)
+        for shard in pc.unique(shards):
+            self._late.setdefault(shard.as_py(), []).append(pushes.filter(pc.equal(shards, shard)))
+
+    def _without_known(self, chunk: RecordBatch) -> RecordBatch:
+        """Without pushes that an earlier batch had."""
+        pushes, is_good = self._standing.get(catalog.PUSHES.name), chunk.column("reason").is_null()
+        good = chunk.select(PUSH).filter(is_good)
+        if pushes is None or not len(good):
+            return chunk
+        condition = pc.scalar(True)
+        for name, values in (
+            ("date", day_of_receipt(good)),
+            *((name, good.column(name)) for name in ("received_at", "client_instance_id")),
+        ):
+            ends = pc.min_max(values)
+            condition = condition & (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"])
+        found = [_push_keys(batch) for batch in pushes.scan(PUSH, condition)]
+        if not sum(map(len, found)):
+            return chunk
+        known = pc.is_in(_push_keys(chunk), value_set=pa.chunked_array(found, pa.string()).combine_chunks())
+        known = pc.and_(known, is_good)
+        self.made.repeats += pc.sum(known).as_py()
+        return chunk.filter(pc.invert(known))
+
+    def _make(self, chunk: RecordBatch, instance_of: Indices) -> None:
+        pushes = CountedPushes(chunk)
+        sent, row_of = sent_points(chunk, pushes, instance_of)
+        if len(sent.rows):
+            compared = self._comparison.mark(sent.rows, sent.instance_of, sent.set_of, sent.sets)
+            dialects = dialects_of(chunk, row_of, sent.rows)
+            self._write_points(point_rows(sent.rows, compared.marks, dialects, _POINTS))
+            self._series.take(compared.settled)
+        self._write_pushes(pushes)
+
+    def _make_late(self, waiting: Sequence[RecordBatch]) -> None:
+        """The late pushes of a shard."""
+        if not waiting:
+            return
+        late = Late(self._standing[catalog.POINTS.name])
+        for chunk, number_of, stands in late.groups(joined(waiting, waiting[0].schema)):
+            pushes = CountedPushes(chunk)
+            sent, row_of = sent_points(chunk, pushes, number_of)
+            if len(sent.rows):
+                self._compare_late(sent, stands, dialects_of(chunk, row_of, sent.rows))
+            self._write_pushes(pushes)
+
+    def _compare_late(self, sent: "SentPoints", stands: Standing, dialects: Array) -> None:
+        comparison = Comparison()
+        if len(stands.series):
+            comparison.remember(0, stands.series_of, stands.series)
+        standing = SentPoints(stands.points, stands.points_of, *distinct_maps(stands.points.column("attributes")))
+        count = len(sent.rows)
+        both = sent.looked_at().followed_by(standing.looked_at())
+        order = both.order()
+        compared = comparison.mark(
+            both.rows.take(pa.array(order)), both.instance_of[order], both.set_of[order], both.sets, order >= count
+        )
+        of_sent = pa.array(np.argsort(order)[:count])
+        marks = {name: column.take(of_sent) for name, column in compared.marks.items()}
+        self._write_points(point_rows(sent.rows, marks, dialects, _POINTS))
+        self._series.take(compared.settled)
+        self._series.take(comparison.finish())
+        moved = standing.rows.take(pa.array(order[compared.moved] - count))
+        after = _with_marks(moved, {name: each.take(pa.array(compared.moved)) for name, each in compared.marks.items()})
+        is_other = pa.array(differ(moved.select(MARKS), after.select(MARKS)))
+        self._correct(moved.filter(is_other), after.filter(is_other))
+
+    def _correct(self, before: RecordBatch, after: RecordBatch) -> None:
+        if not len(before):
+            return
+        self.made.corrected.append(after.select(CORRECTED.names))
+        self._see(after.column("received_at"))
+        was, is_now = (pa.Table.from_batches([each]) for each in (before, after))
+        self._write_wide(correction(was, is_now, self._window_s))
+
+    def _write_points(self, points: RecordBatch) -> None:
+        """Points of a chunk, which has all points of each push."""
+        self.made.points += len(points)
+        self._write(catalog.POINTS.name, points)
+        self._write_wide(aggregate(pa.Table.from_batches([points]), self._window_s))
+
+    def _write_wide(self, rows: Table) -> None:
+        for batch in rows.to_batches():
+            self._write(catalog.WINDOWS.name, batch)
+
+    def _write_pushes(self, pushes: CountedPushes) -> None:
+        good = pushes.good_rows()
+        self.made.pushes += len(good)
+        self._see(good.column("received_at"))
+        rows = push_rows(good)
+        self.made.days.update(pc.unique(rows.column("date").cast(pa.int32())).to_pylist())
+        self._write(catalog.PUSHES.name, rows)
+        for bad in reject_rows(pushes.chunk, pushes.reasons, COUNTED):
+            self.made.rejects.update(_QUOTED.sub("...", reason) for reason in bad.column("reason").to_pylist())
+            self._write(catalog.REJECTS.name, self._new_rejects(reject_rows_of(bad)))
+
+    def _new_rejects(self, rejects: RecordBatch) -> RecordBatch:
+        """What lies where an earlier ledger has had it set aside already is not set aside again."""
+        table = self._standing.get(catalog.REJECTS.name)
+        if table is None:
+            return rejects
+        places = ["source_file", "source_row"]
+        files = pc.unique(rejects.column("source_file"))
+        known = {
+            tuple(row.values())
+            for batch in table.scan(places, pc.field("source_file").isin(files))
+            for row in batch.to_pylist()
+        }
+        return rejects.filter(
+            pa.array([tuple(row.values()) not in known for row in rejects.select(places).to_pylist()], pa.bool_())
+        )
+
+    def _see(self, times: Array) -> None:
+        window_us = self._window_s * 1_000_000
+        self.made.windows.update(np.unique(micros(times) // window_us * window_us).tolist())
+
+
+class _Series:
+    """What is remembered of series, and what is to be, shard by shard: instances come in the order of their ids."""
+
+    def __init__(self, table: Snapshot | None) -> None:
+        self._table = table
+        self._known: dict[str, RecordBatch] = {}
+        self._places: dict[tuple[str, ...], tuple[int, int]] = {}
+        self._new: dict[str, list[RecordBatch]] = {}
+
+    def of(self, instances: RecordBatch) -> tuple[RecordBatch, Indices]:
+        """SERIES of instances, and for each the place of its instance among these."""
+        found, of = [], []
+        for place, instance in enumerate(zip(*(instances.column(name).to_pylist() for name in INSTANCE), strict=True)):
+            rows = self._load(instance[-1][:1])
+            begin, end = self._places.get(instance, (0, 0))
+            found.append(rows.slice(begin, end - begin))
+            of.append(np.full(end - begin, place))
+        return joined(found, SERIES), np.concatenate(of)
+
+    def _load(self, shard: str) -> RecordBatch:
+        if shard not in self._known:
+            self._known[shard] = rows = self._read(shard)
+            begins = np.flatnonzero(changes([rows.column(name) for name in INSTANCE]))
+            keys = zip(*(rows.column(name).take(pa.array(begins)).to_pylist() for name in INSTANCE), strict=True)
+            ends = np.append(begins[1:], len(rows))[: len(begins)]
+            self._places = dict(zip(keys, zip(begins.tolist(), ends.tolist(), strict=True), strict=True))
+        return self._known[shard]
+
+    def _read(self, shard: str) -> RecordBatch:
+        if self._table is None:
+            return pa.RecordBatch.from_pylist([], schema=SERIES)
+        rows = joined(list(self._table.scan(SERIES.names, of_shard(shard))), SERIES)
+        return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in INSTANCE]))
+
+    def take(self, rows: RecordBatch) -> None:
+        """Last points of series, as they are from now on."""
+        shards = pc.utf8_slice_codeunits(rows.column("client_instance_id"), 0, 1)
+        for shard in pc.unique(shards).to_pylist():
+            self._new.setdefault(shard, []).append(rows.filter(pc.equal(shards, shard)))
+
+    def merged(self, shard: str) -> RecordBatch:
+        """All SERIES of a shard, of which no more come."""
+        return last_rows([self._known.pop(shard), *self._new.pop(shard, [])])
+
+
+def _push_keys(rows: RecordBatch) -> Array:
+    """One text for each push."""
+    return pc.binary_join_element_wise(*(rows.column(name).cast(pa.string()) for name in PUSH), "\0")
+
+
+def of_shard(shard: str) -> Array:
+    """A condition: ids that begin with this character."""
+    of_id = pc.field("client_instance_id")
+    return (of_id >= shard) & (of_id < chr(ord(shard) + 1))
+
+
+def push_rows(counted: RecordBatch) -> RecordBatch:
+    """Good rows of COUNTED -> PUSHES: one row a push, heartbeats too."""
+    names, versions = (counted.column(f"client_software_{name}").to_pylist() for name in ("name", "version"))
+    known = {kind: library_of(*kind) for kind in set(zip(names, versions, strict=True))}
+    dialects = pa.array([known[kind] for kind in zip(names, versions, strict=True)], pa.string())
+    columns = {name: counted.column(name) for name in PUSHES.names if name in counted.schema.names}
+    return batch_of(PUSHES, len(counted), columns | {"dialect": dialects, "date": day_of_receipt(counted)})
+
+
+def reject_rows_of(counted: RecordBatch) -> RecordBatch:
+    """Rows of COUNTED or DECODED that have a reason -> REJECTS."""
+    columns = {name: counted.column(name) for name in REJECTS.names if name in counted.schema.names}
+    return batch_of(REJECTS, len(counted), columns | {"date": day_of_receipt(counted)})
+
+
+@dataclass(frozen=True, slots=True)
+class SentPoints:
+    """Points, for each the number of its instance and that of its attributes, and the distinct attributes."""
+
+    rows: RecordBatch
+    instance_of: Indices
+    set_of: Indices
+    sets: Sequence[TextMap]
+
+    def looked_at(self) -> "SentPoints":
+        """In the columns that are compared."""
+        return replace(self, rows=self.rows.select(LOOKED_AT).cast(_LOOKED_AT))
+
+    def followed_by(self, other: "SentPoints") -> "SentPoints":
+        """These points, and others behind them."""
+        return SentPoints(
+            joined([self.rows, other.rows], other.rows.schema),
+            np.concatenate([self.instance_of, other.instance_of]),
+            np.concatenate([self.set_of, other.set_of + len(self.sets)]),
+            [*self.sets, *other.sets],
+        )
+
+    def order(self) -> Indices:
+        """Their numbers by instance and receipt."""
+        keys = {"instance": pa.array(self.instance_of), **{name: self.rows.column(name) for name in ORDER}}
+        found: Indices = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]).to_numpy(
+            zero_copy_only=False
+        )
+        return found.astype(np.int64)
+
+
+def sent_points(
+    chunk: RecordBatch, pushes: CountedPushes, instance_of: Indices, metric_names: Collection[str] | None = None
+) -> tuple[SentPoints, Indices]:
+    """DECODED of the pushes of a chunk, which are counted too, and for each point the row of its push.
+
+    Args:
+        chunk: rows of CHECKED.
+        pushes: these rows, none of which is counted yet.
+        instance_of: for each row the number of its instance.
+        metric_names: only the points of these metrics; None for all.
+    """
+    decoded, counted = decode_and_count(pushes.payloads, metric_names)
+    pushes.add(counted)
+    rows = pushes.good[decoded.push_of]
+    return SentPoints(
+        decoded_rows(chunk, rows, decoded, _DECODED), instance_of[rows], decoded.set_of, decoded.sets
+    ), rows
+
+
+def point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array, schema: Schema = POINTS) -> RecordBatch:
+    """POINTS of rows of DECODED, either of them also `schemas.encoded`."""
+    columns = {name: decoded.column(name) for name in POINTS.names if name in decoded.schema.names}
+    columns["distribution"] = _only(columns["distribution"])
+    columns["date"] = day_of_receipt(decoded)
+    return batch_of(schema, len(decoded), columns | marks | {"dialect": dialects})
+
+
+def _with_marks(points: RecordBatch, marks: dict[str, Array]) -> RecordBatch:
+    """POINTS with other marks."""
+    columns = {name: points.column(name) for name in POINTS.names}
+    return batch_of(POINTS, len(points), columns | marks)
+
+
+def _only(lists: Array) -> Array | None:
+    """The one item of each list; null for null."""
+    if lists.null_count == len(lists):
+        return pa.nulls(len(lists), lists.type.value_type)
+    is_valid = lists.is_valid().to_numpy(zero_copy_only=False)
+    return lists.flatten().take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
+
+
+def dialects_of(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Array:
+    """The library of each point's client."""
+    names, name_of = encoded(chunk.column("client_software_name"))
+    versions, version_of = encoded(chunk.column("client_software_version"))
+    scopes, scope_of = encoded(points.column("scope_name"))
+    kind_of = (name_of * len(versions) + version_of)[row_of] * len(scopes) + scope_of
+    kinds, number_of = np.unique(kind_of, return_inverse=True)
+    shape = (len(names), len(versions), len(scopes))
+    places = zip(*(digits.tolist() for digits in np.unravel_index(kinds, shape)), strict=True)
+    found = [library_of(names[name], versions[version], scopes[scope]) for name, version, scope in places]
+    return pa.array(found, pa.string()).dictionary_encode().take(pa.array(number_of))

@@ -1,0 +1,68 @@
+"""Silver: standing points whose marks change since a push came late."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fleetgauge.fleet.decode.arrow import Array, RecordBatch, Table, pa, pc
+from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Snapshot
+from fleetgauge.fleet.tables.parquet_files import WriteFiles
+from fleetgauge.fleet.tables.written_file import WrittenFile
+
+MARKS: Final = ("delta", "delta_sum", "reset", "gap", "covers_gap", "before_subscription")
+"""The columns of POINTS that a late push may change."""
+
+CORRECTED: Final = pa.schema(
+    [POINTS.field(name) for name in (*catalog.POINTS.key, "received_at", "client_instance_id", *MARKS)]
+)
+"""POINTS whose marks change: by what they are found, and what they become."""
+
+
+def files_with(points: Snapshot, corrected: Table) -> list[str]:
+    """The files that some of the points may be in, by what the log says of each."""
+    condition = pc.field("date").isin(pc.unique(corrected["date"]))
+    for name in ("received_at", "client_instance_id"):
+        ends = pc.min_max(corrected[name])
+        condition = condition & (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"])
+    return points.paths(condition)
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    """A task: writes a file of POINTS anew with other marks.
+
+    Attributes:
+        points: the table.
+        write: where to.
+        corrected: rows of CORRECTED.
+    """
+
+    points: Snapshot
+    write: WriteFiles
+    corrected: Table
+
+    def __call__(self, path: str) -> Sequence[WrittenFile]:
+        """The files in its place; none if it has none of the points."""
+        ids = pc.unique(self.corrected["push_id"])
+        keys = _keys(self.corrected).combine_chunks()
+        if not any(len(rows) for rows in self.points.scan(["push_id"], pc.field("push_id").isin(ids), [path])):
+            return []
+        with self.write.open() as writer:
+            for rows in self.points.scan(POINTS.names, None, [path]):
+                writer.write(_with_marks(rows, pc.index_in(_keys(rows), value_set=keys), self.corrected))
+            writer.finish()
+            return writer.take_finished()
+
+
+def _keys(rows: RecordBatch | Table) -> Array:
+    return pc.binary_join_element_wise(rows["push_id"], rows["point_index"].cast(pa.string()), " ")
+
+
+def _with_marks(rows: RecordBatch, place: Array, corrected: Table) -> RecordBatch:
+    columns = {name: rows.column(name) for name in POINTS.names}
+    for name in MARKS:
+        said = corrected[name].combine_chunks().take(place)
+        columns[name] = pc.if_else(place.is_valid(), said, columns[name])
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=POINTS)

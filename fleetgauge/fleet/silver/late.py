@@ -1,0 +1,120 @@
+"""Silver: what stands around late pushes: the points that theirs are compared with.
+
+Of the instances that have late pushes alone, and no longer before and after them than points are compared.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.fleet.decode.arrow import Array, RecordBatch, pa, pc
+from fleetgauge.fleet.decode.flat import Indices
+from fleetgauge.fleet.decode.rows import joined
+from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
+from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, Numbers
+from fleetgauge.fleet.tables.log import Snapshot
+
+_ROWS_AT_ONCE: Final = 2_000_000
+"""Points that are read for some instances, about: what bounds the memory of a task."""
+
+_FIRST_INSTANCES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What stands of the instances of late pushes, whose numbers are those of their places in `Late.groups`.
+
+    Attributes:
+        series: SERIES before the first late push of each.
+        series_of: for each the number of its instance.
+        points: POINTS from then on.
+        points_of: for each the number of its instance.
+    """
+
+    series: RecordBatch
+    series_of: Indices
+    points: RecordBatch
+    points_of: Indices
+
+
+class Late:
+    """Late pushes, some instances at a time.
+
+    Args:
+        points: the table.
+    """
+
+    def __init__(self, points: Snapshot) -> None:
+        self._points = points
+        self._instances = _FIRST_INSTANCES
+
+    def groups(self, pushes: RecordBatch) -> Iterator[tuple[RecordBatch, Indices, Standing]]:
+        """CHECKED of late instances in the order of these -> some of them, the number of each one's instance, and what
+        stands of these.
+
+        An earlier try of the batch may have written points of these very pushes, which are left out.
+        """
+        keys = instance_keys(pushes)
+        begins = np.flatnonzero(np.append(True, pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)))
+        ends = np.append(begins, len(pushes))
+        at = 0
+        while at < len(begins):
+            upto = min(at + self._instances, len(begins))
+            rows = pushes.slice(ends[at], ends[upto] - ends[at])
+            number_of = np.repeat(np.arange(upto - at), np.diff(ends[at : upto + 1]))
+            found = self._around(rows, number_of)
+            yield rows, number_of, found
+            self._instances = max(1, (upto - at) * _ROWS_AT_ONCE // max(1, len(found.points)))
+            at = upto
+
+    def _around(self, pushes: RecordBatch, number_of: Indices) -> Standing:
+        received_us = micros(pushes.column("received_at"))
+        begins = np.flatnonzero(np.append(True, number_of[1:] != number_of[:-1]))
+        first, last = np.minimum.reduceat(received_us, begins), np.maximum.reduceat(received_us, begins)
+        keys = instance_keys(pushes).take(pa.array(begins))
+        own = pushes.column("push_id")
+        before = LastOfSeries()
+        waiting: list[RecordBatch] = []
+        of: list[Indices] = []
+        for rows in self._points.scan(POINTS.names, self._condition(pushes, int(first.min()), int(last.max()))):
+            number = pc.index_in(instance_keys(rows), value_set=keys)
+            is_other = pc.and_(number.is_valid(), pc.invert(pc.is_in(rows.column("push_id"), value_set=own)))
+            rows, number = rows.filter(is_other), number.filter(is_other).to_numpy(zero_copy_only=False)
+            at = micros(rows.column("received_at"))
+            is_before = (at < first[number]) & (at > first[number] - HORIZON_US)
+            is_after = (at >= first[number]) & (at < last[number] + HORIZON_US)
+            before.add(rows.select(LOOKED_AT).filter(pa.array(is_before)))
+            waiting.append(rows.filter(pa.array(is_after)))
+            of.append(number[is_after].astype(np.int64))
+        series = before.rows()
+        series_of = pc.index_in(instance_keys(series), value_set=keys).to_numpy(zero_copy_only=False).astype(np.int64)
+        points = joined(waiting, POINTS)
+        points_of = np.concatenate([np.empty(0, np.int64), *of])
+        return Standing(series=series, series_of=series_of, points=points, points_of=points_of)
+
+    def _condition(self, pushes: RecordBatch, first_us: int, last_us: int) -> Array:
+        at, day = pc.field("received_at"), pc.field("date")
+        begin, end = (pa.scalar(us, TIME) for us in (first_us - HORIZON_US, last_us + HORIZON_US))
+        first_day, last_day = (moment.cast(pa.timestamp("us")).cast(pa.date32(), safe=False) for moment in (begin, end))
+        ids = pc.unique(pushes.column("client_instance_id"))
+        return (
+            (day >= first_day)
+            & (day <= last_day)
+            & (at > begin)
+            & (at < end)
+            & pc.field("client_instance_id").isin(ids)
+            & (pc.field("metric_type") != "gauge")
+        )
+
+
+def instance_keys(rows: RecordBatch) -> Array:
+    """One text for each row's INSTANCE."""
+    return pc.binary_join_element_wise(*(rows.column(name).cast(pa.string()) for name in INSTANCE), "\0")
+
+
+def micros(times: Array) -> Numbers:
+    """Times as microseconds since the epoch."""
+    found: Numbers = times.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,257 @@
+"""Which standing tables there are, where each lies under the root, and how it is laid out."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fleetgauge.fleet import schemas
+from fleetgauge.fleet.decode.arrow import Schema, pa
+from fleetgauge.fleet.measures.rows import ROWS
+from fleetgauge.fleet.tables.log import Layout
+from fleetgauge.fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
+from fleetgauge.fleet.tables.written_file import DATE as DATE
+from fleetgauge.verdicts.offsets import SCHEMA as GROUP_TRENDS_SCHEMA
+from fleetgauge.verdicts.rows import SCHEMA as VERDICTS_SCHEMA
+
+_STATISTICS: Final = "delta.dataSkippingStatsColumns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table.
+
+    Attributes:
+        name: what `fleet show` calls it.
+        layer: `silver`, `gold`, or `state` for what the pipeline keeps for itself; empty for none of them.
+        schema: its columns.
+        dated: partitioned by `date`, the day of receipt (UTC), which retention goes by.
+        clustered_by: columns that most questions name; compaction lays their rows together.
+        statistics_of: further columns whose least and largest value each file says, so that it may be passed over.
+        seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
+        key: columns that a row is found by when it is merged.
+        limits: of its files.
+        made_by: the command that does, for whoever looks for a table that is not there.
+    """
+
+    name: str
+    layer: str
+    schema: Schema
+    dated: bool = False
+    clustered_by: tuple[str, ...] = ()
+    statistics_of: tuple[str, ...] = ()
+    seen_at: str | None = None
+    key: tuple[str, ...] = ()
+    limits: FileLimits = DEFAULT_LIMITS
+    made_by: str = "fleet run makes it, from --source into --tables"
+
+    def path(self, root: str) -> str:
+        """Where it lies under `root`."""
+        return "/".join(part for part in (root.rstrip("/"), self.layer, self.name) if part)
+
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """Columns whose least and largest value each file says: some of every table, as delta-rs takes a column that it
+        looks for in vain for one that no value is in.
+        """
+        return tuple(name for name in (*self.clustered_by, *self.statistics_of, self.seen_at) if name is not None)
+
+    @property
+    def layout(self) -> Layout:
+        """How it is laid out when it is made."""
+        return Layout(
+            partition_by=(DATE,) if self.dated else (),
+            properties={_STATISTICS: ",".join(self.indexed)},
+        )
+
+
+def _state_schema(*fields: tuple[str, Any]) -> Schema:
+    return pa.schema(fields)
+
+
+_COUNTS: Final = pa.map_(pa.string(), pa.int64())
+
+LEDGER_SCHEMA: Final = _state_schema(
+    ("source", pa.string()),
+    ("app_id", pa.string()),
+    ("batch_id", pa.int64()),
+    ("path", pa.string()),
+    ("begin", pa.int64()),
+    ("end", pa.int64()),
+)
+"""One row a file of a batch, by its path in the landing zone, with its size [B] as `end`; or one a partition of a
+topic, with the offsets from `begin` to before `end`. It is written before the batch begins. A row without a batch names
+a day that is to be read again."""
+
+BATCHES_SCHEMA: Final = _state_schema(
+    ("app_id", pa.string()),
+    ("batch_id", pa.int64()),
+    ("source", pa.string()),
+    ("files", pa.int64()),
+    ("pushes", pa.int64()),
+    ("points", pa.int64()),
+    ("repeats", pa.int64()),
+    ("rejects", _COUNTS),
+    ("dates", pa.list_(pa.date32())),
+    ("windows", pa.list_(schemas.TIME)),
+    ("window_s", pa.int32()),
+)
+"""One row a batch: `rejects` counts by reason, `dates` are the days that its pushes were received on, `windows` where
+the windows of `window_s` [s] begin that it has pushes in, or corrects points in."""
+
+RUNS_SCHEMA: Final = _state_schema(
+    ("finished_at", schemas.TIME),
+    ("source", pa.string()),
+    ("took_s", pa.float64()),
+    ("read_up_to", schemas.TIME),
+    ("batches", pa.int64()),
+    ("files", pa.int64()),
+    ("pushes", pa.int64()),
+    ("points", pa.int64()),
+    ("repeats", pa.int64()),
+    ("rejects", _COUNTS),
+    ("covered", _COUNTS),
+    ("window_s", pa.int32()),
+)
+"""One row a run that came to its end: what it read, the time that states of clients were judged at, and `covered`, the
+last batch of each source that the gold tables reckon with. `window_s` is the length of their windows [s]."""
+
+_CLIENT: Final = ("client_instance_id",)
+
+POINTS: Final = Table(
+    name="points",
+    layer="silver",
+    schema=schemas.POINTS,
+    dated=True,
+    clustered_by=(*_CLIENT, "group_id"),
+    statistics_of=("received_at",),
+    key=("date", "push_id", "point_index"),
+)
+PUSHES: Final = Table(
+    name="pushes",
+    layer="silver",
+    schema=schemas.PUSHES,
+    dated=True,
+    clustered_by=_CLIENT,
+    statistics_of=("received_at",),
+)
+REJECTS: Final = Table(
+    name="rejects", layer="silver", schema=schemas.REJECTS, dated=True, clustered_by=(*_CLIENT, "source_file")
+)
+GROUP_OFFSETS: Final = Table(
+    name="group_offsets",
+    layer="silver",
+    schema=schemas.GROUP_OFFSETS,
+    dated=True,
+    clustered_by=("group_id",),
+    statistics_of=("sampled_at",),
+)
+TRAFFIC: Final = Table(
+    name="traffic",
+    layer="silver",
+    schema=schemas.TRAFFIC,
+    dated=True,
+    clustered_by=("client_id",),
+    statistics_of=("window_start",),
+)
+CLIENTS: Final = Table(
+    name="clients", layer="silver", schema=schemas.CLIENTS, clustered_by=_CLIENT, seen_at="last_seen"
+)
+SERIES: Final = Table(
+    name="series",
+    layer="state",
+    schema=schemas.SERIES,
+    clustered_by=_CLIENT,
+    seen_at="received_at",
+    key=(*schemas.INSTANCE, "series_key"),
+)
+WINDOWS: Final = Table(
+    name="windows",
+    layer="state",
+    schema=ROWS,
+    dated=True,
+    clustered_by=_CLIENT,
+    statistics_of=("window_start", "window_s"),
+    limits=FileLimits(row_group_bytes=16 * 1024 * 1024),
+)
+"""Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one. They are read a
+few clients at a time, so that a group has few rows."""
+ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
+LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA, statistics_of=("source",))
+BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA, statistics_of=("app_id",))
+RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")
+INVENTORY: Final = Table(name="inventory", layer="gold", schema=schemas.INVENTORY, clustered_by=_CLIENT)
+VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS, statistics_of=("client_software_name",))
+METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS, statistics_of=("metric_name",))
+
+VERDICTS: Final = Table(name="verdicts", layer="gold", schema=VERDICTS_SCHEMA)
+
+JUDGED_SCHEMA: Final = _state_schema(
+    ("judged_to", schemas.TIME),
+    ("signature", pa.string()),
+    ("memory", pa.map_(pa.string(), pa.binary())),
+)
+"""One row a time that the judge can go on from: what it remembers of all windows before (`verdicts.memory`), and
+`signature`, the rules and the length of the windows that it judged by."""
+
+JUDGED: Final = Table(name="judged", layer="state", schema=JUDGED_SCHEMA)
+
+DELIVERED_SCHEMA: Final = _state_schema(
+    ("destination", pa.string()),
+    ("id", pa.string()),
+    ("verdict", pa.string()),
+    ("delivered_at", schemas.TIME),
+)
+"""One row a destination of `fleet watch` and verdict that it got: the row of `verdicts` as it was then, as JSON. A row
+without an id says since when a destination gets verdicts."""
+
+DELIVERED: Final = Table(name="delivered", layer="state", schema=DELIVERED_SCHEMA, made_by="fleet watch makes it")
+
+
+def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
+    """A gold table by window, of which a run replaces the windows that new pushes fall into."""
+    return Table(
+        name=name,
+        layer="gold",
+        schema=schema,
+        dated=True,
+        clustered_by=clustered_by,
+        statistics_of=("window_start", "window_s"),
+    )
+
+
+LATENCY: Final = _windowed("latency", schemas.LATENCY, *_CLIENT)
+THROTTLING: Final = _windowed("throttling", schemas.THROTTLING, *_CLIENT)
+REBALANCES: Final = _windowed("rebalances", schemas.REBALANCES, *_CLIENT, "group_id")
+CONSUMERS: Final = _windowed("consumers", schemas.CONSUMERS, *_CLIENT, "group_id")
+GROUPS: Final = _windowed("groups", schemas.GROUPS, "group_id")
+GROUP_TRENDS: Final = _windowed("group_trends", GROUP_TRENDS_SCHEMA, "group_id")
+
+TABLES: Final = {
+    table.name: table
+    for table in (
+        POINTS,
+        PUSHES,
+        REJECTS,
+        CLIENTS,
+        INVENTORY,
+        VERSIONS,
+        LATENCY,
+        THROTTLING,
+        REBALANCES,
+        CONSUMERS,
+        GROUPS,
+        GROUP_OFFSETS,
+        GROUP_TRENDS,
+        TRAFFIC,
+        METRICS,
+        VERDICTS,
+        SERIES,
+        WINDOWS,
+        ACTIVITY,
+        LEDGER,
+        BATCHES,
+        RUNS,
+        JUDGED,
+        DELIVERED,
+    )
+}
+"""Every table by its name."""

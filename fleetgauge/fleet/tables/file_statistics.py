@@ -1,0 +1,106 @@
+"""What a Delta table's log says of one data file, so that a query may pass it over (Delta's protocol, Per-file
+Statistics): taken from the file's own footer.
+
+Bounds are wide where they cannot be exact: nothing of the file is below its least or above its greatest value. Every
+column that has values has some: delta-rs takes a column without bounds for one without values.
+"""
+
+import json
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from fleetgauge.fleet.decode.arrow import Schema, pa
+
+PREFIX_CHARACTERS: Final = 32
+"""Of a text, what its bounds hold at most; as Delta's own writer has it."""
+
+_LAST_CHARACTER: Final = "\U0010ffff"
+_GREATEST: Final = 32 * _LAST_CHARACTER
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+
+def check_columns(schema: Schema, columns: Iterable[str]) -> None:
+    """Raises ValueError if a column is not in the schema, or neither text, a whole number, a day nor a time (UTC)."""
+    for name in columns:
+        if name not in schema.names:
+            raise ValueError(f"there is no column {name} to keep statistics of")
+        kind = schema.field(name).type
+        if not (kind in (pa.string(), pa.date32(), _TIMESTAMP) or pa.types.is_signed_integer(kind)):
+            raise ValueError(f"statistics of the column {name} cannot be kept: it is {kind}")
+
+
+def statistics_json(footer: Any, columns: Iterable[str]) -> str:
+    """As it stands in the log; a column of nulls alone has no bounds.
+
+    Args:
+        footer: `pyarrow.parquet.FileMetaData` of the file.
+        columns: whose bounds and nulls are told; see `check_columns`.
+    """
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    place_of = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+    for name in columns:
+        found = [footer.row_group(group).column(place_of[name]).statistics for group in range(footer.num_row_groups)]
+        nulls[name] = sum(group.null_count for group in found)
+        bounds = [(group.min, group.max) for group in found if group.has_min_max]
+        if len(bounds) < sum(group.num_values > 0 for group in found):  # Parquet has none of very long texts
+            bounds.append(("", _GREATEST))
+        if bounds:
+            least[name] = _at_most(min(low for low, _ in bounds))
+            greatest[name] = _at_least(max(high for _, high in bounds))
+    told = {
+        "numRecords": footer.num_rows,
+        "minValues": _known(least),
+        "maxValues": _known(greatest),
+        "nullCount": nulls,
+    }
+    return json.dumps(told, separators=(",", ":"))
+
+
+def _known(bounds: dict[str, Any]) -> dict[str, Any]:
+    return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+def _at_most(value: Any) -> str | int | None:
+    if isinstance(value, datetime):
+        return _time_text(value)
+    return value[:PREFIX_CHARACTERS] if isinstance(value, str) else _plain(value)
+
+
+def _at_least(value: Any) -> str | int | None:
+    if isinstance(value, datetime):
+        return _time_text(value, up=True)
+    return _cut_greatest(value) if isinstance(value, str) else _plain(value)
+
+
+def _plain(value: int | date) -> str | int:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _cut_greatest(value: str) -> str:
+    """A text that is not less, of few characters unless there is none.
+
+    >>> _cut_greatest("short"), _cut_greatest(40 * "a") == 32 * "a" + _LAST_CHARACTER
+    ('short', True)
+    """
+    if len(value) <= PREFIX_CHARACTERS:
+        return value
+    cut = value[:PREFIX_CHARACTERS] + _LAST_CHARACTER
+    return max(cut, value)  # texts compare by code points, which is UTF-8's own order
+
+
+def _time_text(moment: datetime, *, up: bool = False) -> str | None:
+    """ISO 8601 in UTC to the millisecond; None for a year that it has no four digits for.
+
+    Readers take a time in the log for one that was cut to the millisecond, and add that on their side (Spark) or not.
+
+    >>> _time_text(datetime.fromisoformat("2026-03-01T12:00:00.000001Z"), up=True)
+    '2026-03-01T12:00:00.001Z'
+    """
+    whole = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    if up and whole != moment:
+        whole += _MILLISECOND
+    return whole.isoformat(timespec="milliseconds").replace("+00:00", "Z") if whole.year >= 1000 else None

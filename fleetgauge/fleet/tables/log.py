@@ -1,0 +1,391 @@
+"""A Delta table's log by delta-rs, in this process: what it says of the table, and small commits to it.
+
+Such a commit takes hundredths of a second. Where rows are many, tasks write files of them (`parquet_files`), and a
+commit here makes these part of the table.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
+from deltalake import Transaction as AppTransaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import fs
+
+from fleetgauge.fleet.decode.arrow import RecordBatch, Table, pa, pq
+from fleetgauge.fleet.decode.arrow import Schema as ArrowSchema
+from fleetgauge.fleet.errors import TableError, UnreadableTableError, first_line
+from fleetgauge.fleet.tables.paths import local_path, plain_path
+from fleetgauge.fleet.tables.written_file import DATE, WrittenFile
+
+_CLUSTER: Final = "cluster_id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """Names one write for good: the `version`-th batch of an application. Delta keeps the last version of every
+    application in the table.
+
+    Attributes:
+        app_id: whose batches are counted.
+        version: number of the batch.
+    """
+
+    app_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a table is laid out when it is made."""
+
+    partition_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class Size(NamedTuple):
+    """Of a table as it is now."""
+
+    files: int
+    size_bytes: int
+    rows: int
+
+
+class TableLog:
+    """The log of the table at one path.
+
+    Args:
+        path: a path or URI.
+        options: see `fleet.tables.paths.storage_options`.
+    """
+
+    def __init__(self, path: str, options: Mapping[str, str]) -> None:
+        self._path = plain_path(path)
+        self._options = dict(options)
+        self._table: DeltaTable | None = None
+
+    def exists(self) -> bool:
+        """True if there is a table."""
+        return DeltaTable.is_deltatable(self._path, self._options)
+
+    def open(self) -> DeltaTable:
+        """The table as it is now.
+
+        Raises:
+            TableError: it is not there, or cannot be read.
+        """
+        with _read_of(self._path):
+            if self._table is None:
+                self._table = DeltaTable(self._path, storage_options=self._options)
+            else:
+                self._table.update_incremental()  # a fifth of the time
+        return self._table
+
+    def create(self, schema: ArrowSchema, layout: Layout) -> None:
+        """Makes it, with no rows, where it is not there."""
+        DeltaTable.create(
+            self._path,
+            Schema.from_arrow(schema),
+            mode="ignore",
+            partition_by=list(layout.partition_by),
+            configuration=dict(layout.properties),
+            storage_options=self._options,
+        )
+
+    def check_columns(self, schema: ArrowSchema) -> None:
+        """Adds the columns that a table of an earlier release lacks, unless its rows are found by one of them.
+
+        Raises:
+            TableError: its columns are not these, or its rows do not say their cluster.
+        """
+        table = self.open()
+        ours = Schema.from_arrow(schema).fields
+        found = {field.name: field.type for field in table.schema().fields}
+        wanted = {field.name: field.type for field in ours}
+        self.check_cluster(schema)
+        if unknown := [name for name in found if name not in wanted]:
+            raise TableError(
+                f"the table at {self._path} has columns that this release does not know ({', '.join(unknown)}): "
+                "another release wrote it, or it is another table; begin anew with other --tables, and everything is "
+                "read again"
+            )
+        if wrong := [f"{name} as {_type_name(found[name])}" for name in found if found[name] != wanted[name]]:
+            raise TableError(f"the table at {self._path} is none of ours: it has {', '.join(wrong)}")
+        if missing := [field for field in ours if field.name not in found]:
+            table.alter.add_columns(missing)
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Gives a table of an earlier release the properties that it lacks."""
+        table = self.open()
+        if missing := dict(properties.items() - table.metadata().configuration.items()):
+            table.alter.set_table_properties(missing)
+
+    def check_cluster(self, schema: ArrowSchema) -> None:
+        """Raises TableError where the rows of the table do not say their cluster, which `schema` has."""
+        found = {field.name for field in self.open().schema().fields}
+        if _CLUSTER in schema.names and _CLUSTER not in found and found & set(schema.names):
+            raise TableError(
+                f"the table at {self._path} was written by an earlier release, whose rows do not say their cluster: "
+                "remove the directory given with --tables and run fleet run again, which reads everything anew from "
+                "--source"
+            )
+
+    def last_version(self, app_id: str) -> int | None:
+        """The last version of an application that is in the table; None when it never wrote."""
+        return self.open().transaction_version(app_id)
+
+    def version(self) -> int:
+        """Number of its last commit; -1 where there is no table."""
+        return self.open().version() if self.exists() else -1
+
+    def size(self) -> Size:
+        """As the log has it."""
+        files = self._files("size_bytes", "num_records")
+        return Size(len(files), *(sum(file[name] or 0 for file in files) for name in ("size_bytes", "num_records")))
+
+    def small_files(self, below_bytes: int) -> Counter[Any]:
+        """How many files smaller than that each `date` has; under None for a table that is not partitioned."""
+        files = self._files("size_bytes", "partition")
+        return Counter((file.get("partition") or {}).get(DATE) for file in files if file["size_bytes"] < below_bytes)
+
+    def days(self) -> set[Any]:
+        """The days that a table partitioned by `date` has rows of."""
+        return {file["partition"][DATE] for file in self._files("partition")}
+
+    def _files(self, *columns: str) -> list[dict[str, Any]]:
+        return _columns(self.open(), *columns).to_pylist() or []
+
+    def rows(self, columns: list[str] | None = None, filters: Any = None) -> Table:
+        """Its rows, which are few, as a `pyarrow.Table`."""
+        where = pq.filters_to_expression(filters) if filters else None
+        rows = self.snapshot()
+        return pa.Table.from_batches(rows.scan(columns, where), schema=rows.schema(columns))
+
+    def append(self, rows: Table, transaction: Transaction | None) -> bool:
+        """Appends rows to a table that is there; False if the transaction or a later one has.
+
+        Raises:
+            CommitFailedError: another writer committed the same application meanwhile.
+        """
+        table = self.open()
+        if _is_done(table, transaction):
+            return False
+        write_deltalake(table, rows, mode="append", commit_properties=_properties(transaction))
+        return True
+
+    def change(
+        self,
+        add: Iterable[WrittenFile] = (),
+        remove: Iterable[str] = (),
+        transaction: Transaction | None = None,
+        *,
+        is_new: bool = True,
+    ) -> int:
+        """Makes files that lie in the table's directory part of it, and others no part any more, all in one commit.
+
+        Args:
+            add: files that were written.
+            remove: paths of files, as `files` names them.
+            transaction: of the batch; nothing changes if it or a later one is in the table.
+            is_new: False where files have the rows of those that are removed: readers of what is new pass over them.
+
+        Returns:
+            The rows that were added.
+
+        Raises:
+            CommitFailedError: another writer committed the same application meanwhile, or removed or compacted some
+                of the files; nothing is changed.
+        """
+        table = self.open()
+        if _is_done(table, transaction):
+            return 0
+        added, removed = list(add), list(remove)
+        if removed and (gone := set(removed).difference(_columns(table, "path")["path"].to_pylist())):
+            raise CommitFailedError(f"{len(gone)} of the files to be removed are no part of the table any more")
+        now_ms = time.time_ns() // 1_000_000
+        partition_by = table.metadata().partition_columns
+        actions: list[AddAction | RemoveAction] = [_add_action(file, bool(partition_by), is_new) for file in added]
+        actions += [RemoveAction(path=path, data_change=is_new, deletion_timestamp=now_ms) for path in removed]
+        if actions or transaction:
+            table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=table.schema(),
+                partition_by=partition_by,
+                commit_properties=_properties(transaction, alone=bool(removed)),
+            )
+        return sum(file.rows for file in added)
+
+    def replace(self, rows: Any) -> int:
+        """Replaces all rows by those of a `pyarrow.Table` or `RecordBatchReader`; how many these are."""
+        table = self.open()
+        write_deltalake(table, rows, mode="overwrite")
+        return self.size().rows
+
+    def scan(self, columns: Iterable[str] | None = None, where: Any = None) -> Iterator[RecordBatch]:
+        """Rows as they are now; see `Snapshot.scan`."""
+        return self.snapshot().scan(columns, where)
+
+    def snapshot(self, schema: ArrowSchema | None = None) -> "Snapshot":
+        """The table as it is now, for tasks; see `Snapshot`."""
+        return Snapshot(self._path, self._options, self.open().version(), schema)
+
+    def files(self) -> Table:
+        """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
+        return pa.table(self.open().get_add_actions(flatten=True))
+
+    def delete(self, where: str) -> None:
+        """Deletes the rows that meet a condition (SQL); whole days without reading them."""
+        self.open().delete(where)
+
+    def vacuum(self, keep_hours: int) -> None:
+        """Removes files from the directory that are no part of the table, and have not been for so long [h]."""
+        self.open().vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+class Snapshot:
+    """A table as a commit left it; goes to Spark's executors.
+
+    Args:
+        path: a path or URI.
+        options: see `fleet.tables.paths.storage_options`.
+        version: of the commit.
+        schema: that rows are given in; None for the table's own.
+    """
+
+    def __init__(self, path: str, options: Mapping[str, str], version: int, schema: ArrowSchema | None = None) -> None:
+        self._path = path
+        self._options = dict(options)
+        self._version = version
+        self._schema = schema
+        self._dataset: Any = None
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._path, self._options, self._version, self._schema
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def scan(
+        self, columns: Iterable[str] | None = None, where: Any = None, paths: Collection[str] | None = None
+    ) -> Iterator[RecordBatch]:
+        """Rows, some at a time.
+
+        Args:
+            columns: their names; None for all.
+            where: a `pyarrow.compute.Expression` that they meet, by which files and row groups are passed over.
+            paths: of the files that are read; None for all.
+
+        Raises:
+            TableError: they cannot be read.
+        """
+        schema, wanted = self._open().schema, self.schema(columns)
+        with _read_of(self._path):
+            for rows in self._scanned(schema, wanted.names, where, paths):
+                if rows.num_rows:
+                    yield rows.cast(wanted)
+
+    def table(self, columns: Iterable[str] | None = None, where: Any = None) -> Table:
+        """Rows, all in memory; see `scan`."""
+        return pa.Table.from_batches(self.scan(columns, where), schema=self.schema(columns))
+
+    def _scanned(
+        self, schema: ArrowSchema, names: list[str], where: Any, paths: Collection[str] | None
+    ) -> Iterator[RecordBatch]:
+        for file in self._open().get_fragments(where):
+            if paths is not None and file.path not in paths:
+                continue
+            if _HAS_VIEWS.isdisjoint(map(str, file.physical_schema.types)):
+                # A scanner reads many batches ahead: of each row group, that is one.
+                for group in file.split_by_row_group(where, schema):
+                    yield from group.scanner(schema=schema, columns=names, filter=where, use_threads=False).to_batches()
+            else:  # which a filter does not know; delta-rs compacts to such
+                for rows in file.scanner(schema=schema, use_threads=False).to_batches():
+                    found = pa.Table.from_batches([rows])
+                    yield from (found if where is None else found.filter(where)).select(names).to_batches()
+
+    def schema(self, columns: Iterable[str] | None = None) -> ArrowSchema:
+        """Of the rows that `scan` gives."""
+        schema = self._schema or self._open().schema
+        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+    def paths(self, where: Any = None) -> list[str]:
+        """Of the files that may have rows that meet a `pyarrow.compute.Expression`."""
+        return [file.path for file in self._open().get_fragments(where)]
+
+    def _open(self) -> Any:
+        if self._dataset is None:
+            with _read_of(self._path):
+                table = DeltaTable(self._path, version=self._version, storage_options=self._options)
+            root = local_path(self._path)
+            # By delta-rs, a thread of Arrow that reads a file calls Python, and one that does so as the process ends
+            # aborts it (apache/arrow#34314). Files of this machine Arrow reads by itself.
+            files = None if root is None else fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
+            self._dataset = table.to_pyarrow_dataset(filesystem=files)
+        return self._dataset
+
+
+@contextmanager
+def _read_of(path: str) -> Iterator[None]:
+    """Raises UnreadableTableError for what delta-rs, Arrow or the file system say of a table that cannot be read."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        reason = first_line(error).rstrip(".")
+        raise UnreadableTableError(
+            f"the table at {path} cannot be read: {reason}; if it is damaged, restore a backup, or have fleet run make "
+            "the tables again in an empty directory"
+        ) from error
+
+
+_HAS_VIEWS: Final = frozenset(("string_view", "binary_view"))
+
+
+def _columns(table: DeltaTable, *columns: str) -> Table:
+    """What the log has of each file; a table without files or days lacks some of it."""
+    actions = pa.table(table.get_add_actions())
+    return actions.select([name for name in columns if name in actions.column_names])
+
+
+def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:
+    if transaction is None:
+        return False
+    last = table.transaction_version(transaction.app_id)
+    return last is not None and last >= transaction.version
+
+
+def _properties(transaction: Transaction | None, *, alone: bool = False) -> CommitProperties:
+    """Of a commit; `alone` has it fail if anything was committed meanwhile, which delta-rs would else look through for
+    conflicts: it does not see that compaction removed the same file.
+    """
+    done = [AppTransaction(transaction.app_id, transaction.version)] if transaction else None
+    return CommitProperties(app_transactions=done, max_commit_retries=0 if alone else None)
+
+
+def _type_name(kind: Any) -> str:
+    """As Delta's schemas have it.
+
+    >>> _type_name(Schema.from_arrow(pa.schema([("a", pa.int64())])).fields[0].type)
+    'long'
+    """
+    named = json.loads(kind.to_json())
+    return str(named if isinstance(named, str) else named["type"])
+
+
+def _add_action(file: WrittenFile, is_partitioned: bool, is_new: bool) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.size_bytes,
+        partition_values={DATE: file.date.isoformat() if file.date else None} if is_partitioned else {},
+        modification_time=file.modified_at_ms,
+        data_change=is_new,
+        stats=file.statistics,
+    )

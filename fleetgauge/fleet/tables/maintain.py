@@ -1,0 +1,177 @@
+"""Compaction and retention: what keeps standing tables quick and bounded."""
+
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.errors import TableError
+from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Snapshot
+from fleetgauge.fleet.tables.store import Store
+
+SMALL_FILE_BYTES: Final = 64 * 1024 * 1024
+"""A day (or a table without days) with two files smaller than this is written anew."""
+
+_PART_BYTES: Final = 256 * 1024 * 1024
+"""Of rows that are sorted together in memory, in Arrow's form [B]; those of one client are, however many."""
+
+_MAX_PARTS: Final = 500
+"""Files that are open at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What was done to one table: files before and after, rows that were too old, and bytes that it has by now."""
+
+    files_before: int
+    files: int
+    size_bytes: int
+    deleted: int
+
+
+def maintain(
+    store: Store, *, keep_from: datetime | None, vacuum_after_hours: int, stage: Callable[[str], None]
+) -> dict[str, Upkeep]:
+    """Deletes what is too old, compacts what lies in small files, and removes files that nothing needs any more.
+
+    Args:
+        store: the tables.
+        keep_from: rows of earlier days, and clients last seen before that day, go; None keeps every row.
+        vacuum_after_hours: age of files that were replaced, from which on they go [h].
+        stage: told what is being done.
+
+    Raises:
+        CommitFailedError: another writer changed the same files meanwhile.
+    """
+    return {
+        table.name: _maintain(store, table, keep_from, vacuum_after_hours, stage)
+        for table in catalog.TABLES.values()
+        if store.has(table)
+    }
+
+
+def _maintain(
+    store: Store,
+    table: catalog.Table,
+    keep_from: datetime | None,
+    vacuum_after_hours: int,
+    stage: Callable[[str], None],
+) -> Upkeep:
+    log = store.log(table)
+    before = log.size()
+    stage(f"{table.name}: retention")
+    if keep_from is not None:
+        _delete_old(store, table, keep_from)
+    deleted = before.rows - log.size().rows
+    stage(f"{table.name}: compaction")
+    if table is not catalog.SERIES:  # a run writes the file of each shard of clients anew as a whole
+        for day in [day for day, files in log.small_files(SMALL_FILE_BYTES).items() if files > 1]:
+            _compact(store, table, day)
+    stage(f"{table.name}: vacuum")
+    log.vacuum(vacuum_after_hours)
+    after = log.size()
+    return Upkeep(files_before=before.files, files=after.files, size_bytes=after.size_bytes, deleted=deleted)
+
+
+def _delete_old(store: Store, table: catalog.Table, keep_from: datetime) -> None:
+    log = store.log(table)
+    if table.dated:
+        log.delete(f"{catalog.DATE} < DATE '{keep_from:%Y-%m-%d}'")
+    elif table.seen_at is not None:
+        midnight = keep_from.replace(hour=0, minute=0, second=0, microsecond=0)
+        least = f"min.{table.seen_at}"
+        old = [file["path"] for file in log.files().to_pylist() if (file.get(least) or midnight) < midnight]
+        seen = pc.field(table.seen_at)
+        rows = log.snapshot()
+        with store.files_of(table).open() as writer:
+            for path in old:
+                for batch in rows.scan(table.schema.names, seen.is_null() | (seen >= midnight), [path]):
+                    writer.write(batch.cast(table.schema))
+                writer.finish()  # a file stays one of its clients alone
+            log.change(writer.take_finished(), old)
+
+
+def _compact(store: Store, table: catalog.Table, day: date | None) -> None:
+    """Writes the rows of a day (or of a table without days) anew, those of one client together.
+
+    Of `windows`, to which each batch adds rows of the windows that it meets, these become one.
+
+    What delta-rs has for it is not used: its Z-order takes 6.5 GB of memory for files of 1 GB, and fails where it is
+    given too little; its compaction writes texts as Arrow's views, which filters of pyarrow's readers do not know.
+    """
+    log = store.log(table)
+    files = log.files().to_pylist()
+    old = [file for file in files if not table.dated or file[f"partition.{catalog.DATE}"] == day]
+    paths = [file["path"] for file in old]
+    read = 0
+    with TemporaryDirectory(prefix="fleetgauge-") as scratch, store.files_of(table).open() as writer:
+        for part in _parts(log.snapshot(), table, paths, Path(scratch)):
+            read += part.num_rows
+            for batch in _in_order(table, part).combine_chunks().to_batches():
+                writer.write(batch)
+        writer.finish()
+        if read != sum(file["num_records"] for file in old):
+            raise TableError(f"the table {table.name} in {store.root} has other rows than its log counts")
+        log.change(writer.take_finished(), paths, is_new=table is catalog.WINDOWS)
+
+
+def _in_order(table: catalog.Table, part: Table) -> Table:
+    if not table.clustered_by:
+        return part
+    rows = merge([part]) if table is catalog.WINDOWS else part
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in table.indexed]))
+
+
+def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path) -> Iterator[Table]:
+    """The rows of files, divided by clients in their order: one part is held in memory, and each file is read once."""
+    batches = (batch.cast(table.schema) for batch in rows.scan(table.schema.names, paths=paths))
+    if not table.clustered_by:
+        yield from (pa.Table.from_batches([batch]) for batch in batches)
+        return
+    key = table.clustered_by[0]
+    bounds = _bounds(rows, key, paths)
+    with ExitStack() as opened:
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        parts = [
+            opened.enter_context(pa.ipc.new_file(str(scratch / f"{part}"), table.schema, options=options))
+            for part in range(len(bounds) + 1)
+        ]
+        for batch in batches:
+            values = pc.dictionary_encode(batch.column(key), null_encoding="encode")
+            part_of = [0 if value is None else bisect(bounds, value) for value in values.dictionary.to_pylist()]
+            of_row = pa.array(part_of, pa.int32()).take(values.indices)
+            for part in sorted(set(part_of)):
+                parts[part].write_batch(batch.filter(pc.equal(of_row, part)))
+    for part in range(len(bounds) + 1):
+        yield pa.ipc.open_file(str(scratch / f"{part}")).read_all()
+        (scratch / f"{part}").unlink()
+
+
+def _bounds(rows: Snapshot, key: str, paths: list[str]) -> list[str]:
+    """The values of the column that parts of about `_PART_BYTES` begin with, but for the first."""
+    counts: Counter[str] = Counter()
+    for batch in rows.scan([key], paths=paths):
+        for found in pc.value_counts(batch.column(key).drop_null()).to_pylist():
+            counts[found["values"]] += found["counts"]
+    at_once = max(_PART_BYTES // _row_bytes(rows, paths), counts.total() // _MAX_PARTS)
+    bounds, waiting = [], 0
+    for value in sorted(counts):
+        if waiting and waiting + counts[value] > at_once:
+            bounds.append(value)
+            waiting = 0
+        waiting += counts[value]
+    return bounds
+
+
+def _row_bytes(rows: Snapshot, paths: list[str]) -> int:
+    """Of a row in Arrow's memory, as the first of them are."""
+    first = next((batch for batch in rows.scan(paths=paths) if batch.num_rows), None)
+    return 1 if first is None else max(1, first.nbytes // first.num_rows)

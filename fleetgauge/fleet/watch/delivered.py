@@ -1,0 +1,95 @@
+"""What each destination got: the table `delivered`, written after each delivery."""
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+
+from fleetgauge.fleet.decode.arrow import pa
+from fleetgauge.fleet.errors import TableError
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.watch.changes import Change, Row, forgotten
+from fleetgauge.fleet.watch.http import DeliveryError
+
+_SINCE = ""
+"""Stands for an id in the row that says from when on a destination gets verdicts."""
+
+
+class Delivered:
+    """The verdicts that one destination got, as they were then.
+
+    Args:
+        store: the tables.
+        destination: its name.
+        since: verdicts that were seen last before then are old news, for a destination that is new.
+        writing: held while the table is written, which other destinations share.
+    """
+
+    def __init__(
+        self, store: Store, destination: str, since: datetime, writing: AbstractContextManager[Any] | None = None
+    ) -> None:
+        self._writing = writing or nullcontext()
+        self._store = store
+        self._destination = destination
+        own = {row["id"]: row for row in store.rows(catalog.DELIVERED) if row["destination"] == destination}
+        self._is_new = _SINCE not in own
+        first = own.pop(_SINCE, {"delivered_at": since})
+        self._since: datetime = first["delivered_at"]
+        self.rows: dict[str, Row] = {name: json.loads(row["verdict"]) for name, row in own.items()}
+        self._times: dict[str, datetime] = {name: row["delivered_at"] for name, row in own.items()}
+
+    @property
+    def since(self) -> str:
+        """As rows have times."""
+        return text_of(self._since)
+
+    @property
+    def open(self) -> dict[str, Row]:
+        """Those that it got and that have not cleared."""
+        return {name: row for name, row in self.rows.items() if row["state"] == "open"}
+
+    def begin(self) -> None:
+        """Notes since when a new destination gets verdicts; see `take`."""
+        if self._is_new:
+            self.take((), self._since)
+
+    def take(self, changes: Sequence[Change], at: datetime, standing: Sequence[Row] | None = None) -> None:
+        """Notes what it has got.
+
+        Args:
+            changes: what it got now.
+            at: when.
+            standing: the rows of the table `verdicts`; what is over and no more among them is forgotten.
+
+        Raises:
+            DeliveryError: that cannot be written down, so that it is delivered again.
+        """
+        rows = self.rows | {change.id: change.row for change in changes}
+        times = self._times | dict.fromkeys((change.id for change in changes), at)
+        gone = set() if standing is None else forgotten(standing, rows)
+        rows = {name: row for name, row in rows.items() if name not in gone}
+        own = [self._row(name, json.dumps(row), times[name]) for name, row in rows.items()]
+        try:
+            with self._writing:
+                others = [row for row in self._store.rows(catalog.DELIVERED) if row["destination"] != self._destination]
+                every = [*others, self._row(_SINCE, None, self._since), *own]
+                self._store.replace(catalog.DELIVERED, pa.Table.from_pylist(every, schema=catalog.DELIVERED.schema))
+        except (TableError, DeltaError, OSError) as error:
+            raise DeliveryError(f"what it got cannot be written down: {' '.join(str(error).split())}") from error
+        self.rows, self._times, self._is_new = rows, {name: times[name] for name in rows}, False
+
+    def _row(self, name: str, verdict: str | None, at: datetime) -> dict[str, Any]:
+        return {"destination": self._destination, "id": name, "verdict": verdict, "delivered_at": at}
+
+
+def text_of(at: datetime) -> str:
+    """A time as the rows of `fleet.report.cells.json_lines` have it.
+
+    >>> text_of(datetime(2026, 3, 1, 12, tzinfo=UTC))
+    '2026-03-01T12:00:00.000Z'
+    """
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"

@@ -1,0 +1,175 @@
+"""Where changes of verdicts are delivered: stdout, a webhook, Alertmanager. A Kafka topic is in `fleet.watch.topic`."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final, Protocol, TextIO
+from urllib.parse import quote
+
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.watch.changes import Change, Kind, Row
+from fleetgauge.fleet.watch.delivered import text_of
+from fleetgauge.fleet.watch.http import Endpoint
+from fleetgauge.terminal.text import printable
+
+_WORDS: Final = {Kind.OPENED: "OPEN", Kind.SEVERITY: "NOW", Kind.CLEARED: "CLEAR"}
+
+
+class Destination(Protocol):
+    """Gets changes of verdicts."""
+
+    @property
+    def name(self) -> str:
+        """The same at each start, and another for each destination; without what may be secret."""
+
+    @property
+    def repeats(self) -> bool:
+        """True if it forgets verdicts that it does not get again and again."""
+
+    def deliver(self, changes: Sequence[Change], at: datetime) -> None:
+        """Comes back once all are taken.
+
+        Raises:
+            DeliveryError: they are not, or not all; they are delivered again.
+        """
+
+    def repeat(self, rows: Mapping[str, Row], at: datetime) -> None:
+        """Gets the verdicts that are open again, by their ids; see `deliver`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToStdout:
+    """A line a change, or one JSON object."""
+
+    out: TextIO
+    is_json: bool
+    name: str = "stdout"
+    repeats: bool = False
+
+    def deliver(self, changes: Sequence[Change], at: datetime) -> None:
+        """See `Destination`."""
+        for change in changes:
+            self.out.write((json.dumps(change.as_json()) if self.is_json else readable(change)) + "\n")
+        self.out.flush()
+
+    def repeat(self, rows: Mapping[str, Row], at: datetime) -> None:
+        """See `Destination`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToWebhook:
+    """`POST {"verdicts": [...]}`."""
+
+    endpoint: Endpoint
+    repeats: bool = False
+
+    @property
+    def name(self) -> str:
+        """See `Destination`."""
+        return _named("webhook", self.endpoint)
+
+    def deliver(self, changes: Sequence[Change], at: datetime) -> None:
+        """See `Destination`."""
+        self.endpoint.post({"verdicts": [change.as_json() for change in changes]})
+
+    def repeat(self, rows: Mapping[str, Row], at: datetime) -> None:
+        """See `Destination`."""
+
+
+_LASTS: Final = timedelta(minutes=10)
+"""For how long Alertmanager takes an alert for open that is not repeated: a start of Spark or a few failures fit in."""
+
+LINKED: Final = ("verdict", "subject_kind", "subject", "cluster_id", "principal", "client_id", "group_id", "node_id")
+"""What a link of alerts may name in braces, beside `id`."""
+
+
+def check_link(option: str, template: str) -> None:
+    """Raises FleetError where that is no URL, or names something else in braces."""
+    named = re.findall(r"\{(\w*)\}", template)
+    if not template.startswith(("http://", "https://")) or {*named} - {*LINKED, "id"}:
+        raise FleetError(f"{option} is no URL with any of {{id}}, {', '.join(f'{{{each}}}' for each in LINKED)} in it")
+
+
+_LABELS: Final = ("severity", "cluster_id", "subject_kind", "subject", "principal", "client_id", "group_id", "node_id")
+_ANNOTATIONS: Final = ("action", "side", "caused_by")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToAlertmanager:
+    """`POST /api/v2/alerts` (https://github.com/prometheus/alertmanager, api/v2/openapi.yaml, postableAlerts).
+
+    An alert is told from others by its labels, so that they stay those of its opening. It is resolved once its
+    `endsAt` has passed, and open as long as it is given another.
+
+    Attributes:
+        link: what `generatorURL` is made of: a URL with names of LINKED in braces; "" for none.
+    """
+
+    endpoint: Endpoint
+    link: str = ""
+    repeats: bool = True
+
+    @property
+    def name(self) -> str:
+        """See `Destination`."""
+        return _named("alertmanager", self.endpoint)
+
+    def deliver(self, changes: Sequence[Change], at: datetime) -> None:
+        """See `Destination`."""
+        found = []
+        for change in changes:
+            before = change.before
+            if change.kind is Kind.SEVERITY and before is not None:
+                found.append(self._alert(change.id, before, before, text_of(at)))  # another label is another alert
+                found.append(self._alert(change.id, change.row, change.row, text_of(at + _LASTS)))
+            else:
+                ends = change.row["cleared_at"] or text_of(at + _LASTS)
+                found.append(self._alert(change.id, before or change.row, change.row, ends))
+        self.endpoint.post(found)
+
+    def repeat(self, rows: Mapping[str, Row], at: datetime) -> None:
+        """See `Destination`."""
+        self.endpoint.post([self._alert(name, row, row, text_of(at + _LASTS)) for name, row in rows.items()])
+
+    def _alert(self, name: str, labelled: Row, row: Row, ends_at: str) -> dict[str, Any]:
+        """A `postableAlert`; a label that is empty is none to Alertmanager."""
+        known = {"id": name, **{each: labelled[each] for each in LINKED}}
+        link = re.sub(r"\{(\w+)\}", lambda found: quote(str(known[found[1]] or ""), safe=""), self.link)
+        labels = {each: str(labelled[each]) for each in _LABELS if labelled[each] is not None}
+        return {
+            "labels": {"alertname": labelled["verdict"], **labels, "verdict_id": name},
+            "annotations": {
+                "summary": row["why"],
+                **{each: row[each] for each in _ANNOTATIONS if row[each] is not None},
+                "score": str(row["score"]),
+                "confidence": str(row["confidence"]),
+                "instances": ", ".join(row["instances"]),
+            },
+            "startsAt": labelled["opened_at"],
+            "endsAt": max(ends_at, labelled["opened_at"]),
+            **({"generatorURL": link} if link else {}),
+        }
+
+
+def readable(change: Change) -> str:
+    """One line for an operator.
+
+    >>> row = {"verdict": "slow-node", "subject_kind": "node", "subject": "3", "severity": "critical", "why": "slow",
+    ...     "action": "Look at it.", "opened_at": "2026-03-01T12:00:00.000Z", "cleared_at": None, "cluster_id": "c",
+    ...     "last_seen_at": "2026-03-01T12:15:00.000Z"}
+    >>> readable(Change(kind=Kind.OPENED, id="ab12", row=row))
+    '2026-03-01T12:15:00.000Z OPEN  critical slow-node: node 3: slow. Look at it. [cluster c; id ab12]'
+    """
+    row = change.row
+    at = row["cleared_at"] or row["last_seen_at"]
+    about = f"{row['severity']} {row['verdict']}: {row['subject_kind']} {row['subject']}"
+    rest = "" if change.kind is Kind.CLEARED else f" {row['action']}"
+    line = f"{at} {_WORDS[change.kind]:5} {about}: {row['why']}.{rest} [cluster {row['cluster_id']}; id {change.id}]"
+    return printable(line)  # a client names itself as it likes
+
+
+def _named(kind: str, endpoint: Endpoint) -> str:
+    return f"{kind} {endpoint.place} {sha256(endpoint.url.encode()).hexdigest()[:8]}"

@@ -1,0 +1,407 @@
+"""`fleet watch`: what is new into the standing tables, and changes of `verdicts` to the destinations, over and over.
+
+A round is what `fleet run` does. Then each destination gets what it does not know yet: what it got is in the table
+`delivered`, so that it neither misses a change nor holds others up, however long it is away. Each has a thread:
+one that does not come back holds up neither rounds, nor the others, nor the end.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from deltalake.exceptions import DeltaError
+from rich.console import Console
+
+from fleetgauge.base.clock import Time
+from fleetgauge.base.deadline import in_thread
+from fleetgauge.fleet.errors import (
+    BusyError,
+    FleetError,
+    NotInstalledError,
+    SparkEndedError,
+    TableError,
+    UnreadableTableError,
+)
+from fleetgauge.fleet.interrupt import EXIT_INTERRUPTED
+from fleetgauge.fleet.pipeline.report import RunReport
+from fleetgauge.fleet.pipeline.run import RunRequest, explained, run
+from fleetgauge.fleet.report.cells import json_dicts
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.lock import only_run
+from fleetgauge.fleet.tables.paths import qualified, storage_options
+from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.watch.changes import Change, Kind, Row, changes
+from fleetgauge.fleet.watch.delivered import Delivered, text_of
+from fleetgauge.fleet.watch.destinations import Destination
+from fleetgauge.fleet.watch.http import DeliveryError, RefusedError
+
+if TYPE_CHECKING:
+    from fleetgauge.fleet.session import SessionSettings
+
+REPEAT_S: Final = 120.0
+"""How often open verdicts are repeated to a destination that forgets them otherwise [s]."""
+
+_MOST_AT_ONCE: Final = 100
+"""Changes in one delivery."""
+
+_FIRST_WAIT_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 300.0
+_LEAST_WAIT_MS: Final = 1_000
+_GIVES_UP_AFTER_MS: Final = 300_000
+"""With `once`: how long a delivery is tried again [ms]."""
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchRequest:
+    """What an operator asked for.
+
+    Attributes:
+        run: what a round reads and writes.
+        since: verdicts that were seen last before then are not delivered to a destination that is new.
+        destinations: in their order.
+        trigger_s: a round every so often [s].
+        once: one round.
+        consequences: deliver verdicts, too, that another one explains.
+    """
+
+    run: RunRequest
+    since: datetime
+    destinations: Sequence[Destination]
+    trigger_s: float = 60.0
+    once: bool = False
+    consequences: bool = False
+
+
+def watch(
+    request: WatchRequest,
+    settings: "Callable[[], SessionSettings]",
+    *,
+    on_spark: bool = False,
+    conf: Mapping[str, str] | None = None,
+    clock: Time,
+    notes: Console,
+    note: Callable[[str], None],
+    progress: bool,
+) -> None:
+    """Watches until SIGTERM or SIGINT, or for one round.
+
+    Args:
+        request: what was asked.
+        settings: how to start Spark, where it is needed; one session is kept.
+        on_spark: see `fleet.pipeline.run.run`.
+        conf: settings of Spark, for object stores.
+        clock: the time.
+        notes: where progress goes.
+        note: prints a line about what is wrong, and about the end.
+        progress: a line for each round, too.
+
+    Raises:
+        FleetError: with one sentence on what waiting does not mend; with `once`, on whatever is wrong.
+    """
+    with explained(f"fleet watch of {request.run.source}"):
+        store = Store(qualified(request.run.tables), storage_options(conf or {}))
+
+        def round_() -> RunReport:
+            return run(
+                request.run,
+                settings,
+                on_spark=on_spark,
+                conf=conf,
+                clock=clock,
+                notes=notes,
+                progress=progress and notes.is_terminal,
+            )
+
+        step = note if progress else lambda _: None
+        with only_run(store.root, what="watch keeps the tables", name="_watch"), _until_signal() as stop:
+            loop = Loop(request, store, round_, clock=clock, wait=stop.wait, note=note, step=step)
+            loop.run(says_nothing=notes.is_terminal)
+        if loop.unfinished and not request.once:
+            os._exit(0)  # a thread that writes to a full pipe would hold up the interpreter's end
+
+
+def _nothing() -> "Future[list[Change]]":
+    found: Future[list[Change]] = Future()
+    found.set_result([])
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class _Receiver:
+    """A destination, what it got, and when it is next tried.
+
+    Attributes:
+        repeated_ms: when it got all that is open last; None before.
+        error: why it did not take what it was given last; None where it did.
+        retry_ms: not before then, where it did not.
+        wait_s: since the last failure.
+        failing_ms: since when.
+        delivery: the latest, in a thread that alone changes all this meanwhile.
+    """
+
+    destination: Destination
+    delivered: Delivered
+    repeated_ms: int | None = None
+    error: DeliveryError | None = None
+    retry_ms: int = 0
+    wait_s: float = 0.0
+    failing_ms: int = 0
+    delivery: "Future[list[Change]]" = field(default_factory=_nothing)
+
+    def due_ms(self) -> int | None:
+        """When there is something to be done although nothing is new; at once while a delivery is under way."""
+        if not self.delivery.done():
+            return 0
+        if self.error is not None:
+            return self.retry_ms
+        if self.destination.repeats and self.repeated_ms is not None:
+            return self.repeated_ms + round(1_000 * REPEAT_S)
+        return None
+
+
+class Loop:
+    """Rounds and deliveries.
+
+    Args:
+        request: what was asked.
+        store: the tables.
+        round_: reads what is new.
+        clock: the time.
+        wait: waits for so long [s]; True if the watch is to stop.
+        note: told what is wrong.
+        step: told what a round did.
+        patience_s: how long a round waits for deliveries, to count them [s].
+        stops_within_s: how long the end waits for deliveries [s]; with a round's wait less than 10 s.
+    """
+
+    def __init__(
+        self,
+        request: WatchRequest,
+        store: Store,
+        round_: Callable[[], RunReport],
+        *,
+        clock: Time,
+        wait: Callable[[float], bool],
+        note: Callable[[str], None],
+        step: Callable[[str], None],
+        patience_s: float = 2.0,
+        stops_within_s: float = 7.0,
+    ) -> None:
+        self._request = request
+        self._store = store
+        self._round = round_
+        self._clock = clock
+        self._wait = wait
+        self._note = note
+        self._step = step
+        self._patience_s = patience_s
+        self._stops_within_s = stops_within_s
+        self._writing = threading.Lock()
+        self._rows: tuple[int, list[Row]] = (-1, [])
+        self._receivers = [
+            _Receiver(destination=each, delivered=Delivered(store, each.name, request.since, self._writing))
+            for each in request.destinations
+        ]
+
+    @property
+    def unfinished(self) -> list[str]:
+        """The destinations with a delivery under way."""
+        return [each.destination.name for each in self._receivers if not each.delivery.done()]
+
+    def run(self, *, says_nothing: bool = False) -> None:
+        """Until it is to stop.
+
+        Args:
+            says_nothing: note a round that did nothing, too.
+        """
+        self._deliver()  # what an earlier watch had left, and open verdicts before they are forgotten
+        wait_s = 0.0
+        while True:
+            began_ms = self._clock.hi_res_clock_ms()
+            report = self._read()
+            found = self._deliver()
+            if report is not None and (says_nothing or report.is_news or found):
+                self._step(self._line(report, found, self._clock.hi_res_clock_ms() - began_ms))
+            if self._request.once:
+                self._finish()
+                return
+            wait_s = 0.0 if report is not None else _longer(wait_s)
+            if self._wait_until(began_ms + round(1_000 * max(self._request.trigger_s, wait_s))):
+                break
+        self._taken(self._stops_within_s)
+        for each in self.unfinished:
+            self._note(f"{each} has not taken what it was given: the next start delivers it again")
+        count = len({name for each in self._receivers for name in each.delivered.open})
+        self._note(f"stopped: {count:,} verdicts are open, and the next start goes on from here")
+
+    def _read(self) -> RunReport | None:
+        """A round; None if what it needs is away."""
+        try:
+            return self._round()
+        except (NotInstalledError, SparkEndedError):
+            raise
+        except FleetError as error:
+            for_good = isinstance(error, TableError) and not isinstance(error, BusyError | UnreadableTableError)
+            if self._request.once or for_good:
+                raise
+            self._note(f"{error}: trying again")
+            return None
+
+    def _wait_until(self, next_ms: int) -> bool:
+        """Waits for the next round, and delivers meanwhile what is due; True if the watch is to stop."""
+        while (now_ms := self._clock.hi_res_clock_ms()) < next_ms:
+            due_ms = min([next_ms, *(at for each in self._receivers if (at := each.due_ms()) is not None)])
+            if self._wait(max(due_ms - now_ms, _LEAST_WAIT_MS) / 1_000):
+                return True
+            if self._clock.hi_res_clock_ms() < next_ms:
+                self._deliver()
+        return self._wait(0)
+
+    def _finish(self) -> None:
+        """With `once`: tries destinations again for a while.
+
+        Raises:
+            FleetError: one of them does not take what there is.
+        """
+        while failing := [each for each in self._receivers if each.error is not None]:
+            now_ms = self._clock.hi_res_clock_ms()
+            hopeful = [
+                each
+                for each in failing
+                if not isinstance(each.error, RefusedError) and now_ms - each.failing_ms < _GIVES_UP_AFTER_MS
+            ]
+            stops = hopeful and self._wait(max(min(each.retry_ms for each in hopeful) - now_ms, _LEAST_WAIT_MS) / 1_000)
+            if stops or not hopeful:
+                raise FleetError(f"{_fault(failing[0])}: the next watch delivers them")
+            self._deliver()
+
+    def _deliver(self) -> list[Change]:
+        """Gives each destination that has taken the last what it does not know; what the first of them got in time."""
+        try:
+            rows = self._read_rows()
+        except (TableError, DeltaError, OSError) as error:
+            self._note(f"the table verdicts cannot be read: {' '.join(str(error).split())}")
+            return []
+        if rows is None:
+            return []
+        for each in self._receivers:
+            if each.delivery.done():
+                each.delivery = in_thread(partial(self._deliver_to, each, rows))
+        found = self._taken(self._patience_s)
+        while self._request.once and (left := self.unfinished):
+            if self._wait(_LEAST_WAIT_MS / 1_000):
+                raise FleetError(f"{left[0]} has not taken what it was given: the next watch delivers it again")
+            found = self._taken(0)
+        return found
+
+    def _taken(self, within_s: float) -> list[Change]:
+        """What the first destination got, once deliveries have ended or the time is up [s]."""
+        wait([each.delivery for each in self._receivers], within_s)
+        found = [each.delivery.result() if each.delivery.done() else [] for each in self._receivers]
+        return found[0]
+
+    def _deliver_to(self, receiver: _Receiver, rows: Sequence[Row]) -> list[Change]:
+        now_ms = self._clock.hi_res_clock_ms()
+        if receiver.error is not None and now_ms < receiver.retry_ms:
+            return []
+        at = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
+        delivered, destination = receiver.delivered, receiver.destination
+        found = changes(
+            rows,
+            delivered.rows,
+            since=delivered.since,
+            now=text_of(at),
+            consequences=self._request.consequences,
+        )
+        try:
+            delivered.begin()
+            for some in batched(found, _MOST_AT_ONCE):
+                destination.deliver(some, at)
+                delivered.take(some, at, rows)
+            last_ms = receiver.repeated_ms
+            if destination.repeats and (last_ms is None or now_ms - last_ms >= 1_000 * REPEAT_S):
+                for names in batched(list(delivered.open), _MOST_AT_ONCE):
+                    destination.repeat({name: delivered.rows[name] for name in names}, at)
+                receiver.repeated_ms = now_ms
+        except DeliveryError as error:
+            self._put_off(receiver, error, now_ms)
+            return []
+        receiver.error, receiver.wait_s = None, 0.0
+        return found
+
+    def _put_off(self, receiver: _Receiver, error: DeliveryError, now_ms: int) -> None:
+        if receiver.error is None:
+            receiver.failing_ms = now_ms
+        receiver.error = error
+        receiver.wait_s = _longer(receiver.wait_s)
+        receiver.retry_ms = now_ms + round(1_000 * receiver.wait_s)
+        self._note(f"{_fault(receiver)}: trying again in {receiver.wait_s:.0f} s")
+
+    def _read_rows(self) -> list[Row] | None:
+        """The table `verdicts`, which is read again when it has changed; None where it is not there."""
+        if not self._store.has(catalog.VERDICTS):
+            return None
+        log = self._store.log(catalog.VERDICTS)
+        if (version := log.version()) != self._rows[0]:
+            order = catalog.VERDICTS.schema.names
+            table = log.rows().select(order)
+            self._rows = version, [row for batch in table.to_batches() for row in json_dicts(batch)]
+        return self._rows[1]
+
+    def _line(self, report: RunReport, found: Sequence[Change], took_ms: int) -> str:
+        """What a round did, for an operator."""
+        counts = {kind: sum(change.kind is kind for change in found) for kind in Kind}
+        odd = {"set aside": sum(report.rejects.values()), "lost": report.lost, "files changed": len(report.changed)}
+        is_open = sum(row["state"] == "open" for row in self._rows[1])
+        parts = [
+            f"{report.total('pushes'):,} pushes",
+            f"{counts[Kind.OPENED]:,} verdicts opened, {counts[Kind.CLEARED]:,} cleared, {is_open:,} open",
+            *(f"{count:,} {what}" for what, count in odd.items() if count),
+            f"{took_ms / 1_000:,.1f} s",
+        ]
+        at = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
+        return f"{at:%H:%M:%S} " + "; ".join(parts)
+
+
+def _fault(receiver: _Receiver) -> str:
+    return f"{receiver.destination.name} does not take verdicts ({receiver.error})"
+
+
+def batched(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    """Some at a time."""
+    return (items[begin : begin + size] for begin in range(0, len(items), size))
+
+
+def _longer(wait_s: float) -> float:
+    return min(max(2 * wait_s, _FIRST_WAIT_S), _LONGEST_WAIT_S)
+
+
+@contextmanager
+def _until_signal() -> Iterator[threading.Event]:
+    """Set by SIGTERM or SIGINT: the round that is under way comes to its end. A second one ends it at once."""
+    stop = threading.Event()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(EXIT_INTERRUPTED)
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,87 @@
+"""Who reads rates and runs a task on each group of those who share a limit: this process, or Spark's executors."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from fleetgauge.fleet import shards
+from fleetgauge.fleet.decode.arrow import RecordBatch, Table, pa
+from fleetgauge.fleet.measures.rows import filled
+from fleetgauge.fleet.whatif.outcome import groups
+from fleetgauge.fleet.whatif.rates import RATES, Clients, ReadRates, added
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Task = Callable[[int, Table], Any]
+"""What is made of the number of some sharers and their RATES."""
+
+_SPARK_RATES: Final = "sharers int, node_id int, cell long, bytes double, requests double, instances double, by byte"
+
+
+def of_table(rates: Table, task: Task) -> dict[int, Any]:
+    """What a task makes of RATES that are in memory, by sharers."""
+    return {number: task(number, own) for number, own in groups(rates)}
+
+
+def in_process(
+    read: ReadRates, parts: Sequence[shards.Part], task: Task, done: Callable[[int], None]
+) -> dict[int, Any]:
+    """What a task makes of each group, by sharers: each as soon as the rates of all its clients are read.
+
+    Args:
+        read: reads the clients of a part.
+        parts: in their order, with every id.
+        task: what is made.
+        done: called with the number of parts that are done.
+    """
+    last_id = _last_ids(read.clients)
+    found: dict[int, Any] = {}
+    kept = RATES.empty_table()
+    for number, part in enumerate(parts, 1):
+        kept = added(pa.concat_tables([kept, read(part)]))
+        sharers = filled(kept["sharers"], 0)
+        known = np.unique(sharers)
+        is_whole = np.array([part[1] is None or last_id[each] < part[1] for each in known.tolist()], np.bool_)
+        ready = is_whole[np.searchsorted(known, sharers)] if len(known) else np.zeros(0, np.bool_)
+        found |= of_table(kept.filter(pa.array(ready)), task)
+        kept = kept.filter(pa.array(~ready)).combine_chunks()
+        done(number)
+    return found
+
+
+def _last_ids(clients: Clients) -> Mapping[int, str]:
+    found: dict[int, str] = {}
+    for (_, _, instance_id), client in clients.items():
+        found[client.sharers] = max(found.get(client.sharers, ""), instance_id)
+    return found
+
+
+def on_spark(spark: "SparkSession", read: ReadRates, parts: Sequence[shards.Part], task: Task) -> dict[int, Any]:
+    """What a task makes of each group, by sharers: one shuffle brings the rates of a group to one executor."""
+    numbers = spark.createDataFrame([(number,) for number in range(len(parts))], "part int")
+    rates = numbers.repartition(len(parts), "part").mapInArrow(_Read(read, tuple(parts)), _SPARK_RATES)
+
+    def made(group: Table) -> Table:  # a function: of an object Spark would take `self` for the key
+        number = int(filled(group["sharers"], 0)[0])
+        columns = [pa.array([number], pa.int32()), pa.array([pickle.dumps(task(number, group))], pa.binary())]
+        return pa.table(columns, names=["sharers", "made"])
+
+    rows = rates.groupBy("sharers").applyInArrow(made, "sharers int, made binary").collect()
+    return {row.sharers: pickle.loads(row.made) for row in rows}  # noqa: S301  # of our own executors
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Reads parts on an executor, for `mapInArrow`."""
+
+    read: ReadRates
+    parts: tuple[shards.Part, ...]
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.read(self.parts[number]).to_batches()

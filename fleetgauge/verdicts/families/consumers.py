@@ -1,0 +1,172 @@
+"""Consumers whose applications hardly poll, or that fetch next to nothing at a time."""
+
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers
+from fleetgauge.verdicts.declare import (
+    BY_OFFSETS,
+    BY_TELEMETRY,
+    OWN_HISTORY,
+    PHYSICAL,
+    Finding,
+    Test,
+    Verdict,
+    of_clients,
+)
+from fleetgauge.verdicts.families.groups import has_most_work, is_growing, lag_growth
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.rules import Figures
+from fleetgauge.verdicts.traffic import FETCH, beside_traffic, per_instance
+from fleetgauge.verdicts.window import LIBRDKAFKA, Window
+
+_LEAST_RATIO: Final = 1e-4
+"""Smaller ones are as much to a history."""
+
+
+def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Finding:
+    """Consumers that work all the time, or nearly too long between two calls of poll().
+
+    One that works all the time is not judged while it may be working off what has gathered: just started, or as long as
+    the lag of its group falls. Nor is one that reads much more than the others of its group: that is how its partitions
+    are filled.
+    """
+    rows, share = window.rows, figures["poll_interval_share"]
+    is_old = window.begin_us - memory.instances["first_us"][window.instance] >= figures["young_s"] * 1_000_000
+    falls = np.append(lag_growth(window, memory)[1] < 0, False)[window.groups.of_row]
+    is_judged = is_old & ~falls & ~has_most_work(window, figures.of["uneven-group"])
+    ratio = np.where(is_judged, rows.number("poll_idle_ratio_avg"), np.nan)
+    is_of_time = (window.dialect != LIBRDKAFKA) | figures.is_on("polls_alike")
+    of_polls = np.where(is_of_time, np.nan, ratio)
+    allowed_ms = share * _max_poll_interval_ms(window, memory, figures)
+    between_ms = np.fmax(rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000)
+    grows = np.append(is_growing(window, figures.of["lagging"]), False)[window.groups.of_row]
+    beside_lag = _beside_lag(of_polls, grows, figures)
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="poll_idle_ratio_avg",
+                unit="ratio",
+                observed=np.where(is_of_time, ratio, np.nan),
+                bound=figures["idle_ratio"],
+                is_upper=False,
+                says="{subject} waits in poll() {observed} of the time, which leaves less than {bound} to spare",
+            ),
+            Test(
+                metric="time_between_poll_max_ms",
+                unit="ms",
+                observed=between_ms,
+                bound=allowed_ms,
+                says="{subject} takes up to {observed} between two calls of poll(), more than {bound}",
+            ),
+            beside_lag,
+            _beside_usual(window, of_polls, memory, figures),
+        ],
+        certainty=np.where(np.isnan(of_polls), PHYSICAL, OWN_HISTORY),
+        sources=BY_TELEMETRY + BY_OFFSETS * beside_lag.is_bad,
+    )
+
+
+# librdkafka's ratio is a mean over the calls of poll(), however long each took: an application that takes one message a
+# call waits in one call of each burst alone, and has 0.05 with two thirds of its time to spare. So a low ratio says
+# nothing by itself.
+
+
+def _beside_lag(of_polls: Numbers, grows: Numbers, figures: Figures) -> Test:
+    """Few calls of librdkafka's poll() wait, while the lag of the group grows, as brokers know it."""
+    enough = figures["idle_ratio"]
+    return Test(
+        metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, bound=enough,
+        observed=np.where(grows | (of_polls >= enough), of_polls, np.nan),
+        says="{subject} waits in {observed} of its calls of poll(), while the lag of its group grows",
+    )  # fmt: skip
+
+
+def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Figures) -> Test:
+    """Hardly any call of librdkafka's poll() waits, of one that usually waits in ten times as many.
+
+    With bursts of n messages, one call in n waits while there is time to spare, less as the part of the time to spare
+    is less. So where bursts are as before, at most a tenth of the usual ratio is at most a tenth of the time.
+    """
+    history, clients = memory.history("idle"), window.clients
+    usual = np.exp(history.expected(clients.codes, figures["history_windows"]))[clients.of_row]
+    history.learn(clients.codes, np.log(np.maximum(clients.median(of_polls), _LEAST_RATIO)), window.length_s)
+    bound = np.minimum(figures["idle_ratio"] * usual, figures["waiting_polls"])
+    return Test(
+        metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, observed=of_polls, bound=bound, expected=usual,
+        says="{subject} waits in hardly any of its calls of poll(), in {expected} of them usually",
+    )  # fmt: skip
+
+
+def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> Numbers:
+    """`max.poll.interval.ms` of each row: the default, or what the rules say of its client id."""
+    found = np.full(len(window), figures["max_poll_interval_ms"])
+    own = figures.table("max_poll_interval_ms_of")
+    if own:
+        ids = window.rows.column("client_id").to_pylist()
+        found = np.array([own.get(client_id, figures["max_poll_interval_ms"]) for client_id in ids])
+    return found
+
+
+def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rate, size = window.rows.number("fetch_rate_per_s"), window.rows.number("fetch_size_avg_bytes")
+    found = of_clients(
+        window,
+        [
+            Test(
+                metric="fetch_size_avg_bytes",
+                unit="bytes",
+                observed=np.where(rate >= figures["fetches_per_s"], size, np.where(np.isnan(rate), np.nan, np.inf)),
+                bound=figures["bytes"],
+                is_upper=False,
+                says="{subject} fetches {rate:,.0f} times a second and gets {observed} each",
+                more={"rate": rate},
+            )
+        ],
+    )
+    if window.traffic is None:
+        return found
+    sums = window.traffic.sums[FETCH]
+    fetches = np.where(sums["requests"] > 0, sums["requests"], np.nan)
+    rate = per_instance(window, window.traffic, fetches)
+    size = np.where(rate >= figures["fetches_per_s"], sums["response_bytes"] / fetches, np.inf)
+    tiny = Test(
+        metric="traffic.bytes_per_fetch",
+        unit="bytes",
+        observed=np.where(np.isnan(rate), np.nan, size),
+        bound=figures["bytes"],
+        is_upper=False,
+        share=window.traffic.share,
+        says="{subject} fetches {rate:,.0f} times a second through a gateway and gets {observed} each",
+        more={"rate": rate},
+    )
+    return beside_traffic(window, found, [tiny], is_rate=True)
+
+
+VERDICTS: Final = (
+    Verdict(
+        id="slow-processing",
+        kind="client",
+        side="client",
+        find=_slow_processing,
+        action="Make {subject} faster per record, lower max.poll.records, or add members and partitions.",
+        needs={
+            "java": ("poll_idle_ratio_avg", "time_between_poll_max_ms"),
+            "librdkafka": ("poll_idle_ratio_avg",),
+        },
+        roles=("consumer", "share-consumer"),
+        explains=("rebalance-storm", "lagging", "stalled", "uneven-group"),
+    ),
+    Verdict(
+        id="tiny-fetches",
+        kind="client",
+        side="client",
+        find=_tiny_fetches,
+        action="Raise fetch.min.bytes of {subject}, with a fetch.max.wait.ms that it can wait.",
+        needs={"java": ("fetch_size_avg_bytes",)},
+        roles=("consumer",),
+        by_traffic=("fetch",),
+    ),
+)

@@ -1,0 +1,448 @@
+"""Consumer groups: rebalances, lag, and how work is divided among members."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers
+from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Finding, Test, Verdict, of_subjects
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
+from fleetgauge.verdicts.rules import Figures
+from fleetgauge.verdicts.window import Subjects, Window, medians
+
+_HOUR_US: Final = 3_600_000_000
+
+_POLLS_WITHIN_S: Final = 30
+"""Of a consumer that does not poll, no fetches say nothing [s]."""
+
+
+_Event = tuple[int, float, float, dict[str, float]]
+"""Of a window when it began [us], the rebalances that the larger half of a group's members count, how long it spent at
+it [s], and by how many more or fewer other members count, by the number of their instance."""
+
+
+def _of_most(events: list[_Event], instances: Numbers) -> float:
+    """Rebalances that at least half of the members count in all windows together.
+
+    A rebalance at the end of a window is in the next one to members that push before it: added up window by window, it
+    would count twice.
+    """
+    most = sum(each[1] for each in events)
+    of_members = sorted(sum(each[3].get(str(code), 0.0) for each in events) for code in instances.tolist())
+    return most + of_members[len(of_members) // 2] if of_members else most
+
+
+class _Rebalances(NamedTuple):
+    """Of each group of a window: what its members, or gateways, count; NaN where neither do.
+
+    Attributes:
+        of_members: of each row, without two for each member that came in the same window or the one before.
+        counted: that the larger half of the members count.
+        busy_s: how long the busiest member spent at it.
+        by_traffic: as gateways saw it.
+        is_seen: True where members send none of it and gateways see it.
+        is_known: True where either do.
+    """
+
+    of_members: Numbers
+    counted: Numbers
+    busy_s: Numbers
+    by_traffic: Numbers
+    is_seen: Numbers
+    is_known: Numbers
+
+
+def _rebalances(window: Window, memory: Memory) -> _Rebalances:
+    groups, rows = window.groups, window.rows
+    came = memory.instances["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
+    allowed = 2.0 * groups.count(came)
+    total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
+    # librdkafka counts none, but sends their time and its mean
+    counted = np.where(total_ms == 0, 0.0, np.rint(total_ms / np.maximum(mean_ms, 1.0)))
+    of_members = np.fmax(rows.number("rebalances"), counted)
+    of_members = np.maximum(of_members - np.append(allowed, 0)[groups.of_row], 0)
+    of_most = -medians(groups.of_row, -of_members, len(groups), low=True)
+    busy = groups.max(total_ms / 1000 / window.seconds)
+    is_sent = ~(np.isnan(of_most) & np.isnan(busy))
+    by_traffic = np.full(len(groups), np.nan) if window.traffic is None else window.traffic.of_groups(groups.codes)
+    is_seen = ~is_sent & ~np.isnan(by_traffic)
+    return _Rebalances(
+        of_members=of_members,
+        counted=np.where(is_seen, np.nan_to_num(by_traffic), np.nan_to_num(of_most)),
+        busy_s=np.where(allowed > 0, 0.0, np.nan_to_num(busy)) * window.length_s,
+        by_traffic=by_traffic,
+        is_seen=is_seen,
+        is_known=is_sent | is_seen,
+    )
+
+
+def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figures) -> tuple[Numbers, Numbers]:
+    """Of each group the rebalances of the last hour, and the share of it spent at them; 0 where they do not last.
+
+    Takes the window into what is known of the hour.
+    """
+    groups = window.groups
+    past: dict[str, list[_Event]] = memory.facts.setdefault("rebalance-storm", {})
+    of_members = now.of_members
+    differs = (groups.of_row >= 0) & (of_members != np.append(now.counted, 0)[groups.of_row]) & ~np.isnan(of_members)
+    order = np.argsort(groups.of_row, kind="stable")
+    begins = np.searchsorted(groups.of_row[order], np.arange(len(groups) + 1))
+    for place in np.flatnonzero((now.counted > 0) | (now.busy_s > 0) | (groups.count(differs) > 0)).tolist():
+        own, counted = order[begins[place] : begins[place + 1]], float(now.counted[place])
+        others = {str(window.instance[row]): float(of_members[row] - counted) for row in own[differs[own]].tolist()}
+        event = (window.begin_us, counted, float(now.busy_s[place]), others)
+        past.setdefault(str(groups.codes[place]), []).append(event)
+    per_hour, share = (np.where(now.is_known, 0.0, np.nan) for _ in range(2))
+    for code, events in list(past.items()):
+        past[code] = events = [each for each in events if each[0] > window.begin_us - _HOUR_US]
+        if not events:
+            del past[code]
+            continue
+        place = int(np.searchsorted(groups.codes, int(code)))
+        if place == len(groups) or groups.codes[place] != int(code):
+            continue
+        of_most = [each[0] for each in events if each[1] > 0 or each[2] > 0]
+        is_lasting = len(of_most) >= figures["least_windows"]
+        if is_lasting and of_most[-1] >= window.begin_us - figures["quiet_s"] * 1_000_000:
+            own = order[begins[place] : begins[place + 1]]
+            per_hour[place] = _of_most(events, window.instance[own[~np.isnan(of_members[own])]])
+            share[place] = sum(each[2] for each in events) / 3600
+    return per_hour, share
+
+
+def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:
+    """Rebalances of the last hour, by what gateways saw of a group whose members send none of it."""
+    groups, now = window.groups, _rebalances(window, memory)
+    per_hour, share = _of_the_hour(window, memory, now, figures)
+    is_seen = now.is_seen
+    tests = [
+        Test(
+            metric="rebalances", unit="times", observed=np.where(is_seen, np.nan, per_hour),
+            bound=figures["per_hour"], says="group {subject} rebalanced {observed} within an hour",
+        ),
+        Test(
+            metric="rebalance_latency_total_ms", unit="ratio", observed=share, bound=figures["time_share"],
+            says="group {subject} spent {observed} of an hour rebalancing",
+        ),
+    ]  # fmt: skip
+    if window.traffic is None:
+        return of_subjects(groups, tests)
+    seen = Test(
+        metric="traffic.rebalances", unit="times", observed=np.where(is_seen, per_hour, np.nan),
+        bound=figures["per_hour"],
+        says="group {subject} rebalanced {observed} within an hour, at least, as a gateway saw it",
+    )  # fmt: skip
+    agrees = np.nan_to_num(now.by_traffic) > 0
+    sources = np.where(is_seen, BY_GATEWAY, BY_TELEMETRY + BY_GATEWAY * agrees)
+    return of_subjects(groups, [*tests, seen], sources=sources)
+
+
+def _of_samples(window: Window, values: Numbers) -> Numbers:
+    """Values of sampled groups at their places among all; NaN for the others."""
+    found = np.full(len(window.groups), np.nan)
+    if window.offsets is not None:
+        found[np.searchsorted(window.groups.codes, window.offsets.codes)] = values
+    return found
+
+
+def _is_sampled(window: Window) -> Numbers:
+    """True for groups that have members, and samples enough: what brokers say of these holds, not what members say."""
+    if window.offsets is None:
+        return np.zeros(len(window.groups), np.bool_)
+    is_known = (window.offsets.whole.trend != UNKNOWN) & (window.offsets.assigned > 0)
+    found: Numbers = _of_samples(window, np.where(is_known, 1.0, 0.0)) == 1
+    return found
+
+
+def _by_either(window: Window, telemetry: Sequence[Test], offsets: Test) -> Finding:
+    """A finding about groups: by samples where there are some, else by telemetry."""
+    agrees = np.logical_or.reduce([test.is_known & test.is_bad for test in telemetry])
+    is_sampled = offsets.is_known
+    left = [replace(test, observed=np.where(is_sampled, np.nan, test.observed)) for test in telemetry]
+    sources = np.where(is_sampled, BY_OFFSETS + BY_TELEMETRY * agrees, BY_TELEMETRY)
+    return of_subjects(window.groups, [*left, offsets], sources=sources)
+
+
+def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
+    """The lag of each group, and by how much it grew: as brokers know it, or the members who pushed since their last
+    word on it.
+    """
+    lag, grown = _lag_of_members(window, memory)
+    if window.offsets is not None:
+        whole, is_sampled = window.offsets.whole, _is_sampled(window)
+        lag = np.where(is_sampled, _of_samples(window, whole.lag), lag)
+        grown = np.where(is_sampled, _of_samples(window, whole.grown), grown)
+    return lag, grown
+
+
+def _lag_of_members(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
+    if "lag" not in window.shared:
+        lag = window.rows.number("lag_records")
+        last = memory.history("lag")
+        grown = lag - last.expected(window.instance, 1)
+        last.put(window.instance, lag)
+        window.shared["lag"] = window.groups.sum(lag), window.groups.sum(grown)
+    found: tuple[Numbers, Numbers] = window.shared["lag"]
+    return found
+
+
+def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
+    groups = window.groups
+    lag, grown = _lag_of_members(window, memory)
+    consumed = np.nan_to_num(groups.sum(window.rows.number("records_consumed")))
+    telemetry = Test(
+        metric="lag_records", unit="records", observed=grown,
+        bound=np.maximum(figures["least_records"], figures["share"] * consumed),
+        says="the lag of group {subject} grows, by {observed} in one window to {lag:,.0f} records, while it "
+        "reads {consumed:,.0f}",
+        more={"lag": lag, "consumed": consumed},
+    )  # fmt: skip
+    if window.offsets is None:
+        return of_subjects(groups, [telemetry])
+    whole = window.offsets.whole
+    committed = _of_samples(window, whole.committed)
+    offsets = Test(
+        metric="group_offsets.lag_records", unit="records",
+        observed=_growing(window), bound=figures["share"] * committed,
+        says="the lag of group {subject} grows, by {observed} in {lasts} to {lag:,.0f} records, while it "
+        "commits {committed:,.0f}",
+        more={
+            "lag": _of_samples(window, whole.lag), "committed": committed,
+            "lasts": _durations(_of_samples(window, whole.seconds)),
+        },
+    )  # fmt: skip
+    return _by_either(window, [telemetry], offsets)
+
+
+def _growing(window: Window) -> Numbers:
+    """By how much the lag of sampled groups grew over their samples; NaN of the others."""
+    if window.offsets is None:
+        return np.full(len(window.groups), np.nan)
+    whole = window.offsets.whole
+    grown = _of_samples(window, np.where(whole.trend == GROWING, whole.grown, 0.0))
+    found: Numbers = np.where(_is_sampled(window), grown, np.nan)
+    return found
+
+
+def is_growing(window: Window, figures: Figures) -> Numbers:
+    """True for groups whose lag grows, as brokers know it, by as much as `lagging` asks for.
+
+    Args:
+        window: what is judged.
+        figures: of lagging.
+    """
+    if window.offsets is None:
+        return np.zeros(len(window.groups), np.bool_)
+    bound = figures["share"] * _of_samples(window, window.offsets.whole.committed)
+    found: Numbers = _growing(window) > bound
+    return found
+
+
+def _durations(seconds: Numbers) -> Numbers:
+    texts = [f"{each:.0f} s" if each < 120 else f"{each / 60:.0f} minutes" for each in seconds.tolist()]
+    return np.array(texts, object)
+
+
+def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
+    groups, rows = window.groups, window.rows
+    lag, consumed = (groups.sum(rows.number(name)) for name in ("lag_records", "records_consumed"))
+    commits, assigned = (np.nan_to_num(groups.sum(rows.number(name))) for name in ("commits", "assigned_partitions"))
+    does_nothing = (consumed == 0) & (commits == 0) & (assigned > 0)
+    telemetry = Test(
+        metric="lag_records", unit="records", observed=np.where(does_nothing, lag, 0 * (lag + consumed)),
+        bound=figures["least_records"],
+        says="group {subject} reads and commits nothing of its {assigned:.0f} partitions, {observed} wait",
+        more={"assigned": assigned},
+    )  # fmt: skip
+    # Java commits the position of paused partitions again and again, and their lag stays as it was, often 0. But a
+    # consumer with partitions that polls sends fetches, also where nothing is written; one that does not poll may work
+    # on what it has.
+    polls = rows.number("last_poll_seconds_ago") < _POLLS_WITHIN_S
+    fetches = groups.sum(np.where(polls, rows.number("fetch_rate_per_s"), np.nan))
+    is_idle = (consumed == 0) & (groups.sum(np.where(polls, rows.number("assigned_partitions"), np.nan)) > 0)
+    fetching = Test(
+        metric="fetch_rate_per_s", unit="per s", observed=np.where(is_idle, fetches, np.inf + fetches),
+        bound=figures["fetches_per_s"], is_upper=False,
+        says="group {subject} polls, but neither fetches nor reads anything of its {assigned:.0f} partitions: they are "
+        "paused, or have no leader",
+        more={"assigned": assigned},
+    )  # fmt: skip
+    if window.offsets is None:
+        return of_subjects(groups, [telemetry, fetching])
+    return _by_either(window, [telemetry, fetching], _stalled_by_samples(window, window.offsets, figures))
+
+
+def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures) -> Test:
+    """What waits: in all partitions of a group that commits nothing, or in those that stall while records arrive."""
+    stands = offsets.whole.trend == STALLED
+    is_stuck = np.where(stands[offsets.group], offsets.partitions.trend == STALLED, offsets.stuck)
+    waiting, stuck = offsets.sum(np.where(is_stuck, offsets.partitions.lag, 0)), offsets.sum(is_stuck)
+    return Test(
+        metric="group_offsets.lag_records", unit="records",
+        observed=np.where(_is_sampled(window), _of_samples(window, waiting), np.nan), bound=figures["least_records"],
+        says="group {subject} commits nothing of {stuck:.0f} of its {assigned:.0f} partitions, {observed} wait",
+        more={"stuck": _of_samples(window, stuck), "assigned": _of_samples(window, offsets.assigned)},
+    )  # fmt: skip
+
+
+def _row_of_member(window: Window, offsets: SampledGroups) -> Numbers:
+    """The row of each sampled member: of its client id and group, if there is one such row alone; else -1."""
+    most = int(max(window.client.max(initial=0), offsets.members.client.max(initial=0))) + 1
+    of_rows = np.where(window.group >= 0, window.group * most + window.client, -1)
+    of_members = offsets.codes[offsets.members.group] * most + offsets.members.client
+    keys, first, count = np.unique(of_rows, return_index=True, return_counts=True)
+    if not len(keys):
+        return np.full(len(of_members), -1)
+    at = np.minimum(np.searchsorted(keys, of_members), len(keys) - 1)
+    found: Numbers = np.where((keys[at] == of_members) & (count[at] == 1), first[at], -1)
+    return found
+
+
+def _has_sampled_members(window: Window, offsets: SampledGroups) -> Numbers:
+    """True for rows of a group whose members were sampled; one that could not be described has only its telemetry."""
+    sampled = np.isin(window.groups.codes, offsets.codes[np.unique(offsets.members.group)])
+    found: Numbers = np.append(sampled, False)[window.groups.of_row]
+    return found
+
+
+def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
+    is_old = window.begin_us - memory.instances["first_us"][window.instance] > figures["young_s"] * 1_000_000
+    assigned = np.where(is_old & (window.group >= 0), window.rows.number("assigned_partitions"), np.nan)
+    rows = np.arange(len(window))
+    clients, sources = window.client, np.full(len(window), BY_TELEMETRY)
+    if (offsets := window.offsets) is not None:
+        is_stable = np.array([state == "STABLE" for state in offsets.state], np.bool_)[offsets.members.group]
+        own = _row_of_member(window, offsets)
+        agrees = np.append(assigned < 1, False)[own]
+        of_members = np.where(is_stable, offsets.members.partitions, np.nan)
+        covered = _has_sampled_members(window, offsets)
+        assigned = np.concatenate([np.where(covered, np.nan, assigned), of_members])
+        rows, clients = np.concatenate([rows, own]), np.concatenate([clients, offsets.members.client])
+        sources = np.concatenate([sources, BY_OFFSETS + BY_TELEMETRY * agrees])
+    subjects = Subjects.by("client", clients)
+    tests = [
+        Test(
+            metric="assigned_partitions", unit="partitions", observed=assigned, bound=0.5, is_upper=False,
+            expected=np.ones(len(assigned)), says="a member of {subject} has no partition",
+        )
+    ]  # fmt: skip
+    return Finding(subjects=subjects, tests=tests, unit_of=subjects.of_row, rows=rows, sources=sources)
+
+
+def has_most_work(window: Window, figures: Figures) -> Numbers:
+    """True for members that read half as many times as much as the median of their group as makes it uneven, or more.
+
+    One whose partitions are hot may not keep up, and reads less than is written for it; but more than the others, so
+    that its application is not slower.
+
+    Args:
+        window: what is judged.
+        figures: of uneven-group.
+    """
+    groups, rate = window.groups, window.rows.number("records_consumed") / window.seconds
+    members = np.append(groups.count(~np.isnan(rate)), 0)[groups.of_row]
+    is_judged = members >= figures["least_members"]
+    median = np.append(groups.median(np.where(is_judged, rate, np.nan)), np.nan)[groups.of_row]
+    bound = np.maximum(figures["factor"] / 2 * median, figures["least_per_s"])
+    found: Numbers = is_judged & (rate > bound)
+    return found
+
+
+def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
+    groups, rows = window.groups, window.rows
+    has_work = ~(rows.number("assigned_partitions") < 1) & (window.group >= 0)
+    rate = np.where(has_work, rows.number("records_consumed") / window.seconds, np.nan)
+    lag = np.where(has_work, rows.number("lag_records"), np.nan)
+    found = Finding(
+        subjects=groups, tests=_uneven(groups, groups.of_row, rate, lag, figures), unit_of=groups.of_row,
+        rows=np.arange(len(window)), of=window.instance,
+    )  # fmt: skip
+    if window.offsets is None:
+        return found
+    members, own = window.offsets.members, _row_of_member(window, window.offsets)
+    is_bad = np.logical_or.reduce([test.is_known & test.is_bad for test in found.tests])
+    is_covered = _has_sampled_members(window, window.offsets)
+    place = np.searchsorted(groups.codes, window.offsets.codes)[members.group]
+    unit_of = np.concatenate([np.where(is_covered, -1, groups.of_row), place])
+    rate, lag = (
+        np.concatenate([each, np.where(members.partitions > 0, of_member, np.nan)])
+        for each, of_member in ((rate, members.rate), (lag, members.lag))
+    )
+    agrees = np.append(is_bad, False)[own]
+    return Finding(
+        subjects=groups,
+        tests=_uneven(groups, unit_of, rate, lag, figures),
+        unit_of=unit_of,
+        rows=np.concatenate([np.arange(len(window)), own]),
+        of=np.concatenate([window.instance, members.of]),
+        sources=np.concatenate([np.full(len(window), BY_TELEMETRY), BY_OFFSETS + BY_TELEMETRY * agrees]),
+    )
+
+
+def _uneven(groups: Subjects, group_of: Numbers, rate: Numbers, lag: Numbers, figures: Figures) -> list[Test]:
+    """Tests of members, which `group_of` names the group of, against the median of their group."""
+    tests = []
+    for metric, unit, values, least in (
+        ("records_consumed", "records per s", rate, figures["least_per_s"]),
+        ("lag_records", "records", lag, np.fmax(figures["least_lag"], np.nan_to_num(rate) * figures["least_lag_s"])),
+    ):
+        has = (group_of >= 0) & ~np.isnan(values)
+        members = np.append(np.bincount(group_of[has], minlength=len(groups)), 0)[group_of]
+        is_judged = members >= figures["least_members"]
+        middle = medians(group_of, np.where(is_judged, values, np.nan), len(groups))
+        median = np.append(middle, np.nan)[group_of]
+        tests.append(
+            Test(
+                metric=metric, unit=unit, observed=np.where(is_judged, values, np.nan),
+                bound=np.maximum(figures["factor"] * median, least), expected=median,
+                says="one member of group {subject} has {observed}, half of the {members} have {expected} or less"
+                + (" to read" if unit == "records" else ""),
+                more={"members": members},
+            )
+        )  # fmt: skip
+    return tests
+
+
+_REBALANCES: Final = {
+    "java": ("rebalances", "rebalance_latency_total_ms"),
+    "librdkafka": ("rebalance_latency_total_ms",),
+}
+_LAG: Final = {"java": ("lag_records",)}
+_MEMBERS: Final = ("consumer", "share-consumer")
+
+VERDICTS: Final = (
+    Verdict(
+        id="rebalance-storm", kind="group", side="client", find=_rebalance_storm, needs=_REBALANCES, roles=_MEMBERS,
+        by_traffic=("group",),
+        action="Find what makes members of {subject} leave: raise session.timeout.ms or max.poll.interval.ms, use "
+        "static membership or the new consumer protocol.",
+        explains=("stalled", "lagging", "uneven-group"),
+    ),
+    Verdict(
+        id="stalled", kind="group", side="client", find=_stalled, needs=_LAG, roles=("consumer",),
+        by_offsets=True,
+        action="Look at the application of {subject}: it holds partitions and reads nothing; restart it if it hangs.",
+        explains=("lagging",),
+    ),
+    Verdict(
+        id="uneven-group", kind="group", side="client", find=_uneven_group, needs={"java": ("records_consumed",)},
+        roles=("consumer",),
+        by_offsets=True,
+        action="Spread the keys or partitions of the topics of {subject} evenly, or look at the slowest member.",
+        explains=("lagging",),
+    ),
+    Verdict(
+        id="lagging", kind="group", side="client", find=_lagging, needs=_LAG, roles=("consumer",),
+        by_offsets=True,
+        action="Have {subject} read faster than is written: more members and partitions, or less work per record.",
+    ),
+    Verdict(
+        id="idle-consumer", kind="client", side="client", find=_idle_consumer, roles=("consumer",),
+        needs=dict.fromkeys(("java", "librdkafka"), ("assigned_partitions",)),
+        by_offsets=True,
+        action="Stop members of {subject} that have nothing to do, or add partitions.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,359 @@
+"""Slow brokers, slow clients, and slow paths between one client and one broker.
+
+What a window's latencies are above their own history (of a client id, role, library and node; log) is taken apart by a
+median polish over clients and nodes: what most clients of a node have in common is the node's, what a client has at
+most of its nodes is the client's, and the rest is the path's. A far region that always was slow is its own history.
+
+What was slow from its first window on has no such history: a client is judged beside its peers, a broker beside the
+others of its clients. See `verdicts.families.peers`.
+
+A fetch waits for data, so that a consumer's latency follows its traffic. A commit of offsets waits for nothing: a
+consumer whose commits take longer, and its fetches from all brokers too, is slow itself.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers
+from fleetgauge.verdicts.declare import OWN_HISTORY, PEERS, Finding, Test, Verdict
+from fleetgauge.verdicts.families.peers import beside_other_nodes, beside_peers
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.paths import paths_of
+from fleetgauge.verdicts.rules import Figures
+from fleetgauge.verdicts.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
+from fleetgauge.verdicts.window import CONSUMER, DIALECTS, JAVA, PATHS, Groups, Subjects, Window
+
+_ROUNDS: Final = 3
+
+
+@dataclass(slots=True)
+class Parts:
+    """The latencies of a window taken apart: one entry per path (client id, role, library, node).
+
+    Attributes:
+        row, path_of, link_value: of each link its row of clients, its path's place here, and its value.
+        client, node, series: of each path; a series is a client id, role and library.
+        value: log of the latency [ms] and 1.
+        expected: the same by history; NaN of paths without one, which are not judged.
+        node_part: of each path, how much longer it takes for what the paths of its node have in common.
+        client_part: of each path, what its series has in common beside that.
+        wait: how long a fetch may wait for data, of consumers; 0 of others.
+        own: what is above history and cannot be a fetch that waits for data.
+        by_series: the paths in the order of their series.
+        nodes: codes, of which `at` is each path's place; `by_node` has the paths in their order.
+        node_effect: of each node, less what all nodes of its cluster have in common.
+        node_delay_ms: of each node, how much longer it takes for most clients.
+        cluster: of each node, a small number.
+    """
+
+    row: Numbers
+    path_of: Numbers
+    link_value: Numbers
+    client: Numbers
+    node: Numbers
+    series: Numbers
+    value: Numbers
+    expected: Numbers
+    node_part: Numbers
+    client_part: Numbers
+    wait: Numbers
+    own: Numbers
+    by_series: Groups
+    nodes: Numbers
+    at: Numbers
+    by_node: Groups
+    node_effect: Numbers
+    node_delay_ms: Numbers
+    cluster: Numbers
+
+
+def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
+    """The parts, computed once a window by the figures of slow-node; the histories learn of it."""
+    if "latency" not in window.shared:
+        window.shared["latency"] = _parts(window, memory, figures.of["slow-node"])
+    found: Parts = window.shared["latency"]
+    return found
+
+
+def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
+    links, history, paths = window.links, memory.history("latency"), paths_of(window)
+    row, kind, key, by_path = links.row, paths.kind, paths.key, paths.by_path
+    by_series, by_node = paths.by_series, paths.by_node
+    path_of, at = by_path.of, by_node.of
+    before = history.expected(key, figures["history_windows"])
+    measured = np.log1p(links.latency_ms)
+    # What a consumer that is away from poll() measures is no evidence where it is more than usual.
+    usual = before[path_of]
+    is_away = _waits_for_poll(window)[row] & (links.role == CONSUMER)
+    any_away = is_away.any()
+    link_value = np.where(is_away, np.minimum(measured, usual), measured) if any_away else measured
+    value = by_path.medians(link_value)
+    node_effect = _polished(value - before, by_node, by_series)
+    wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
+    own = np.maximum(value, wait) - np.maximum(before, wait)
+    node_delay_ms = _delays(value, before, wait == 0, by_node)
+    of_delay = np.nan_to_num(np.log1p(_ms(before) + node_delay_ms[at]) - before)
+    common = np.maximum(np.fmax(node_effect, 0)[at], of_delay)
+    own_client = by_series.medians(own - common, low=True)
+    # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
+    age_us = window.begin_us - memory.instances["first_us"][window.instance[row]]
+    is_young = age_us < figures["young_s"] * 1_000_000
+    is_other = any_away or is_young.any()
+    learned = by_path.medians(np.where(is_young, np.nan, measured)) if is_other else value
+    history.learn(key, learned, window.length_s)
+    return Parts(
+        row=row, path_of=path_of, link_value=link_value, client=paths.client, node=paths.node, series=by_series.of,
+        value=value, expected=before, node_part=common, client_part=own_client[by_series.of], wait=wait, own=own,
+        by_series=by_series, nodes=paths.nodes, at=at, by_node=by_node,
+        node_effect=_less_common(node_effect, paths.cluster, figures["least_nodes"]),
+        node_delay_ms=node_delay_ms, cluster=paths.cluster,
+    )  # fmt: skip
+
+
+def _waits_for_poll(window: Window) -> Numbers:
+    links = window.links
+    return waits_for_poll(window.rows.number, window.dialect == JAVA, links.row, links.latency_ms)
+
+
+def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
+    """What the paths of each node have in common beside what their series have; NaN where nothing is known."""
+    rest = above
+    for _ in range(_ROUNDS - 1):
+        node = by_node.medians(rest)
+        client = by_series.medians(above - np.nan_to_num(node)[by_node.of], low=True)
+        rest = above - np.nan_to_num(client)[by_series.of]
+    return by_node.medians(rest)
+
+
+def _delays(value: Numbers, before: Numbers, is_short: Numbers, by_node: Groups) -> Numbers:
+    """The delay of each node that most of its clients see: the same time for every request [ms].
+
+    A request that takes 2 ms suffers more from 10 ms in a broker's queue than one that waits 80 ms for data: so
+    consumers, which do not have `is_short`, count only where there are few others.
+    """
+    at = by_node.of
+    delay_ms = _ms(value) - _ms(before)
+    enough = np.bincount(at[is_short & ~np.isnan(delay_ms)], minlength=len(by_node)) >= LEAST_CLIENTS
+    found: Numbers = np.fmax(by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan)), 0)
+    return found
+
+
+def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbers:
+    """Less what all nodes of a cluster have in common, where these are enough: load, not one broker."""
+    known = ~np.isnan(effect)
+    nodes = np.bincount(cluster[known], minlength=int(cluster.max(initial=0)) + 1)
+    least = np.full(len(nodes), np.inf)
+    np.minimum.at(least, cluster[known], effect[known])
+    found: Numbers = effect - np.where(nodes >= least_nodes, np.fmax(least, 0), 0.0)[cluster]
+    return found
+
+
+def _ms(log: Numbers) -> Numbers:
+    found: Numbers = np.expm1(log)
+    return found
+
+
+def _test(
+    expected: Numbers, effect: Numbers, factor: float, least_ms: float, says: str,
+    metric: str = "request_latency_avg_ms", **more: Numbers,
+) -> Test:  # fmt: skip
+    """Bad where the effect is above the factor, and more than `least_ms`."""
+    observed = _ms(expected + effect)
+    bound = np.maximum(_ms(expected + np.log(factor)), _ms(expected) + least_ms)
+    return Test(
+        metric=metric, unit="ms", observed=observed, bound=bound, expected=_ms(expected), says=says,
+        more=more, is_mean=True,
+    )  # fmt: skip
+
+
+def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | None:
+    parts = parts_of(window, memory, figures)
+    count = len(parts.nodes)
+    is_slow = parts.value - parts.expected - np.nan_to_num(parts.client_part) > np.log(figures["factor"])
+    clients = np.bincount(parts.at[~np.isnan(parts.value)], minlength=count)
+    slow = np.bincount(parts.at[is_slow], minlength=count)
+    enough = clients >= figures["least_clients"]
+    most = slow >= figures["share"] * clients
+    effect = np.where(most, parts.node_effect, np.fmin(parts.node_effect, 0))
+    base = np.where(enough & ~np.isnan(parts.node_effect), 0.0, np.nan)
+    may_be = ~np.isnan(base) & (effect > np.log(figures["factor"]))  # else it is not slow, whatever is usual
+    if may_be.any():  # medians of large groups take long
+        base[may_be] = parts.by_node.medians(np.where(may_be[parts.at], parts.expected, np.nan))[may_be]
+    test = _test(
+        base, effect, figures["factor"], figures["least_ms"],
+        "requests to node {subject} take {observed}, {expected} are usual; so do those of {slow} of {clients} clients",
+        slow=slow, clients=clients,
+    )  # fmt: skip
+    others = beside_other_nodes(parts.value, parts.by_series, parts.by_node, parts.wait == 0, figures)
+    by_others = _test(
+        others.expected, others.effect, figures["factor"], figures["far_ms"],
+        "requests to node {subject} take {observed}, {expected} those of the same clients to the others; so do those "
+        "of {slow} of {clients} clients, and no distance explains it",
+        slow=others.slow, clients=others.clients,
+    )  # fmt: skip
+    is_slow |= others.is_slow
+    return Finding(
+        subjects=Subjects("node", parts.nodes, np.zeros(0, np.int64)),
+        tests=[test, by_others],
+        unit_of=np.arange(count),
+        concerned=lambda place: np.unique(parts.row[((parts.at == place) & is_slow)[parts.path_of]]),
+        certainty=np.where(test.is_bad, OWN_HISTORY, PEERS),
+    )
+
+
+def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | None:
+    parts = parts_of(window, memory, figures)
+    count = len(parts.by_series)
+    expected = parts.by_series.medians(parts.expected)
+    effect = np.full(count, np.nan)
+    effect[parts.series] = parts.client_part
+    client = np.zeros(count, np.int64)
+    client[parts.series] = parts.client
+    nodes = np.bincount(parts.series, minlength=count)
+    test = _test(
+        expected, effect, figures["factor"], figures["least_ms"],
+        "{subject} waits {observed} for each of its {nodes} brokers, {expected} are usual, and the brokers are fine",
+        nodes=nodes,
+    )  # fmt: skip
+    tests, is_hint = [test], np.zeros(count, np.bool_)
+    if figures.is_on("by_peers"):
+        value = np.maximum(parts.value, parts.wait)
+        peers = beside_peers(window, parts.path_of, parts.series, parts.at, value, figures)
+        tests.append(
+            _test(
+                peers.expected, peers.effect, figures["factor"], figures["least_ms"],
+                "{subject} waits {observed} for each of its {nodes} brokers, {expected} are usual for {peers} "
+                "instances of its peers",
+                nodes=nodes, peers=peers.instances,
+            )
+        )  # fmt: skip
+        is_hint = ~test.is_bad & peers.may_be_far
+    # Further units: a client id, by the commits of its consumers.
+    commits, clients = _slow_commits(window, memory, parts, figures), window.clients
+    subjects = Subjects.by("client", np.concatenate([client, clients.codes]))
+    waits = (window.link_count > 0) | ~np.isnan(window.rows.number("commit_latency_avg_ms"))
+    return Finding(
+        subjects=subjects,
+        tests=[*(each.among(0, len(clients)) for each in tests), commits.among(count, 0)],
+        unit_of=subjects.of_row,
+        concerned=lambda place: np.flatnonzero((window.client == subjects.codes[place]) & waits),
+        certainty=np.concatenate([np.where(test.is_bad, OWN_HISTORY, PEERS), np.full(len(clients), OWN_HISTORY)]),
+        is_hint=np.concatenate([is_hint, np.zeros(len(clients), np.bool_)]),
+    )
+
+
+def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Test:
+    """Commits of each client, less the longest delay of a broker of its cluster: any may coordinate its group.
+
+    Where its fetches take no longer, from each broker if they are known by broker, it is its coordinator or the path
+    to it; where they are unknown, so is this.
+    """
+    of_nodes, least_log = figures.of["slow-node"], np.log(figures["factor"])
+    commits, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
+    fetches, usual = _beside_usual("fetch_latency_avg_ms", window, memory, of_nodes)
+    worst_ms = np.zeros(int(window.cluster.max(initial=-1)) + 1)
+    np.maximum.at(worst_ms, parts.cluster, np.nan_to_num(parts.node_delay_ms))
+    delay_ms = window.clients.max(worst_ms[window.cluster])
+    effect = np.log1p(np.fmax(_ms(commits) - delay_ms, 0)) - expected
+    may_be = effect > least_log
+    if may_be.any():
+        by_path = _fetches_by_path(window, parts, may_be)
+        longer = np.where(np.isnan(by_path), fetches - usual, by_path)
+        not_slow = np.where(np.isnan(longer), np.nan, 0.0)
+        effect = np.where(may_be & ~(longer > np.log(figures["fetches_factor"])), not_slow, effect)
+    return _test(
+        expected, effect, figures["factor"], figures["least_ms"],
+        "{subject} waits {observed} for commits of its offsets, {expected} are usual, and longer for its fetches, too, "
+        "while the brokers are fine",
+        "commit_latency_avg_ms",
+    )  # fmt: skip
+
+
+def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
+    """The log of a latency of each client [ms] and 1, now and usually; NaN where unknown. The history learns of it."""
+    clients, history = window.clients, memory.history(column)
+    taken = np.where(_waits_for_poll(window), np.nan, np.log1p(window.rows.number(column)))
+    usual = history.expected(clients.codes, figures["history_windows"])
+    is_young = window.begin_us - memory.instances["first_us"][window.instance] < figures["young_s"] * 1_000_000
+    now = clients.median(taken)
+    history.learn(
+        clients.codes, clients.median(np.where(is_young, np.nan, taken)) if is_young.any() else now, window.length_s
+    )
+    return now, usual
+
+
+def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> Numbers:
+    """Of the clients that are wanted how much longer fetches take from all their brokers (log)."""
+    found, codes = np.full(len(wanted), np.nan), window.clients.codes
+    place = np.searchsorted(codes, parts.client)
+    is_one = (parts.wait > 0) & wanted[place]
+    longer = parts.by_series.medians(np.where(is_one, parts.value - parts.expected - parts.node_part, np.nan), low=True)
+    found[place[is_one]] = longer[parts.series[is_one]]
+    return found
+
+
+def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
+    parts = parts_of(window, memory, figures)
+    sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
+    # Beside what this path would take with what its node and its client have in common: `least_ms` is of that, not of
+    # what is left when it is divided by it.
+    common = parts.node_part + np.fmax(parts.client_part, 0)
+    test = _test(
+        parts.expected + common, parts.own - common, figures["factor"], figures["least_ms"],
+        "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
+        "brokers answer as before",
+        others=sizes - 1,
+    )  # fmt: skip
+    # Only of paths that are bad, or were: there are several for each client.
+    code = parts.client * PATHS + parts.node
+    is_subject = test.is_bad | np.isin(code, memory.codes("slow-path"))
+    subjects = Subjects.by("path", np.where(is_subject, code, -1))
+    return Finding(
+        subjects=subjects,
+        tests=[test],
+        unit_of=subjects.of_row,
+        judged=sizes > 1,
+        concerned=lambda place: np.unique(parts.row[(subjects.of_row == place)[parts.path_of]]),
+        certainty=OWN_HISTORY,
+    )
+
+
+_EVERY: Final = dict.fromkeys(DIALECTS, ("request_latency_avg_ms",))
+
+OF_NODES: Final = (
+    Verdict(
+        id="slow-node",
+        kind="node",
+        side="broker",
+        find=_slow_node,
+        action="Look at broker {subject}: disk, CPU, network and request queue; move leaders away while it is slow.",
+        needs=_EVERY,
+        # Not slow-client, slow-path or deploy-regression: these are judged by what is left without the node's part.
+        explains=("buffer-full", "record-errors", "lagging"),
+    ),
+)
+
+OF_CLIENTS: Final = (
+    Verdict(
+        id="slow-client",
+        kind="client",
+        side="client",
+        find=_slow_client,
+        action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
+        needs=_EVERY,
+        explains=("buffer-full", "lagging"),
+        history="slow-node",
+    ),
+    Verdict(
+        id="slow-path",
+        kind="path",
+        side="network",
+        find=_slow_path,
+        action="Look at the network between {client} and broker {node}: routing, zone, packet loss.",
+        needs=_EVERY,
+        explains=("buffer-full", "lagging"),
+        history="slow-node",
+    ),
+)

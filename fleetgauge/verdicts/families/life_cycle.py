@@ -1,0 +1,273 @@
+"""How clients come, connect and end: connections, crashes, silence, and clocks."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers, pa
+from fleetgauge.verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.patterns import matches
+from fleetgauge.verdicts.rules import Figures
+from fleetgauge.verdicts.window import DIALECTS, Subjects, Window
+
+_US: Final = 1_000_000
+_MINUTE_S: Final = 60
+_SHORT_US: Final = 600 * _US
+_BITS_OF_S: Final = 33
+"""Enough for the seconds of two centuries."""
+_SPREAD: Final = 1.25
+"""Push intervals that the first pushes of a job by the clock are apart at most, beside its period."""
+_LEAST_LIVES: Final = 3
+_LONGEST_INTERVALS: Final = 1.75
+"""Between two pushes of which none is missing."""
+
+
+def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Finding:
+    """Instances older than ten minutes: one that starts opens a connection to each broker."""
+    rows = window.rows
+    is_old = window.begin_us - memory.instances["first_us"][window.instance] > figures["young_s"] * _US
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="connections_created",
+                unit="per minute",
+                observed=rows.number("connections_created") / window.seconds * _MINUTE_S,
+                bound=figures["per_minute"],
+                says="an instance of {subject} opens connections, {observed}",
+            )
+        ],
+        judged=is_old,
+    )
+
+
+def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
+    """Short lives one after the other: of each client id the longest chain that goes on."""
+    known = memory.instances
+    first, last, interval_us = known["first_us"], known["last_us"], known["interval_s"] * _US
+    is_short = (last > 0) & (last - first < figures["life_s"] * _US)
+    now_us = _now_us(window)
+    is_ended = now_us - last > _LONGEST_INTERVALS * interval_us
+    is_recent = now_us - last < figures["within_s"] * _US
+    short = np.flatnonzero(is_short & is_ended & is_recent & ~_has_terminated(window, memory))
+    clients, counts = np.unique(known["client"][short], return_counts=True)
+    lengths = dict.fromkeys(clients.tolist(), 0)
+    for client in clients[counts >= figures["lives"]].tolist():
+        lives = short[known["client"][short] == client]
+        gap_us = figures["gap_s"] * _US + 2 * interval_us[lives].max()  # when a push is seen of either
+        chain = _chain(first[lives], last[lives], gap_us, window.end_us - gap_us - window.length_s * _US)
+        # The absence of a terminating push says nothing of Java's producers: only that they start at odd times.
+        ends_silently = not known["says_when_it_ends"][lives].any()
+        by_clock = ends_silently and _is_by_clock(chain, _SPREAD * interval_us[lives].max())
+        lengths[client] = 0 if by_clock else len(chain)
+    codes = window.clients.codes
+    if not np.isin(clients, codes).all():
+        codes = np.union1d(codes, clients)
+    observed = np.zeros(len(codes))
+    observed[np.searchsorted(codes, list(lengths))] = list(lengths.values())
+    instances = {code: short[known["client"][short] == code] for code in clients[counts >= figures["lives"]].tolist()}
+    return of_subjects(
+        Subjects("client", codes, np.searchsorted(codes, window.client)),
+        [
+            Test(
+                metric="instances",
+                unit="times",
+                observed=observed,
+                bound=figures["lives"] - 0.5,
+                expected=np.zeros(len(codes)),
+                says="{subject} crashed and came back {observed} in a row, each time within ten minutes",
+            )
+        ],
+        named=lambda place: instances.get(int(codes[place]), short[:0]),
+    )
+
+
+def _chain(first: Numbers, last: Numbers, gap_us: float, goes_on_us: float) -> list[float]:
+    """The beginnings of the most lives that follow one another up to now; none if the last of them is over for long.
+
+    Several instances of a client id may crash at the same time: each life follows one that no other follows.
+    """
+    order = np.argsort(first, kind="stable")
+    chains: list[tuple[float, list[float]]] = []  # of each: the end of its last life, and the beginnings of all
+    for begin, until in zip(first[order].tolist(), last[order].tolist(), strict=True):
+        before = [each for each in chains if 0 < begin - each[0] <= gap_us]
+        begins = [begin]
+        if before:
+            chains.remove(longest := max(before, key=lambda each: len(each[1])))
+            begins = [*longest[1], begin]
+        chains.append((until, begins))
+    return max((begins for end, begins in chains if end >= goes_on_us), key=len, default=[])
+
+
+def _is_by_clock(begins: list[float], spread_us: float) -> bool:
+    """True if beginnings lie evenly, but for one of them and for so much: a scheduler starts a job.
+
+    Only first pushes are seen, and Java's come half a push interval to one and a half after the start. With a push
+    each 60 s, those of a job that runs every five minutes are up to 60 s off; lives of one to five minutes, which end
+    by chance, are 80 s off after eight of them or so.
+    """
+    even = np.array(begins)
+    for _ in range(2):
+        if len(even) < _LEAST_LIVES:
+            return True
+        number = np.arange(len(even))
+        off = even - np.polyval(np.polyfit(number, even, 1), number)
+        if float(np.ptp(off)) <= spread_us:
+            return True
+        worst = int(np.argmax(np.abs(off)))  # a first push that was lost is a whole interval late
+        even[worst] -= off[worst]
+    return False
+
+
+def _now_us(window: Window) -> int:
+    """The latest push of all, not the window's end: of the last window a run may have a part alone."""
+    return min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
+
+
+def _has_terminated(window: Window, memory: Memory) -> Numbers:
+    at = memory.instances["terminated_us"]
+    found: Numbers = (at > 0) & (at <= window.end_us)
+    return found
+
+
+def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
+    known = memory.instances
+    later = known["latest_us"]
+    # A push without any point has no row: only the time of the latest of all is known.
+    is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
+    last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
+    quiet_s = (_now_us(window) - last) / _US
+    is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
+    judged = (known["last_us"] > 0) & is_expected & ~is_alive
+    judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)
+    expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
+    judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent
+    bound = figures["intervals"] * known["interval_s"] + figures["more_s"]
+    suspects = np.flatnonzero(judged & (quiet_s > bound))
+    judged[suspects] = ~_is_replaced(suspects, memory, figures.of["crash-loop"])
+    return of_subjects(
+        Subjects("instance", np.arange(len(quiet_s)), window.instance),
+        [
+            Test(
+                metric="last_push",
+                unit="s",
+                observed=quiet_s,
+                bound=bound,
+                says="{client} sent its last push {observed} ago without a terminating one, and pushes every "
+                "{interval:,.0f} s",
+                more={"interval": known["interval_s"]},
+            )
+        ],
+        judged=judged,
+        named=lambda place: np.array([place]),
+    )
+
+
+def _stays(memory: Memory, patterns: Sequence[str]) -> Numbers:
+    """True for instances whose client ids run day and night, says the operator."""
+    clients = memory.registry.clients
+    names = pa.array([clients.parts(code)[1] for code in range(len(clients))] if patterns else [], pa.string())
+    found = np.zeros(len(clients), np.bool_)
+    for pattern in patterns:
+        found |= matches(names, pattern)
+    return found[memory.instances["client"]]
+
+
+def _is_replaced(suspects: Numbers, memory: Memory, figures: Figures) -> Numbers:
+    """True for those of these instances that another of their client id followed at once: they were started again.
+
+    At once is within `gap_s` of crash-loop and two push intervals, since only pushes are seen. One that lived shortly
+    is replaced by any later one: it crashed, and may do so again.
+    """
+    known = memory.instances
+    others = np.flatnonzero(np.isin(known["client"], known["client"][suspects]))
+    # The first of the same client id that came after the last push: searched for by client and second.
+    key = np.sort(known["client"][others] << _BITS_OF_S | known["first_us"][others] // _US)
+    last_s = known["last_us"][suspects] // _US
+    at = np.searchsorted(key, known["client"][suspects] << _BITS_OF_S | last_s, side="right")
+    next_one = np.append(key, -1)[at]
+    is_there = next_one >> _BITS_OF_S == known["client"][suspects]
+    gap_s = (next_one & (1 << _BITS_OF_S) - 1) - last_s
+    is_short = known["last_us"][suspects] - known["first_us"][suspects] < _SHORT_US
+    at_once = gap_s <= figures["gap_s"] + 2 * known["interval_s"][suspects]
+    found: Numbers = is_there & (is_short | at_once)
+    return found
+
+
+def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows, instances = window.rows, window.by_instance
+    bound = figures["ms"]
+    return Finding(
+        subjects=instances,
+        unit_of=instances.of_row,
+        rows=np.arange(len(window)),
+        tests=[
+            Test(
+                metric="clock_skew_min_ms",
+                unit="ms",
+                observed=rows.number("clock_skew_min_ms"),
+                bound=bound,
+                expected=np.zeros(len(window)),
+                says="the clock of this instance of {client} is {observed} behind that of the receiver",
+            ),
+            Test(
+                metric="clock_skew_max_ms",
+                unit="ms",
+                observed=-rows.number("clock_skew_max_ms"),
+                bound=bound,
+                expected=np.zeros(len(window)),
+                says="the clock of this instance of {client} is {observed} ahead of that of the receiver",
+            ),
+        ],
+    )
+
+
+VERDICTS: Final = (
+    Verdict(
+        id="crash-loop",
+        kind="client",
+        side="client",
+        find=_crash_loop,
+        action="Read the last lines of the log of {subject} before it ends, and its exit codes.",
+        needs=dict.fromkeys(DIALECTS, ()),
+        roles=("producer", "consumer", "share-consumer", "admin", "streams"),
+        explains=(
+            "silent",
+            "connection-churn",
+            "rebalance-storm",
+            "lagging",
+            "stalled",
+            "idle-consumer",
+            "uneven-group",
+        ),
+    ),
+    Verdict(
+        id="connection-churn",
+        kind="client",
+        side="client",
+        find=_connection_churn,
+        action="Have {subject} keep one client open in place of one per request, and look for refused connections.",
+        needs=dict.fromkeys(DIALECTS, ("connections_created",)),
+    ),
+    Verdict(
+        id="silent",
+        kind="instance",
+        side="unknown",
+        find=_silent,
+        action="See whether the process of {client} still runs, and whether it reaches its brokers.",
+        needs=dict.fromkeys(DIALECTS, ()),
+        roles=("producer", "consumer", "share-consumer", "streams"),
+        explains=("slow-processing", "rebalance-storm", "stalled", "uneven-group", "lagging"),
+    ),
+    Verdict(
+        id="clock-skew",
+        kind="instance",
+        side="client",
+        find=_clock_skew,
+        action="Set the clock of the machine of {client} by NTP.",
+        needs=dict.fromkeys(DIALECTS, ("clock_skew_min_ms",)),
+        roles=("producer", "consumer", "share-consumer", "admin", "streams"),
+    ),
+)

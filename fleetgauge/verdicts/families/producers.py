@@ -1,0 +1,185 @@
+"""Producers: small requests, no compression, full buffers, and records that fail."""
+
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers
+from fleetgauge.verdicts.declare import Finding, Test, Verdict, of_clients
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.rules import Figures
+from fleetgauge.verdicts.traffic import PRODUCE, Traffic, beside_traffic, per_instance
+from fleetgauge.verdicts.window import Window, medians
+
+
+def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows = window.rows
+    rate = rows.number("request_rate_per_s")
+    is_busy = rate >= figures["requests_per_s"]
+    more = {"rate": rate}
+    found = of_clients(
+        window,
+        [
+            Test(
+                metric="records_per_request_avg", unit="records", is_upper=False, bound=figures["records"],
+                observed=np.where(is_busy, rows.number("records_per_request_avg"), _fine(rate)),
+                says="{subject} sends {rate:,.0f} requests a second of {observed} each", more=more,
+            ),
+            Test(
+                metric="request_size_avg_bytes", unit="bytes", is_upper=False, bound=figures["bytes"],
+                observed=np.where(is_busy, rows.number("request_size_avg_bytes"), _fine(rate)),
+                says="{subject} sends {rate:,.0f} requests a second of {observed} each", more=more,
+            ),
+        ],
+        judged=~np.isnan(rows.number("records_per_request_avg")),
+    )  # fmt: skip
+    if window.traffic is None:
+        return found
+    return beside_traffic(window, found, _small_by_traffic(window, window.traffic, figures), is_rate=True)
+
+
+def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> list[Test]:
+    sums = traffic.sums[PRODUCE]
+    requests = np.where(sums["requests"] > 0, sums["requests"], np.nan)
+    rate = per_instance(window, traffic, requests)
+    is_busy = rate >= figures["requests_per_s"]
+    return [
+        Test(
+            metric=f"traffic.{name}", unit=unit, is_upper=False, bound=figures[unit], share=traffic.share,
+            observed=np.where(is_busy & is_counted, sums[column] / requests, _fine(rate)),
+            says="{subject} sends {rate:,.0f} produce requests a second of {observed} each through a gateway",
+            more={"rate": rate},
+        )
+        for name, unit, column, is_counted in (
+            ("records_per_request", "records", "records", sums["batches"] > 0),
+            ("bytes_per_request", "bytes", "request_bytes", True),
+        )
+    ]  # fmt: skip
+
+
+def _fine(rate: Numbers) -> Numbers:
+    """A number that is below no bound; NaN where the rate is not known."""
+    found: Numbers = np.where(np.isnan(rate), np.nan, np.inf)
+    return found
+
+
+def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows = window.rows
+    ratio, sent = rows.number("compression_rate_avg"), rows.number("bytes_sent_per_s")
+    found = of_clients(
+        window,
+        [
+            Test(
+                metric="bytes_sent_per_s", unit="bytes per s", bound=figures["bytes_per_s"],
+                observed=np.where(ratio >= figures["compression_rate"], sent, ratio * 0),
+                says="{subject} sends {observed} without compression",
+            )
+        ],
+    )  # fmt: skip
+    if window.traffic is None:
+        return found
+    sums = window.traffic.sums[PRODUCE]
+    is_plain = sums["uncompressed"] >= sums["batches"]
+    rate = per_instance(window, window.traffic, np.where(is_plain, sums["record_bytes"], 0.0))
+    plain = Test(
+        metric="traffic.record_bytes_per_s", unit="bytes per s", bound=figures["bytes_per_s"],
+        observed=np.where(sums["batches"] > 0, rate, np.nan), share=window.traffic.share,
+        says="{subject} sends {observed} without compression through a gateway",
+    )  # fmt: skip
+    return beside_traffic(window, found, [plain], is_rate=True)
+
+
+def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows, history = window.rows, memory.history("queue")
+    queue = rows.number("record_queue_time_avg_ms")
+    clients = window.clients
+    before = np.expm1(history.expected(clients.codes, figures["history_windows"]))[clients.of_row]
+    history.learn(clients.codes, medians(clients.of_row, np.log1p(queue), len(clients)), window.length_s)
+    return of_clients(
+        window,
+        [
+            Test(
+                metric="buffer_wait_ratio_avg", unit="ratio", bound=figures["wait_ratio"],
+                observed=rows.number("buffer_wait_ratio_avg"),
+                says="{subject} waits {observed} of the time for memory in its buffer",
+            ),
+            Test(
+                metric="buffer_exhausted_records", unit="records", bound=0.0,
+                observed=rows.number("buffer_exhausted_records"),
+                says="{subject} dropped {observed}, since its buffer was full",
+            ),
+            Test(
+                metric="record_queue_time_avg_ms", unit="ms", observed=queue, expected=before,
+                bound=np.maximum(figures["queue_factor"] * before, figures["least_queue_ms"]),
+                says="records of {subject} wait {observed} in its queue, {expected} are usual",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
+    rows = window.rows
+    sent, retries = rows.number("records_sent"), rows.number("record_retries")
+    # A moment of errors may lie in two windows, and in pushes of several instances: how long it was so is said by the
+    # pushes that have some, of which each has a failed record, and the first of all says only that it began.
+    errors, pushes = rows.number("record_errors"), np.maximum(rows.number("pushes"), 1)
+    failing = rows.number("record_error_pushes")  # 0 or null where its rate is not asked for
+    failing = np.minimum(np.where(failing > 0, failing, pushes), errors)
+    has_begun = np.isin(window.client, memory.codes("record-errors"))
+    part = np.nan_to_num(np.where(has_begun, failing, failing - 1)) / pushes
+    share = retries / np.maximum(np.nan_to_num(sent), 1)
+    found = of_clients(
+        window,
+        [
+            Test(
+                metric="record_errors", unit="records", observed=errors, bound=figures["errors"],
+                share=np.clip(part, 0.0, 1.0),
+                says="{observed} of {subject} failed in one window",
+            ),
+            Test(
+                metric="record_retries", unit="ratio", observed=share, bound=figures["retry_share"],
+                says="{subject} sends {observed} of its records again",
+            ),
+        ],
+    )  # fmt: skip
+    if window.traffic is None:
+        return found
+    sums = window.traffic.sums[PRODUCE]
+    failed = Test(
+        metric="traffic.errors", unit="ratio", bound=figures["retry_share"], share=window.traffic.share,
+        observed=np.where(sums["batches"] > 0, sums["errors"] / np.maximum(sums["batches"], 1), np.nan),
+        says="{observed} of the batches of {subject} are answered with an error",
+    )  # fmt: skip
+    return beside_traffic(window, found, [failed])
+
+
+VERDICTS: Final = (
+    Verdict(
+        id="buffer-full", kind="client", side="client", find=_buffer_full, roles=("producer",),
+        needs={
+            "java": ("buffer_wait_ratio_avg", "buffer_exhausted_records", "record_queue_time_avg_ms"),
+            "librdkafka": ("record_queue_time_avg_ms",),
+        },
+        action="Have {subject} send less or larger batches, or give it more memory: buffer.memory or "
+        "queue.buffering.max.kbytes.",
+        explains=("record-errors",),
+    ),
+    Verdict(
+        id="record-errors", kind="client", side="unknown", find=_record_errors, roles=("producer",),
+        needs={"java": ("record_errors", "record_retries")},
+        by_traffic=("produce",),
+        action="Look at the errors in the log of {subject}: records too large, missing rights, timeouts, or no leader.",
+    ),
+    Verdict(
+        id="small-batches", kind="client", side="client", find=_small_batches, roles=("producer",),
+        needs={"java": ("records_per_request_avg", "request_size_avg_bytes")},
+        by_traffic=("produce",),
+        action="Raise linger.ms (to 20 or more; 5 is the default since Java 4.0) and batch.size of {subject}.",
+    ),
+    Verdict(
+        id="uncompressed", kind="client", side="client", find=_uncompressed, roles=("producer",),
+        needs={"java": ("compression_rate_avg",)},
+        by_traffic=("produce",),
+        action="Set compression.type of {subject} to lz4 or zstd.",
+    ),
+)  # fmt: skip

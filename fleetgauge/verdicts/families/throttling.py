@@ -1,0 +1,107 @@
+"""Clients that brokers hold back for their quota."""
+
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers
+from fleetgauge.verdicts.declare import Finding, Test, Verdict, of_clients
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.rules import Figures
+from fleetgauge.verdicts.traffic import FETCH, PRODUCE, Traffic, beside_traffic
+from fleetgauge.verdicts.window import Window
+
+
+def _throttled(window: Window, memory: Memory, figures: Figures) -> Finding:
+    latency_ms = _latency_ms(window)
+    found = of_clients(window, [_test(window, figures, latency_ms, *each) for each in _REQUESTS])
+    if window.traffic is None:
+        return found
+    return beside_traffic(window, found, [_of_traffic(window.traffic, figures, *each) for each in _APIS])
+
+
+_REQUESTS: Final = (("produce", "request_rate_per_s"), ("fetch", "fetch_rate_per_s"))
+_APIS: Final = (("produce", PRODUCE), ("fetch", FETCH))
+
+
+def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, rate: str) -> Test:
+    """The part of the time that a client is held back, per broker.
+
+    Of Java it is its requests' rate times the mean throttle time: 20 a second to 2 brokers of 30 ms are 0.3. Others
+    send no rate: theirs is the throttle time's part of a request's whole time, if most pushes have any.
+    """
+    rows = window.rows
+    throttle_ms = rows.number(f"{request}_throttle_avg_ms")
+    brokers = np.maximum(window.link_count, 1)
+    by_rate = throttle_ms * rows.number(rate) / 1000 / brokers
+    # franz-go leaves a throttle time of 0 out: pushes count, not samples.
+    most = rows.number(f"{request}_throttled") >= figures["pushes_share"] * np.maximum(rows.number("pushes"), 1)
+    by_time = throttle_ms / (throttle_ms + np.fmax(latency_ms, 1.0))
+    share = np.where(np.isnan(by_rate), np.where(most, by_time, np.where(np.isnan(throttle_ms), np.nan, 0.0)), by_rate)
+    return Test(
+        metric=f"{request}_throttle_avg_ms",
+        unit="ratio",
+        observed=np.minimum(share, 1.0),
+        bound=figures["time_share"],
+        says=f"brokers hold {{subject}} back for {{observed}} of the time by its {request} quota, {{ms:,.0f}} ms each",
+        more={"ms": throttle_ms},
+    )
+
+
+def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> Test:
+    """The part of the time that a gateway holds a client back, if it does so at most requests.
+
+    By the throttle time's part of a request's whole time, as of libraries without a rate. No instance can be held back
+    for longer than all together are.
+    """
+    sums = traffic.sums[api]
+    requests, throttle_ms = sums["requests"], sums["throttle_time_ms"]
+    by_time = throttle_ms / np.maximum(throttle_ms + sums["broker_time_ms"], 1.0)
+    share = np.minimum(by_time, throttle_ms / 1000 / traffic.seconds)
+    most = sums["throttled_requests"] >= figures["pushes_share"] * requests
+    return Test(
+        metric=f"traffic.{request}_throttle_time_ms",
+        unit="ratio",
+        observed=np.where(requests > 0, np.where(most, np.minimum(share, 1.0), 0.0), np.nan),
+        bound=figures["time_share"],
+        share=traffic.share,
+        says=f"a gateway holds {{subject}} back for {{observed}} of the time by its {request} quota, "
+        "{ms:,.0f} ms each",
+        more={"ms": throttle_ms / np.maximum(sums["throttled_requests"], 1)},
+    )
+
+
+def _latency_ms(window: Window) -> Numbers:
+    """The mean over a client's links."""
+    links = window.links
+    total = np.bincount(links.row, links.latency_ms, minlength=len(window))
+    found: Numbers = total / np.maximum(window.link_count, 1)
+    return found
+
+
+VERDICTS: Final = (
+    Verdict(
+        id="throttled",
+        kind="client",
+        side="quota",
+        find=_throttled,
+        action="Raise the quota of {subject} if this load is meant to be, or have it send and fetch less.",
+        needs={
+            "java": ("produce_throttle_avg_ms", "fetch_throttle_avg_ms"),
+            "librdkafka": ("produce_throttle_avg_ms", "fetch_throttle_avg_ms"),
+            "franz-go": ("produce_throttle_avg_ms",),
+        },
+        roles=("producer", "consumer", "share-consumer"),
+        by_traffic=("produce", "fetch"),
+        explains=(
+            "silent",  # brokers read nothing from a connection that they hold back, pushes included
+            "slow-client",
+            "slow-path",
+            "buffer-full",
+            "record-errors",
+            "lagging",
+            "stalled",
+            "deploy-regression",
+        ),
+    ),
+)

@@ -1,0 +1,332 @@
+"""The judge: windows in their order, one after the other, into cases that open and clear.
+
+A bad window raises a case's level by its length, a good one lowers it; above `for_s` of the rules the verdict opens, at
+0 it clears. So the outcome follows from the windows alone, not from how runs cut them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers, Table, pa
+from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
+from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Test, Verdict, amount
+from fleetgauge.verdicts.memory import Case, Memory
+from fleetgauge.verdicts.notes import note_clients, note_window
+from fleetgauge.verdicts.offsets import SCHEMA as GROUP_TRENDS
+from fleetgauge.verdicts.offsets import Samples, note_groups
+from fleetgauge.verdicts.paths import paths_of
+from fleetgauge.verdicts.points import Points
+from fleetgauge.verdicts.rules import Figures, Rules
+from fleetgauge.verdicts.traffic import TrafficRows, note_traffic
+from fleetgauge.verdicts.window import DIALECTS, ROLES, Window, windows
+
+MOST_INSTANCES: Final = 100
+"""That a row names."""
+
+_CLEARS_WITHIN_S: Final = 600
+"""Good windows that clear a verdict, however long it takes to open [s]."""
+
+_UNJUDGED_S: Final = 3600
+"""A verdict of which nothing is heard for so long is cleared [s]."""
+
+_INTERRUPTED_S: Final = 1800
+"""One that is not open yet is dropped then [s]: a job of ten minutes an hour does not add up to one that lasts."""
+
+_NOTED_US: Final = 3_600_000_000
+_LATENCY: Final = "request_latency_avg_ms"
+
+_MOST_EVIDENCE: Final = 6
+
+
+def judge(
+    rows: Table | Iterable[Table],
+    clients: Table,
+    memory: Memory,
+    rules: Rules,
+    points: Table | None = None,
+    samples: Samples | None = None,
+    traffic: TrafficRows | None = None,
+) -> Table:
+    """Takes further windows into a memory.
+
+    Args:
+        rows: `window.COLUMNS` of whole windows, all later than what was judged: a merged wide row per instance and
+            window, and per instance, role, node and window. Or several such tables, in the order of their times, of
+            which one is held at a time; they are asked for by another thread.
+        clients: `notes.client_columns` of CLIENTS.
+        memory: of the windows before, which is changed.
+        rules: the figures, and an operator's own rules.
+        points: `points.COLUMNS` of the points of `rules.metric_names` that were received in these windows; None where
+            there are no such rules.
+        samples: of consumer groups in these windows; None where there are none.
+        traffic: that gateways counted in these windows; None where there is none.
+
+    Returns:
+        `offsets.SCHEMA` of these windows.
+
+    Raises:
+        RowsError: the rows lack a column.
+    """
+    note_clients(clients, memory)
+    verdicts = verdicts_of(rules)
+    named = None if points is None else Points(points, clients)
+    groups = [GROUP_TRENDS.empty_table()]
+    found = _taken_out(windows([rows] if isinstance(rows, pa.Table) else rows, memory.registry, samples, traffic))
+    for window in _one_ahead(found, memory) if named is None else found:  # own rules number instances as they judge
+        window.points = None if named is None else named.within(window.begin_us, window.end_us)
+        groups.append(_judge_window(window, verdicts, memory, rules))
+        del window  # before the next one is read
+    return pa.concat_tables(groups)
+
+
+def _taken_out(found: Iterable[Window]) -> Iterator[Window]:
+    """Windows that do not keep the table which they are of."""
+    for window in found:
+        paths_of(window)
+        window.detach()
+        yield window
+
+
+def _one_ahead(found: Iterator[Window], memory: Memory) -> Iterator[Window]:
+    """Windows, of which the next one is read by a thread while one is judged.
+
+    To read one only adds names to the registry. Where the memory forgets names after a window, which gives others new
+    numbers, the next one is read after that.
+    """
+    with ThreadPoolExecutor(1, "next-window") as reader:
+        ahead = reader.submit(next, found, None)
+        while (window := ahead.result()) is not None:
+            is_alone = memory.is_another_day(window.end_us)
+            if not is_alone:
+                ahead = reader.submit(next, found, None)
+            yield window
+            del window
+            if is_alone:
+                ahead = reader.submit(next, found, None)
+
+
+def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, rules: Rules) -> Table:
+    """Returns the trends of its groups."""
+    note_window(window, memory)
+    trends = note_groups(window, memory)
+    note_traffic(window, memory)
+    heard = _sources(window)
+    for verdict in verdicts if len(window) else [each for each in verdicts if _is_given(each, window)]:
+        figures = rules[verdict.id]
+        finding = verdict.find(window, memory, figures) if figures.is_enabled else None
+        if finding is not None and len(finding.subjects):
+            _Round(verdict, finding, window, memory, figures).take()
+    for case in memory.present_cases():
+        if not len(window) and heard.isdisjoint(case.judged_by):  # unknown is not over
+            case.judged_us += window.length_s * 1_000_000
+        allowed_s = _UNJUDGED_S if case.is_open else _INTERRUPTED_S
+        if window.end_us - case.judged_us > allowed_s * 1_000_000:
+            _clear(case, case.good_us or case.judged_us, memory)
+    _note_sent(window, memory)
+    forgets = memory.is_another_day(window.end_us)
+    memory.judged_to_us, memory.window_s = window.end_us, window.length_s
+    memory.judged_from_us = memory.judged_from_us or window.begin_us
+    if forgets:
+        memory.forget()
+    return trends
+
+
+def _sources(window: Window) -> set[str]:
+    """Those that a window without rows of clients has."""
+    has = {"group-offsets": window.offsets, "gateway": window.traffic}
+    return {name for name, each in has.items() if each is not None}
+
+
+def _is_given(verdict: Verdict, window: Window) -> bool:
+    """True if it can be given in a window without rows of clients."""
+    return (verdict.by_offsets and window.offsets is not None) or (
+        bool(verdict.by_traffic) and window.traffic is not None
+    )
+
+
+def _note_sent(window: Window, memory: Memory) -> None:
+    """Notes what each library sends, for coverage: once an hour; latencies by broker by role, and each time.
+
+    Latencies by instance, too: a library's versions differ in them, and so do settings.
+    """
+    memory.instances["has_latency"][window.instance[window.links.row]] = 1
+    for number, dialect in enumerate(DIALECTS):
+        by_role = [f"{dialect} {role} {_LATENCY}" for role in _roles_of_links(window, number)]
+        memory.sent |= dict.fromkeys(by_role, window.end_us)
+        for column in {column for verdict in VERDICTS for column in verdict.needs.get(dialect, ())}:
+            key = f"{dialect} {column}"
+            if window.end_us - memory.sent.get(key, 0) < _NOTED_US:
+                continue
+            values = window.rows.number(column)[window.dialect == number]
+            if not np.isnan(values).all() or (column == _LATENCY and by_role):
+                memory.sent[key] = window.end_us
+
+
+def _roles_of_links(window: Window, dialect: int) -> list[str]:
+    """The roles of a library's clients that sent latencies by broker: consumers of Java before 4.0 do not."""
+    kinds = paths_of(window).kind
+    return [role for place, role in enumerate(ROLES) if (kinds == dialect + 1 + place * 4).any()]
+
+
+def _clear(case: Case, at_us: int, memory: Memory) -> None:
+    del memory.cases[case.verdict][case.code]
+    if case.is_open:
+        case.cleared_us = at_us
+        memory.cleared.append(case)
+
+
+def _share_of_window(case: Case, excess: float) -> float:
+    """About how much of a window it was so, by a mean of the window; what was counted before is corrected by it.
+
+    A broker that is slow for seven minutes has three windows of five minutes with a mean far above what is usual, the
+    first and the last of them far below that of the middle one: these count for less.
+    """
+    if excess > 2 * case.peak:
+        case.level_s *= 2 * case.peak / excess
+    case.peak = max(case.peak, excess)
+    return min(1.0, 2 * excess / case.peak)
+
+
+class _Round:
+    """One verdict and one window."""
+
+    def __init__(self, verdict: Verdict, finding: Finding, window: Window, memory: Memory, figures: Figures) -> None:
+        self._verdict, self._finding, self._window = verdict, finding, window
+        self._memory, self._figures = memory, figures
+        self._cases = memory.cases.setdefault(verdict.id, {})
+
+    def take(self) -> None:
+        """Raises and lowers the cases of the subjects that are judged."""
+        finding = self._finding
+        judged = np.logical_or.reduce([test.is_known for test in finding.tests])
+        if finding.judged is not None:
+            judged &= finding.judged
+        judged &= finding.unit_of >= 0
+        bad = judged & np.logical_or.reduce([test.is_bad for test in finding.tests])
+        codes = finding.subjects.codes
+        bad_units = np.flatnonzero(bad)
+        bad_units = bad_units[np.argsort(finding.unit_of[bad_units], kind="stable")]
+        places, begins = np.unique(finding.unit_of[bad_units], return_index=True)
+        excess = np.stack([test.excess(bad_units) for test in finding.tests])
+        ends = np.append(begins[1:], len(bad_units))
+        for place, begin, end in zip(places.tolist(), begins.tolist(), ends.tolist(), strict=False):
+            self._raise(place, bad_units[begin:end], excess[:, begin:end])
+        having = self._memory.codes(self._verdict.id)
+        if not len(having):
+            return
+        is_good = np.bincount(finding.unit_of[judged], minlength=len(codes)) > 0
+        is_good[places] = False
+        at = np.minimum(np.searchsorted(codes, having), len(codes) - 1)
+        for code in having[(codes[at] == having) & is_good[at]].tolist():
+            self._lower(self._cases[code])
+
+    def _raise(self, place: int, units: Numbers, excess: Numbers) -> None:
+        window, memory, finding = self._window, self._memory, self._finding
+        code = int(finding.subjects.codes[place])
+        case = self._cases.get(code)
+        test, unit = self._worst(units, excess)
+        of = None if finding.of is None else int(finding.of[unit])
+        if case is not None and case.of != of:  # another member: it begins again
+            _clear(case, window.begin_us, memory)
+            case = None
+        if case is None:
+            identity = memory.registry.identity(self._verdict.kind, code)
+            case = Case(verdict=self._verdict.id, subject_kind=self._verdict.kind, code=code, of=of, **identity)
+            case.first_bad_us, case.is_hint = window.begin_us, True
+            self._cases[code] = case
+        for_s, own = self._figures["for_s"], max(float(excess.max()), 1.0)
+        share = 1.0 if test.share is None else float(test.share[units].max())
+        if test.is_mean and not case.is_open:
+            share = _share_of_window(case, own)
+        case.level_s = min(case.level_s + share * window.length_s, for_s + window.length_s)
+        case.bad_windows += 1
+        case.last_bad_us = case.judged_us = window.end_us
+        case.good_us = None
+        if not case.is_open and case.level_s > for_s:
+            case.is_open, case.opened_us = True, window.end_us
+        case.excess = own
+        self._describe(case, place, units, unit, test)
+
+    def _worst(self, units: Numbers, excess: Numbers) -> tuple[Test, int]:
+        """The test and the unit farthest beyond its bound; of several as far the most extreme, whatever their order."""
+        at, _ = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        test, units = self._finding.tests[int(at)], units[excess[at] == excess[at].max()]
+        expected = np.broadcast_to(test.bound if test.expected is None else test.expected, test.observed.shape)
+        observed = test.observed[units] if test.is_upper else -test.observed[units]
+        return test, int(units[np.lexsort((expected[units], observed))[-1]])
+
+    def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Test) -> None:
+        finding, window = self._finding, self._window
+        case.certainty = float(np.broadcast_to(finding.certainty, finding.unit_of.shape)[unit])
+        case.is_hint = case.is_hint and bool(np.broadcast_to(finding.is_hint, finding.unit_of.shape)[unit])
+        observed, bound = float(test.observed[unit]), float(np.broadcast_to(test.bound, test.observed.shape)[unit])
+        expected = bound if test.expected is None else float(test.expected[unit])
+        if finding.concerned is not None:
+            rows = finding.concerned(place)
+        elif finding.rows is not None:
+            rows = finding.rows[units]
+            rows = rows[rows >= 0]
+        else:
+            rows = np.flatnonzero(finding.subjects.of_row == place)
+        sources = BY_TELEMETRY if finding.sources is None else int(np.bitwise_or.reduce(finding.sources[units]))
+        case.judged_by = [name for number, name in enumerate(SOURCES) if sources >> number & 1]
+        named = None if finding.named is None else finding.named(place)
+        if case.principal is None and finding.principals is not None:
+            case.principal = finding.principals[unit]
+        self._name(case, np.unique(window.instance[rows]) if named is None else named)
+        case.why = test.says.format(
+            subject=case.subject,
+            client=case.client_id,
+            observed=amount(observed, test.unit),
+            bound=amount(bound, test.unit),
+            expected=amount(expected, test.unit),
+            **{name: value[unit] for name, value in test.more.items()},
+        )
+        case.evidence.append(
+            {
+                "metric": test.metric,
+                "window_start": window.begin_us,
+                "window_s": window.length_s,
+                "observed": observed,
+                "expected": expected,
+                "unit": test.unit,
+                "samples": len(units),
+            }
+        )
+        if len(case.evidence) > _MOST_EVIDENCE:  # the first ones and the latest
+            del case.evidence[_MOST_EVIDENCE // 2]
+
+    def _name(self, case: Case, instances: Numbers) -> None:
+        """The instances that it concerns, their clients and groups."""
+        registry = self._memory.registry
+        case.instance_count = max(case.instance_count, len(instances))
+        parts = [registry.instances.parts(code) for code in instances.tolist()]
+        case.instances = sorted(part[2] for part in parts)[:MOST_INSTANCES]
+        if case.principal is None and case.subject_kind not in ("node", "version"):
+            case.principal = min((part[1] for part in parts), default=None)
+        known = self._memory.instances
+        ids, groups = (np.unique(known[name][instances]) for name in ("client", "group"))
+        clients = {registry.clients.parts(code)[1] for code in ids.tolist()}
+        named = {registry.groups.parts(code)[1] for code in groups[groups >= 0].tolist()}
+        case.about["client"] = sorted(clients.union(case.about.get("client", ())))
+        case.about["group"] = sorted(named.union(case.about.get("group", ())))
+        if case.subject_kind == "client":  # also of one without instances here
+            case.about["client"] = sorted({case.subject, *case.about["client"]})
+        if case.subject_kind == "group":
+            case.about["group"] = sorted({case.subject, *case.about["group"]})
+        if case.client_id is None and case.subject_kind == "instance":
+            case.client_id = next(iter(clients), None)
+        if case.group_id is None and len(case.about["group"]) == 1:
+            case.group_id = case.about["group"][0]
+
+    def _lower(self, case: Case) -> None:
+        window, for_s = self._window, self._figures["for_s"]
+        case.level_s -= window.length_s * max(1.0, for_s / _CLEARS_WITHIN_S)
+        case.judged_us = window.end_us
+        if case.good_us is None:
+            case.good_us = window.begin_us
+        if case.level_s <= 0:
+            _clear(case, case.good_us, self._memory)

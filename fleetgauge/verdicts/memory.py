@@ -1,0 +1,389 @@
+"""What the judge remembers from one window to the next."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers, Table, pa
+from fleetgauge.verdicts.window import KINDS, PATHS, Names, Registry
+
+_SETTLES_S: Final = 6 * 3600
+"""Of a history: after so long a lasting change has mostly become the expected value [s]."""
+
+_MOST: Final = 0.3
+"""Of a window's difference, what a history learns from (log): outliers move it little. So the double of what was before
+has become the expected value after some 14 hours."""
+
+_YOUNG: Final = 3
+"""Windows of which a history takes everything in."""
+
+FORM: Final = 7
+"""Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
+
+DAY_US: Final = 86_400_000_000
+INSTANCES_KEPT_US: Final = 2 * DAY_US
+"""After its last push an instance is forgotten; longer than any verdict looks back."""
+NAMES_KEPT_US: Final = 8 * DAY_US
+"""A client id, a group, a version or a node that was not seen for so long is forgotten: a weekly job is not."""
+CLEARED_KEPT_US: Final = 30 * DAY_US
+"""Verdicts that were cleared before are dropped."""
+
+
+class History:
+    """The expected value of each key: a running mean of the logarithm, which outliers move little."""
+
+    def __init__(self, keys: Numbers, mean: Numbers, windows: Numbers) -> None:
+        self._keys, self._mean, self._windows = keys, mean, windows
+
+    @classmethod
+    def empty(cls) -> "History":
+        """Of no keys."""
+        return cls(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+
+    def expected(self, keys: Numbers, least_windows: float) -> Numbers:
+        """For each key the mean; NaN where fewer windows were seen."""
+        at, is_known = self._find(keys)
+        found = np.full(len(keys), np.nan)
+        is_known[is_known] = self._windows[at[is_known]] >= least_windows
+        found[is_known] = self._mean[at[is_known]]
+        return found
+
+    def learn(self, keys: Numbers, values: Numbers, window_s: int) -> None:
+        """Takes values of distinct keys in; NaN is none."""
+        keys, values = keys[~np.isnan(values)], values[~np.isnan(values)]
+        at, is_known = self._find(keys)
+        old = at[is_known]
+        step = values[is_known] - self._mean[old]
+        is_usual = (self._windows[old] < _YOUNG) | (np.abs(step) < _MOST)
+        weight = np.maximum(np.where(is_usual, 1 / (self._windows[old] + 1), 0.0), min(window_s / _SETTLES_S, 1.0))
+        self._mean[old] += weight * np.where(is_usual, step, np.clip(step, -_MOST, _MOST))
+        self._windows[old] += 1
+        self._add(keys[~is_known], values[~is_known])
+
+    def put(self, keys: Numbers, values: Numbers) -> None:
+        """Replaces the values of distinct keys; NaN is none."""
+        keys, values = keys[~np.isnan(values)], values[~np.isnan(values)]
+        at, is_known = self._find(keys)
+        self._mean[at[is_known]] = values[is_known]
+        self._add(keys[~is_known], values[~is_known])
+
+    def _add(self, keys: Numbers, values: Numbers) -> None:
+        if not len(keys):
+            return
+        every = np.concatenate([self._keys, keys])
+        order = np.argsort(every, kind="stable")
+        self._keys = every[order]
+        self._mean = np.concatenate([self._mean, values])[order]
+        self._windows = np.concatenate([self._windows, np.ones(len(keys), np.int64)])[order]
+
+    def _find(self, keys: Numbers) -> tuple[Numbers, Numbers]:
+        if not len(self._keys):
+            return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return at, self._keys[at] == keys
+
+    @property
+    def keys(self) -> Numbers:
+        """Those that are known, in their order."""
+        return self._keys
+
+    def rename(self, keys: Numbers) -> None:
+        """Gives each key another one; those below 0 are forgotten."""
+        order = np.argsort(keys, kind="stable")
+        order = order[keys[order] >= 0]
+        self._keys, self._mean, self._windows = keys[order], self._mean[order], self._windows[order]
+
+    def table(self) -> Table:
+        """To be kept."""
+        return pa.table({"key": self._keys, "mean": self._mean, "windows": self._windows})
+
+    @classmethod
+    def of(cls, table: Table) -> "History":
+        """As it was kept."""
+        return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "windows")))
+
+
+INSTANCE_FIELDS: Final = {
+    **dict.fromkeys(
+        (
+            "first_us",
+            "last_us",
+            "terminated_us",
+            "latest_us",
+            "client",
+            "group",
+            "version",
+            "dialect",
+            "says_when_it_ends",
+            "may_say_nothing",
+            "has_latency",
+        ),
+        np.int64,
+    ),
+    **dict.fromkeys(("interval_s", "pushed_s", "windows", "latency", "waited", "failed", "throughput"), np.float64),
+}
+
+
+_OF_NAMES: Final = ("client", "group", "version")
+
+
+class Instances:
+    """What is known of each client instance, by its number in the registry; 0 is nothing, and -1 of other numbers.
+
+    Attributes:
+        first_us, last_us: receipt of its first push and its last one so far [us].
+        terminated_us: receipt of its terminating push.
+        latest_us: receipt of its latest push of all, as CLIENTS knows it.
+        client, group, version, dialect: its client id's number, its group's (-1 for none), that of its software, and
+            its library.
+        says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
+        may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
+        has_latency: 1 once it sent a latency by broker.
+        interval_s: that it is waited for by [s]; see `base.presence`.
+        pushed_s: of its pushes in the latest window that has any [s].
+        windows, latency, waited, failed, throughput: see `verdicts.families.deploys`.
+    """
+
+    def __init__(self, table: Table | None = None) -> None:
+        self.arrays: dict[str, Numbers] = {name: np.zeros(0, kind) for name, kind in INSTANCE_FIELDS.items()}
+        if table is not None:
+            self.arrays = {name: table[name].to_numpy().copy() for name in INSTANCE_FIELDS}
+
+    def __getitem__(self, name: str) -> Numbers:
+        return self.arrays[name]
+
+    def grow(self, count: int) -> None:
+        """Makes room for all codes below `count`."""
+        more = count - len(self.arrays["first_us"])
+        if more > 0:
+            for name, each in self.arrays.items():
+                self.arrays[name] = np.append(each, np.full(more, -1 if name in _OF_NAMES else 0, each.dtype))
+
+    def keep(self, stays: Numbers) -> None:
+        """Forgets the others; the rest is numbered anew."""
+        self.arrays = {name: each[stays] for name, each in self.arrays.items()}
+
+    def table(self) -> Table:
+        """To be kept."""
+        return pa.table(self.arrays)
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """A verdict about a subject: one that may come to be, that is open, or that has ended.
+
+    Attributes:
+        code: the number of the subject in the registry.
+        level_s: rises by the length of a bad window and falls in good ones [s].
+        peak: the greatest excess of a mean so far.
+        bad_windows: so far.
+        first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
+        good_us: beginning of the first good window since the last bad one.
+        judged_us: end of the window that it was judged in last.
+        is_open: it has lasted long enough.
+        opened_us: end of the window in which it had lasted long enough [us].
+        cleared_us: since when it is so no more.
+        is_hint: see `Finding.is_hint`; false for good once it was in a window.
+        judged_by: of SOURCES, those by which it was so in its last bad window.
+        about: subjects that it concerns, by their kinds: what it may be the cause of.
+        of: see `Finding.of`.
+    """
+
+    verdict: str
+    subject_kind: str
+    code: int
+    subject: str
+    cluster_id: str
+    principal: str | None = None
+    client_id: str | None = None
+    group_id: str | None = None
+    node_id: int | None = None
+    level_s: float = 0.0
+    peak: float = 0.0
+    bad_windows: int = 0
+    first_bad_us: int = 0
+    last_bad_us: int = 0
+    good_us: int | None = None
+    judged_us: int = 0
+    is_open: bool = False
+    opened_us: int | None = None
+    cleared_us: int | None = None
+    is_hint: bool = False
+    why: str = ""
+    excess: float = 1.0
+    certainty: float = 1.0
+    of: int | None = None
+    instances: list[str] = field(default_factory=list)
+    instance_count: int = 0
+    judged_by: list[str] = field(default_factory=lambda: ["telemetry"])
+    about: dict[str, list[str]] = field(default_factory=dict)
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+
+
+_TIMES: Final = ("judged_from_us", "judged_to_us", "window_s")
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What is remembered; of the same windows always the same.
+
+    Attributes:
+        registry: names of subjects.
+        histories: by name.
+        instances: when each was seen.
+        cases: those that are not cleared, by their verdict and the number of their subject.
+        cleared: those that are.
+        facts: small things that verdicts remember, by the verdict's id; what JSON has.
+        sent: for `<library> <column>` the end of the last window that it was sent in.
+        judged_from_us, judged_to_us: begin of the first window, end of the last.
+        window_s: their length.
+    """
+
+    registry: Registry = field(default_factory=Registry)
+    histories: dict[str, History] = field(default_factory=dict)
+    instances: Instances = field(default_factory=Instances)
+    cases: dict[str, dict[int, Case]] = field(default_factory=dict)
+    cleared: list[Case] = field(default_factory=list)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    judged_from_us: int = 0
+    judged_to_us: int = 0
+    window_s: int = 0
+
+    def history(self, name: str) -> History:
+        """One of them, which is made if need be."""
+        return self.histories.setdefault(name, History.empty())
+
+    def all_cases(self) -> list[Case]:
+        """Those that are verdicts: open ones and cleared ones."""
+        return [case for case in (*self.present_cases(), *self.cleared) if case.is_open]
+
+    def present_cases(self) -> list[Case]:
+        """Those that are not cleared, and may not be open yet."""
+        return [case for cases in self.cases.values() for case in cases.values()]
+
+    def codes(self, verdict: str) -> Numbers:
+        """The numbers of its subjects that have a case."""
+        cases = self.cases.get(verdict, {})
+        return np.fromiter(cases, np.int64, len(cases))
+
+    def is_another_day(self, end_us: int) -> bool:
+        """True if a window that ends then begins a day (UTC): after it `forget` is due."""
+        return end_us // DAY_US != self.judged_to_us // DAY_US
+
+    def forget(self) -> None:
+        """Drops what was not seen for long, so that clients with a new id at each start do not add up."""
+        now_us, names, known = self.judged_to_us, self.registry, self.instances
+        known.grow(len(names.instances))
+        cases = self.present_cases()
+        of_kind = {
+            kind: np.array([case.code for case in cases if case.subject_kind == kind], np.int64)
+            for kind in ("client", "group", "node", "path", "version", "instance")
+        }
+        of_members = np.array([case.of for case in cases if case.of is not None and case.of >= 0], np.int64)
+        stays = np.maximum(known["last_us"], known["latest_us"]) >= now_us - INSTANCES_KEPT_US
+        stays[of_kind["instance"]] = stays[of_members] = True
+        new = {"instance": names.instances.keep(stays)}
+        known.keep(stays)
+        paths = of_kind["path"]
+        for kind, each, used in (
+            ("client", names.clients, (of_kind["client"], paths // PATHS, known["client"])),
+            ("group", names.groups, (of_kind["group"], known["group"])),
+            ("version", names.versions, (of_kind["version"], known["version"])),
+            ("node", names.nodes, (of_kind["node"], paths % PATHS)),
+        ):
+            stays = each.seen_us >= now_us - NAMES_KEPT_US
+            for codes in used:
+                stays[codes[codes >= 0]] = True
+            new[kind] = each.keep(stays)
+        for name in _OF_NAMES:
+            known[name][:] = np.where(known[name] >= 0, np.append(new[name], -1)[known[name]], -1)
+        self._rename(new)
+        self.cleared = [case for case in self.cleared if (case.cleared_us or 0) >= now_us - CLEARED_KEPT_US]
+
+    def _rename(self, new: Mapping[str, Numbers]) -> None:
+        """Gives histories, facts and cases the new numbers of their subjects."""
+        for name, kind in (("lag", "instance"), ("queue", "client"), ("idle", "client")):
+            history = self.history(name)
+            history.rename(new[kind][history.keys])
+        latency = self.history("latency")
+        series, node = latency.keys // PATHS, new["node"][latency.keys % PATHS]
+        client = new["client"][series // KINDS]
+        key = (client * KINDS + series % KINDS) * PATHS + node
+        latency.rename(np.where((client >= 0) & (node >= 0), key, -1))
+        past = self.facts.get("rebalance-storm", {})
+        instances = new["instance"]
+        self.facts["rebalance-storm"] = {
+            str(new["group"][int(code)]): [
+                (*rest, {str(instances[int(each)]): more for each, more in others.items() if instances[int(each)] >= 0})
+                for *rest, others in events
+            ]
+            for code, events in past.items()
+            if new["group"][int(code)] >= 0
+        }
+        for verdict, cases in self.cases.items():
+            for case in cases.values():
+                if case.subject_kind == "path":
+                    case.code = int(new["client"][case.code // PATHS] * PATHS + new["node"][case.code % PATHS])
+                else:
+                    case.code = int(new[case.subject_kind][case.code])
+                if case.of is not None and case.of >= 0:  # below are members as brokers know them
+                    case.of = int(new["instance"][case.of])
+            self.cases[verdict] = {case.code: case for case in cases.values()}
+
+    def parts(self) -> dict[str, bytes]:
+        """To be kept: by the name of each part."""
+        rest = {
+            "cases": [_plain(case) for case in self.present_cases()],
+            "cleared": [_plain(case) for case in self.cleared],
+            "facts": self.facts,
+            "sent": self.sent,
+            **{name: getattr(self, name) for name in _TIMES},
+        }
+        found = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
+        found |= {f"names {each.name}": _bytes(getattr(self.registry, each.name).table()) for each in fields(Registry)}
+        return found | {f"history {name}": _bytes(history.table()) for name, history in self.histories.items()}
+
+    @classmethod
+    def of(cls, parts: Mapping[str, bytes]) -> "Memory":
+        """As it was kept."""
+        rest = json.loads(parts["rest"])
+        cases: dict[str, dict[int, Case]] = {}
+        for case in (Case(**case) for case in rest["cases"]):
+            cases.setdefault(case.verdict, {})[case.code] = case
+        return cls(
+            registry=Registry(
+                **{each.name: Names.of(_table(parts[f"names {each.name}"])) for each in fields(Registry)}
+            ),
+            histories={
+                name.removeprefix("history "): History.of(_table(data))
+                for name, data in parts.items()
+                if name.startswith("history ")
+            },
+            instances=Instances(_table(parts["instances"])),
+            cases=cases,
+            cleared=[Case(**case) for case in rest["cleared"]],
+            facts=rest["facts"],
+            sent=rest["sent"],
+            **{name: rest[name] for name in _TIMES},
+        )
+
+
+def _plain(case: Case) -> dict[str, Any]:
+    return {each.name: getattr(case, each.name) for each in fields(Case)}
+
+
+def _bytes(table: Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _table(data: bytes) -> Table:
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()

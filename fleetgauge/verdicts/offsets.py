@@ -1,0 +1,471 @@
+"""Consumer groups as brokers know them: samples of committed and end offsets, and the trend of each lag.
+
+A trend is that of the last ten samples, and knows no threshold of lag: a group may be a million records behind and read
+them down, or ten behind and never read them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers, Table, pa, pc
+from fleetgauge.verdicts.memory import NAMES_KEPT_US, Memory
+from fleetgauge.verdicts.window import Registry, Window
+
+COLUMNS: Final = (
+    "sampled_at", "cluster_id", "group_id", "state", "member_id", "client_id", "topic", "partition",
+    "committed_offset", "end_offset", "error",
+)  # fmt: skip
+"""The columns of samples that are read: of `fleet.schemas.GROUP_OFFSETS`."""
+
+LOOKBACK_S: Final = 1200
+"""The last samples of a partition are looked for so long before the end of a window, at least its length [s]."""
+
+_SAMPLES: Final = 10
+_LEAST: Final = 4
+"""Samples that a trend needs."""
+_RISES: Final = 0.6
+"""Of all pairs of samples, by how much those in which the later lag is larger have to exceed the others: four of five
+are. Commits come in steps, so that a lag that grows does not grow from each sample to the next."""
+
+UNKNOWN, MOVING, GROWING, REWOUND, STOPPED, STALLED = range(6)
+TRENDS: Final = ("unknown", "moving", "growing", "rewound", "stopped", "stalled")
+"""`moving`: commits move, or all is read. `growing`: commits move, and the lag grows. `rewound`: a committed offset
+went back. `stalled`: records wait, no commit moves, a member has the partition. `stopped`: the same, but no member."""
+
+SCHEMA: Final = pa.schema(
+    [
+        ("date", pa.date32()),
+        ("window_start", pa.timestamp("us", tz="UTC")),
+        ("window_s", pa.int32()),
+        ("cluster_id", pa.string()),
+        ("group_id", pa.string()),
+        ("state", pa.string()),
+        ("members", pa.int64()),
+        ("idle_members", pa.int64()),
+        ("partitions", pa.int64()),
+        ("lag_records", pa.float64()),
+        ("trend", pa.string()),
+        ("since", pa.timestamp("us", tz="UTC")),
+        ("committed_per_s", pa.float64()),
+        ("written_per_s", pa.float64()),
+        *((f"{name}_partitions", pa.int64()) for name in TRENDS[GROWING:]),
+        ("error", pa.string()),
+    ]
+)
+"""One row per group and window, made as the window is judged."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lags:
+    """The last ten samples of partitions, or of whole groups: sums over their partitions.
+
+    Attributes:
+        trend: a place in TRENDS.
+        lag: of the last sample [records]; NaN where it is not known.
+        grown: by how much the lag is larger than in the first sample.
+        committed, written: by how much the offsets grew from the first sample to the last.
+        seconds: between these.
+    """
+
+    trend: Numbers
+    lag: Numbers
+    grown: Numbers
+    committed: Numbers
+    written: Numbers
+    seconds: Numbers
+
+
+def lags(times_us: Numbers, committed: Numbers, end: Numbers, is_assigned: Numbers) -> Lags:
+    """The trend of each row, whose samples are in the order of time, NaN where there is none.
+
+    What was sampled before an end offset that went back is left out: the topic was made again, or lost records.
+
+    >>> hours = np.arange(4.0)[None, :] * 3.6e9
+    >>> def trend(committed, end, assigned=True):
+    ...     return TRENDS[lags(hours, np.array([committed]), np.array([end]), np.array([assigned])).trend[0]]
+    >>> trend([10., 20, 30, 40], [15., 25, 35, 45]), trend([10., 10, 10, 10], [15., 25, 35, 45])
+    ('moving', 'stalled')
+    >>> trend([10., 11, 12, 13], [15., 25, 35, 45]), trend([10., 20, 5, 10], [20., 25, 30, 35])
+    ('growing', 'rewound')
+    >>> trend([10., 10, 10, 10], [15., 25, 35, 45], False), trend([9., 9, 0, 1], [9., 9, 1, 1])
+    ('stopped', 'unknown')
+    """
+    known = ~(np.isnan(committed) | np.isnan(end))
+    end_ = _filled(end, known)
+    went_back = np.zeros_like(known)
+    went_back[:, 1:] = end_[:, 1:] < end_[:, :-1]
+    resets_after: Numbers = np.flip(np.cumsum(np.flip(went_back, 1), 1), 1) - went_back
+    known = np.logical_and(known, resets_after == 0)
+    count = known.sum(axis=1)
+    first, last = known.argmax(axis=1), known.shape[1] - 1 - np.flip(known, 1).argmax(axis=1)
+    rows = np.arange(len(known))
+    lag = np.where(known, np.maximum(end - committed, 0), np.nan)
+    steps = _filled(committed, known)
+    is_back = ((steps[:, 1:] < steps[:, :-1]) & known[:, :-1]).any(axis=1)
+    none = np.where(count > 0, 0.0, np.nan)
+    grew = {
+        name: each[rows, last] - each[rows, first] + none
+        for name, each in (("committed", committed), ("written", end), ("grown", lag), ("seconds", times_us / 1e6))
+    }
+    waits = (lag > 0) | ~known
+    pairs = np.maximum(count * (count - 1) / 2, 1)
+    rises = sum(np.nan_to_num(np.sign(lag[:, by:] - lag[:, :-by])).sum(axis=1) for by in range(1, known.shape[1]))
+    is_growing = (rises >= _RISES * pairs) & (grew["grown"] > 0)
+    trend = np.select(
+        [count < _LEAST, is_back, ~waits.all(axis=1), grew["committed"] == 0, is_growing],
+        [UNKNOWN, REWOUND, MOVING, np.where(is_assigned, STALLED, STOPPED), GROWING],
+        MOVING,
+    )
+    return Lags(trend=trend, lag=lag[rows, last] + none, **grew)
+
+
+def _filled(values: Numbers, known: Numbers) -> Numbers:
+    """With the value before where it is not known; the first known one before it."""
+    at = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), 0), axis=1)
+    filled = np.take_along_axis(values, at, axis=1)
+    first = np.take_along_axis(values, known.argmax(axis=1)[:, None], axis=1)
+    found: Numbers = np.where(np.isnan(filled), first, filled)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """Members of groups in the last sample of each.
+
+    Attributes:
+        group: place of its group in `SampledGroups`.
+        client: number of its client id in the registry.
+        of: tells members apart from window to window; below 0.
+        partitions: that it has.
+        lag, rate: of these together [records, records per s].
+    """
+
+    group: Numbers
+    client: Numbers
+    of: Numbers
+    partitions: Numbers
+    lag: Numbers
+    rate: Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledGroups:
+    """What was sampled of groups until the end of a window, in which each has a sample.
+
+    Attributes:
+        codes: numbers in the registry, in their order.
+        whole: of all partitions together.
+        partitions: of each; `group` has the place of its group, `is_assigned` whether a member has it.
+        state: Kafka's name; "" where it is not known.
+        members: see `Members`.
+        error: Kafka's name of what a sample failed with; "" where none did.
+    """
+
+    codes: Numbers
+    whole: Lags
+    partitions: Lags
+    group: Numbers
+    is_assigned: Numbers
+    state: list[str]
+    members: Members
+    error: list[str]
+
+    def sum(self, values: Numbers) -> Numbers:
+        """Of the partitions of each group; NaN counts as none."""
+        found: Numbers = np.bincount(self.group, np.nan_to_num(values), minlength=len(self.codes))
+        return found
+
+    @property
+    def assigned(self) -> Numbers:
+        """Partitions of each group that a member has."""
+        return self.sum(self.is_assigned.astype(np.float64))
+
+    @property
+    def trend(self) -> Numbers:
+        """Of each group: of all its partitions together, or what is wrong with some that records arrive in."""
+        stuck = self.sum(self.stuck)
+        rewound = self.sum(self.partitions.trend == REWOUND)
+        of_all = np.where(rewound > 0, REWOUND, self.whole.trend)
+        found: Numbers = np.where((stuck > 0) & (of_all <= GROWING), STALLED, of_all)
+        return found
+
+    @property
+    def stuck(self) -> Numbers:
+        """True for partitions that stall while records arrive."""
+        found: Numbers = (self.partitions.trend == STALLED) & (self.partitions.written > 0)
+        return found
+
+
+class Samples:
+    """The samples of some windows, and of the time before that their trends need.
+
+    Args:
+        table: COLUMNS.
+        window_s: length of the windows [s].
+        begin_us: of the first of them; what was sampled before is for trends alone [us].
+    """
+
+    def __init__(self, table: Table, window_s: int, begin_us: int) -> None:
+        self.window_s = window_s
+        self._begin_us = begin_us
+        # Texts are encoded chunk by chunk: as a whole they take many times the room of their numbers.
+        texts = {
+            name: pc.fill_null(table[name], "").dictionary_encode().unify_dictionaries().combine_chunks()
+            for name in ("cluster_id", "group_id", "state", "member_id", "client_id", "topic", "error")
+        }
+        times = table["sampled_at"].cast(pa.int64()).to_numpy()
+        order = np.argsort(times, kind="stable")
+        self._times = times[order]
+        at = pa.array(order)
+        self._texts = {name: each.take(at) for name, each in texts.items()}
+        self._numbers = {
+            name: table[name].take(at).cast(pa.float64()).to_numpy(zero_copy_only=False)
+            for name in ("partition", "committed_offset", "end_offset")
+        }
+
+    def starts(self) -> list[int]:
+        """The beginnings of the windows that have a sample [us]."""
+        length = self.window_s * 1_000_000
+        found = np.unique(self._times[self._times >= self._begin_us] // length) * length
+        return [int(each) for each in found]
+
+    def within(self, window: Window, registry: Registry) -> SampledGroups | None:
+        """The groups that have a sample in the window; None without any."""
+        begin_us = min(window.begin_us, window.end_us - LOOKBACK_S * 1_000_000)
+        first, own, last = np.searchsorted(self._times, (begin_us, window.begin_us, window.end_us)).tolist()
+        if own == last:
+            return None
+        text = {
+            name: each.indices.to_numpy(zero_copy_only=False)[first:last].astype(np.int64)
+            for name, each in self._texts.items()
+        }
+        groups = self._texts["group_id"].dictionary
+        is_of_group = np.array([bool(each) for each in groups.to_pylist()], np.bool_)[text["group_id"]]
+        kept = np.flatnonzero(is_of_group)
+        if not (kept >= own - first).any():
+            return None
+        rows = _Rows(
+            times=self._times[first:last][kept],
+            text={name: each[kept] for name, each in text.items()},
+            number={name: each[first:last][kept] for name, each in self._numbers.items()},
+            texts=self._texts,
+        )
+        return rows.groups(window, registry)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rows:
+    """Samples of groups in the order of their times."""
+
+    times: Numbers
+    text: dict[str, Numbers]
+    number: dict[str, Numbers]
+    texts: dict[str, Any]
+
+    def groups(self, window: Window, registry: Registry) -> SampledGroups:
+        group = self._codes(registry.groups, ("cluster_id", "group_id"), window.end_us)
+        is_own = self.times >= window.begin_us
+        codes = np.unique(group[is_own])
+        place = np.minimum(np.searchsorted(codes, group), len(codes) - 1)
+        place = np.where(codes[place] == group, place, -1)
+        is_last = self._is_of_last_round(place, len(codes))
+        at, matrix = self._partitions(place, window.begin_us)
+        held = self._held(at, is_last, place)
+        is_assigned = self._has_member(held)
+        partitions = lags(matrix["times"], matrix["committed_offset"], matrix["end_offset"], is_assigned)
+        group_of = place[at]
+        whole = self._whole(group_of, matrix, len(codes), is_assigned)
+        return SampledGroups(
+            codes=codes,
+            whole=whole,
+            partitions=partitions,
+            group=group_of,
+            is_assigned=is_assigned,
+            state=self._latest_text("state", is_last, place, len(codes)),
+            members=self._members(is_last, place, held, partitions, registry, window.end_us),
+            error=self._latest_text("error", is_own & (place >= 0), place, len(codes)),
+        )
+
+    def _is_of_last_round(self, place: Numbers, count: int) -> Numbers:
+        """True for samples of a group's latest round: the latest in which it could be described, if there is one."""
+        has_state = np.array([bool(each) for each in self.texts["state"].dictionary.to_pylist()], np.bool_)
+        latest = np.zeros((2, count), np.int64)
+        for of_round, chosen in zip(latest, (place >= 0, (place >= 0) & has_state[self.text["state"]]), strict=True):
+            np.maximum.at(of_round, place[chosen], self.times[chosen])
+        is_last: Numbers = (place >= 0) & (self.times == np.where(latest[1], latest[1], latest[0])[place])
+        return is_last
+
+    def _held(self, at: Numbers, is_last: Numbers, place: Numbers) -> Numbers:
+        """For the rows `at` those of the same partitions in the latest round, which know their member; else `at`."""
+        topics = max(len(self.texts["topic"].dictionary), 1)
+        key = place * topics + self.text["topic"]
+        key = key << 24 | np.nan_to_num(self.number["partition"]).astype(np.int64) & 0xFFFFFF
+        rows = np.flatnonzero(is_last & ~np.isnan(self.number["partition"]))
+        if not len(rows):
+            return at
+        rows = rows[np.argsort(key[rows], kind="stable")]
+        found = rows[np.minimum(np.searchsorted(key[rows], key[at]), len(rows) - 1)]
+        return np.where(key[found] == key[at], found, at)
+
+    def _codes(self, names: Any, columns: tuple[str, ...], at_us: int) -> Numbers:
+        """Numbers in the registry; only distinct texts are looked up."""
+        key = np.zeros(len(self.times), np.int64)
+        for name in columns:
+            key = key * max(len(self.texts[name].dictionary), 1) + self.text[name]
+        _, first, place = np.unique(key, return_index=True, return_inverse=True)
+        parts = [self.texts[name].dictionary.take(pa.array(self.text[name][first])) for name in columns]
+        found: Numbers = names.codes(*parts, at_us=at_us)[place]
+        return found
+
+    def _partitions(self, place: Numbers, begin_us: int) -> tuple[Numbers, dict[str, Numbers]]:
+        """Of each partition with a sample in the window its last row, and its last samples as a matrix."""
+        rows = np.flatnonzero((place >= 0) & ~np.isnan(self.number["partition"]))
+        topics = max(len(self.texts["topic"].dictionary), 1)
+        key = place[rows] * topics + self.text["topic"][rows]
+        key = key << 24 | self.number["partition"][rows].astype(np.int64) & 0xFFFFFF
+        order = np.lexsort((self.times[rows], key))
+        rows, key = rows[order], key[order]
+        is_end = np.ones(len(rows), np.bool_)
+        is_end[:-1] = key[1:] != key[:-1]
+        ends = np.flatnonzero(is_end)
+        of_row: Numbers = np.cumsum(is_end) - is_end
+        back = ends[of_row] - np.arange(len(rows)) if len(ends) else np.zeros(0, np.int64)
+        is_here = self.times[rows[ends]] >= begin_us
+        number = np.where(is_here, np.cumsum(is_here) - 1, -1)
+        taken = (back < _SAMPLES) & (number[of_row] >= 0)
+        matrix = {}
+        values = {"times": self.times.astype(np.float64), **self.number}
+        for name in ("times", "committed_offset", "end_offset"):
+            found = np.full((int(is_here.sum()), _SAMPLES), np.nan)
+            found[number[of_row[taken]], _SAMPLES - 1 - back[taken]] = values[name][rows[taken]]
+            matrix[name] = found
+        return rows[ends[is_here]], matrix
+
+    def _has_member(self, at: Numbers) -> Numbers:
+        is_member = np.array([bool(each) for each in self.texts["member_id"].dictionary.to_pylist()], np.bool_)
+        found: Numbers = is_member[self.text["member_id"][at]]
+        return found
+
+    def _whole(self, group: Numbers, matrix: dict[str, Numbers], count: int, is_assigned: Numbers) -> Lags:
+        """Sums over the partitions of each group that are known in most samples that any of them has.
+
+        A sample that one of these lacks is left out of the sums, so that they are always of the same partitions.
+        """
+        known = ~np.isnan(matrix["committed_offset"] + matrix["end_offset"])
+        depth = np.zeros(count, np.int64)
+        np.maximum.at(depth, group, known.sum(axis=1))
+        full = 2 * known.sum(axis=1) > depth[group]
+        sums = {}
+        for name in ("committed_offset", "end_offset"):
+            found = np.zeros((count, _SAMPLES))
+            np.add.at(found, group[full], matrix[name][full])
+            sums[name] = found
+        times = np.full((count, _SAMPLES), np.nan)
+        times[group[full]] = matrix["times"][full]
+        has = np.bincount(group[full & is_assigned], minlength=count) > 0
+        for found in sums.values():
+            found[np.bincount(group[full], minlength=count) == 0] = np.nan
+        return lags(times, sums["committed_offset"], sums["end_offset"], has)
+
+    def _latest_text(self, name: str, chosen: Numbers, place: Numbers, count: int) -> list[str]:
+        """Of each group the last text that is not empty."""
+        texts = self.texts[name].dictionary.to_pylist()
+        found = [""] * count
+        rows = np.flatnonzero(chosen)
+        pairs, last = np.unique((place[rows] * max(len(texts), 1) + self.text[name][rows])[::-1], return_index=True)
+        for pair, _ in sorted(zip(pairs.tolist(), last.tolist(), strict=True), key=lambda each: -each[1]):
+            group, text = divmod(pair, max(len(texts), 1))
+            found[group] = texts[text] or found[group]
+        return found
+
+    def _members(
+        self, is_last: Numbers, place: Numbers, at: Numbers, partitions: Lags, registry: Registry, end_us: int
+    ) -> Members:
+        ids = self.texts["member_id"].dictionary.to_pylist()
+        is_member = np.array([bool(each) for each in ids], np.bool_)[self.text["member_id"]]
+        rows = np.flatnonzero(is_last & is_member)
+        key = place * max(len(ids), 1) + self.text["member_id"]
+        distinct, first, which = np.unique(key[rows], return_index=True, return_inverse=True)
+        has_topic = ~np.isnan(self.number["partition"][rows])
+        client = self._codes(registry.clients, ("cluster_id", "client_id"), end_us)
+        owner = np.minimum(np.searchsorted(distinct, key[at]), max(len(distinct) - 1, 0))
+        owned = is_last[at] & (distinct[owner] == key[at]) if len(distinct) else np.zeros(len(at), np.bool_)
+        rate = partitions.committed / np.maximum(partitions.seconds, 1e-9)
+        lag, per_s = (
+            np.bincount(owner[owned], np.nan_to_num(each[owned]), minlength=len(distinct))
+            for each in (partitions.lag, rate)
+        )
+        names = [ids[each] for each in self.text["member_id"][rows[first]].tolist()]
+        return Members(
+            group=place[rows[first]],
+            client=client[rows[first]],
+            of=np.array([-2 - crc32(each.encode()) for each in names], np.int64),
+            partitions=np.bincount(which, has_topic, minlength=len(distinct)),
+            lag=lag,
+            rate=per_s,
+        )
+
+
+def note_groups(window: Window, memory: Memory) -> Table:
+    """Notes since when each group's trend is what it is; SCHEMA of the window's groups."""
+    groups = window.offsets
+    known: dict[str, list[Any]] = memory.facts.setdefault("group-offsets", {})
+    if groups is None:
+        return SCHEMA.empty_table()
+    rows = list(_rows_of(groups, window, memory, known))
+    for name in [name for name, each in known.items() if each[2] < window.end_us - NAMES_KEPT_US]:
+        del known[name]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _rows_of(
+    groups: SampledGroups, window: Window, memory: Memory, known: dict[str, list[Any]]
+) -> Iterator[dict[str, Any]]:
+    begin = _EPOCH + timedelta(microseconds=window.begin_us)
+    day: date = begin.date()
+    members = np.bincount(groups.members.group, minlength=len(groups.codes))
+    idle = np.bincount(groups.members.group[groups.members.partitions == 0], minlength=len(groups.codes))
+    partitions = np.bincount(groups.group, minlength=len(groups.codes))
+    is_known = np.bincount(groups.group, ~np.isnan(groups.partitions.lag), minlength=len(groups.codes)) > 0
+    lag, of_trend = (
+        groups.sum(groups.partitions.lag),
+        [groups.sum(groups.partitions.trend == each) for each in range(6)],
+    )
+    seconds = np.where(groups.whole.seconds > 0, groups.whole.seconds, np.nan)
+    rates = groups.whole.committed / seconds, groups.whole.written / seconds
+    for place, (code, trend) in enumerate(zip(groups.codes.tolist(), groups.trend.tolist(), strict=True)):
+        cluster, name = memory.registry.groups.parts(code)
+        key = f"{cluster}\x1f{name}"
+        before = known.get(key)
+        is_same = before is not None and before[0] == TRENDS[trend]
+        since = before[1] if before is not None and is_same else window.begin_us
+        known[key] = [TRENDS[trend], since, window.end_us]
+        yield {
+            "date": day,
+            "window_start": begin,
+            "window_s": window.length_s,
+            "cluster_id": cluster,
+            "group_id": name,
+            "state": groups.state[place] or None,
+            "members": int(members[place]),
+            "idle_members": int(idle[place]),
+            "partitions": int(partitions[place]),
+            "lag_records": float(lag[place]) if is_known[place] else None,
+            "trend": TRENDS[trend],
+            "since": _EPOCH + timedelta(microseconds=since),
+            "committed_per_s": _number(rates[0][place]),
+            "written_per_s": _number(rates[1][place]),
+            **{f"{name}_partitions": int(of_trend[each][place]) for each, name in enumerate(TRENDS) if each > MOVING},
+            "error": groups.error[place] or None,
+        }
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,65 @@
+"""Paths of a window: from a client id, with its role and library, to a broker."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers
+from fleetgauge.verdicts.window import KINDS, PATHS, Groups, Window, numbered
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The paths that links are of: what follows from who they are, whatever their latency.
+
+    Attributes:
+        by_path: the links by their paths.
+        client, kind, node: of each path; see `verdicts.window.KINDS`.
+        key: of each path, for histories.
+        by_series: the paths by their series: a client id, role and library.
+        by_node: the paths by their nodes, which are places in `nodes`.
+        nodes: numbers in the registry.
+        cluster: of each node, a small number.
+    """
+
+    by_path: Groups
+    client: Numbers
+    kind: Numbers
+    node: Numbers
+    key: Numbers
+    by_series: Groups
+    by_node: Groups
+    nodes: Numbers
+    cluster: Numbers
+
+
+def paths_of(window: Window) -> Paths:
+    """The paths of a window's links, found once."""
+    if "paths" not in window.shared:
+        window.shared["paths"] = _paths(window)
+    found: Paths = window.shared["paths"]
+    return found
+
+
+def _paths(window: Window) -> Paths:
+    links = window.links
+    series_key, of_series = numbered((window.client * KINDS + window.dialect + 1)[links.row] + links.role * 4)
+    width = int(links.place.max(initial=0)) + 1
+    path, path_of = numbered(of_series * width + links.place)
+    node = np.zeros(len(path), np.int64)
+    node[path_of] = links.node
+    series = path // width
+    nodes, at = numbered(node)
+    cluster = np.zeros(len(nodes), np.int64)
+    cluster[at[path_of]] = window.cluster[links.row]
+    return Paths(
+        by_path=Groups(path_of, len(path)),
+        client=series_key[series] // KINDS,
+        kind=series_key[series] % KINDS,
+        node=node,
+        key=series_key[series] * PATHS + node,
+        by_series=Groups(series, len(series_key)),
+        by_node=Groups(at, len(nodes)),
+        nodes=nodes,
+        cluster=cluster,
+    )

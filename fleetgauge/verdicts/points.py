@@ -1,0 +1,113 @@
+"""The points that an operator's own rules read, by client instance and push, and what is known of their clients."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, pa, pc
+from fleetgauge.verdicts.patterns import matches
+
+_NAMES: Final = ("cluster_id", "principal", "client_instance_id")
+COLUMNS: Final = (
+    "received_at", "push_id", *_NAMES, "metric_name", "value", "delta", "before_subscription", "start_time_unix_nano",
+    "time_unix_nano", "push_interval_ms", "node_id", "topic", "twin",
+)  # fmt: skip
+"""The columns of POINTS that are read."""
+
+_SEPARATOR: Final = "\x1f"
+
+
+class Points:
+    """Points in the order of their receipt, second copies of dotted topics left out.
+
+    Args:
+        table: COLUMNS of POINTS.
+        clients: `notes.client_columns` of CLIENTS.
+
+    Attributes:
+        instance: the number of the instance of each point, among those here.
+        at_us: when it was received [us].
+    """
+
+    def __init__(self, table: Table, clients: Table) -> None:
+        table = table.filter(pc.invert(pc.fill_null(table["twin"], False)))
+        self._table = table.sort_by([("received_at", "ascending"), ("push_id", "ascending")]).combine_chunks()
+        self._clients = clients.combine_chunks()
+        instances = _names(self._table).dictionary_encode()
+        self._keys: Array = instances.dictionary
+        self._client = pc.index_in(instances.dictionary, value_set=_names(self._clients)).fill_null(-1).to_numpy()
+        self.instance: Numbers = instances.indices.to_numpy(zero_copy_only=False)
+        self.at_us: Numbers = _one(self._table, "received_at").cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+    def within(self, begin_us: int, end_us: int) -> "Points":
+        """Those received from one time on to before another [us]."""
+        begin, end = np.searchsorted(self.at_us, [begin_us, end_us]).tolist()
+        found = object.__new__(Points)
+        found.__dict__.update(self.__dict__)
+        found._table = self._table.slice(begin, end - begin)
+        found.at_us, found.instance = self.at_us[begin:end], self.instance[begin:end]
+        return found
+
+    def number(self, name: str) -> Numbers:
+        """A column as numbers; NaN for null."""
+        found: Numbers = self.texts(name).cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
+        return found
+
+    def texts(self, name: str) -> Array:
+        """A column."""
+        return _one(self._table, name)
+
+    def value(self, name: str, row: int) -> Any:
+        """One value."""
+        return self._table[name][row].as_py()
+
+    def place_of(self, name: str, known: tuple[str, ...]) -> Numbers:
+        """For each text its place among those known; -1 for another."""
+        found = pc.index_in(self.texts(name), value_set=pa.array(known, pa.string())).fill_null(-1)
+        places: Numbers = found.to_numpy(zero_copy_only=False)
+        return places
+
+    def of_clients(self, match: Mapping[str, str]) -> Numbers:
+        """True for the points of clients that all of these patterns match."""
+        is_matched = np.append(np.ones(self._clients.num_rows, np.bool_), not match)  # the last is of unknown clients
+        for name, pattern in match.items():
+            is_matched[:-1] &= matches(_one(self._clients, name).cast(pa.string()), pattern)
+        found: Numbers = is_matched[self._client][self.instance]
+        return found
+
+    def dialects(self) -> Array:
+        """The library of each point's client; null where it is not known."""
+        of_client = _one(self._clients, "dialect")
+        rows = pa.array(self._client, mask=self._client < 0).take(pa.array(self.instance))
+        return of_client.take(rows)
+
+    def names_of(self, rows: Numbers) -> tuple[Array, ...]:
+        """The columns that name the instances of some points."""
+        return tuple(self.texts(name).take(pa.array(rows)) for name in _NAMES)
+
+    def key(self, instance: int) -> str:
+        """Names an instance in whatever points."""
+        name: str = self._keys[instance].as_py()
+        return name
+
+    def numbers(self, keys: Iterable[str]) -> Numbers:
+        """The numbers of those of these instances that are here."""
+        found = pc.index_in(pa.array(list(keys), pa.string()), value_set=self._keys).drop_null()
+        numbers: Numbers = found.to_numpy(zero_copy_only=False)
+        return numbers
+
+    def identity(self, instance: int) -> dict[str, Any]:
+        """What is known of a client, by the names of `clients`."""
+        if (row := int(self._client[instance])) < 0:
+            return {}
+        found: dict[str, Any] = self._clients.slice(row, 1).to_pylist()[0]
+        return found
+
+
+def _one(table: Table, name: str) -> Array:
+    return table[name].combine_chunks()
+
+
+def _names(table: Table) -> Array:
+    return pc.binary_join_element_wise(*(_one(table, name).fill_null("") for name in _NAMES), _SEPARATOR)

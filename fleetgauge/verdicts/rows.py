@@ -1,0 +1,200 @@
+"""The table `verdicts`: a memory's cases as ranked rows, with causes named and consequences behind them."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from fleetgauge.verdicts.arrow import Table, pa
+from fleetgauge.verdicts.catalogue import BY_ID, VERDICTS, verdicts_of
+from fleetgauge.verdicts.declare import Verdict
+from fleetgauge.verdicts.memory import Case, Memory
+from fleetgauge.verdicts.rules import Rules
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+EVIDENCE: Final = pa.struct(
+    [
+        ("metric", pa.string()),
+        ("window_start", _TIME),
+        ("window_s", pa.int32()),
+        ("observed", pa.float64()),
+        ("expected", pa.float64()),
+        ("unit", pa.string()),
+        ("samples", pa.int64()),
+    ]
+)
+
+SCHEMA: Final = pa.schema(
+    [
+        ("verdict", pa.string()),
+        ("subject_kind", pa.string()),
+        ("subject", pa.string()),
+        ("cluster_id", pa.string()),
+        ("principal", pa.string()),
+        ("client_id", pa.string()),
+        ("group_id", pa.string()),
+        ("node_id", pa.int32()),
+        ("instances", pa.list_(pa.string())),
+        ("instance_count", pa.int64()),
+        ("severity", pa.string()),
+        ("score", pa.float64()),
+        ("confidence", pa.float64()),
+        ("state", pa.string()),
+        ("opened_at", _TIME),
+        ("last_seen_at", _TIME),
+        ("cleared_at", _TIME),
+        ("why", pa.string()),
+        ("action", pa.string()),
+        ("side", pa.string()),
+        ("caused_by", pa.string()),
+        ("evidence", pa.list_(EVIDENCE)),
+        ("judged_by", pa.list_(pa.string())),
+    ]
+)
+"""One row per verdict about a subject that lasts or has ended; the columns of the contract."""
+
+_OF_SEVERITY: Final = {"critical": 60.0, "warning": 35.0, "info": 10.0}
+_MOST_OF_EXCESS: Final = 20.0
+_MOST_OF_EXTENT: Final = 20.0
+_CLEARED: Final = 0.5
+_BEHIND: Final = 0.9
+"""Of its cause's score, what a consequence has at most."""
+
+_SLACK_US: Final = 600_000_000
+"""A consequence may be seen so long before its cause, which has to last before it is bad [us]."""
+_SLACK_OF_DEPLOYS_US: Final = 1_200_000_000
+"""The same of a deploy, which is judged once its instances are not young and those before have ended [us]."""
+
+
+def ranked(memory: Memory, rules: Rules) -> Table:
+    """SCHEMA, best rank first: a cause before what it explains."""
+    by_id = {verdict.id: verdict for verdict in verdicts_of(rules)}
+    cases = memory.all_cases()
+    may_explain = _Causes(cases)
+    causes = {id(case): may_explain.cause_of(case) for case in cases}
+    scores: dict[int, float] = {}
+
+    def score(case: Case) -> float:
+        if id(case) not in scores:
+            cause = causes[id(case)]
+            own = _score(case, rules)
+            scores[id(case)] = own if cause is None else min(own, score(cause) * _BEHIND)
+        return scores[id(case)]
+
+    rows = [_row(case, by_id[case.verdict], causes[id(case)], score(case), rules) for case in cases]
+    rows.sort(key=lambda row: (-row["score"], row["opened_at"], row["verdict"], row["cluster_id"], row["subject"]))
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def reference(case: Case) -> str:
+    """What `caused_by` names a case by."""
+    return f"{case.verdict}:{case.subject_kind}:{case.subject}"
+
+
+_PLACE: Final = {verdict.id: place for place, verdict in enumerate(VERDICTS)}
+
+
+class _Causes:
+    """The cases that may explain others, by what they are about: so each is compared with a few alone.
+
+    Args:
+        cases: all of them.
+    """
+
+    def __init__(self, cases: list[Case]) -> None:
+        self._about: dict[tuple[str, str, str], list[Case]] = {}
+        for case in cases:
+            if case.verdict in BY_ID and BY_ID[case.verdict].explains:  # rules of one's own explain nothing
+                for kind, name in _concerned(case):
+                    self._about.setdefault((case.cluster_id, kind, name), []).append(case)
+
+    def cause_of(self, case: Case) -> Case | None:
+        """The case that explains this one: declared to, about its subject or its client, and at the same time.
+
+        Verdicts that come later in the catalogue never explain earlier ones, so that no two explain each other.
+        """
+        kind, name = "client", case.client_id
+        if case.subject_kind == "group":
+            kind, name = "group", case.group_id
+        near = list(self._about.get((case.cluster_id, kind, str(name)), ()))
+        if case.node_id is not None:  # a broker explains its own paths, not all of its clients'
+            near = [each for each in near if each.subject_kind != "node"]
+            near += self._about.get((case.cluster_id, "node", str(case.node_id)), ())
+        found = [each for each in near if _explains(each, case)]
+        return min(found, key=lambda each: (_PLACE[each.verdict], each.first_bad_us), default=None)
+
+
+def _concerned(case: Case) -> Iterator[tuple[str, str]]:
+    """The clients, groups and nodes that a case may explain something of."""
+    for kind in ("client", "group"):
+        for name in case.about.get(kind, ()):
+            yield kind, name
+    if case.subject_kind == "node":
+        yield "node", str(case.node_id)
+
+
+def _explains(cause: Case, case: Case) -> bool:
+    """True if it is declared to, both lasted at one time, and it began first or not much later."""
+    is_declared = case.verdict in BY_ID[cause.verdict].explains
+    slack_us = _SLACK_OF_DEPLOYS_US if cause.verdict == "deploy-regression" else _SLACK_US
+    begins_first = cause.first_bad_us <= case.first_bad_us + slack_us
+    overlaps = case.first_bad_us < _end_us(cause) and cause.first_bad_us < _end_us(case)
+    return is_declared and begins_first and overlaps
+
+
+def _end_us(case: Case) -> int:
+    """An open one lasts at least until it was judged last."""
+    return case.judged_us if case.cleared_us is None else case.cleared_us
+
+
+def _score(case: Case, rules: Rules) -> float:
+    extent = min(_MOST_OF_EXTENT, 4.0 * max(case.instance_count, 1).bit_length())
+    excess = _MOST_OF_EXCESS * (1 - 1 / case.excess)
+    parts = _OF_SEVERITY[_severity(case, rules)] + excess + extent
+    return parts * _confidence(case, rules) * (1.0 if case.cleared_us is None else _CLEARED)
+
+
+def _severity(case: Case, rules: Rules) -> str:
+    figures = rules[case.verdict]
+    return figures.hint_severity if case.is_hint else figures.severity
+
+
+def _confidence(case: Case, rules: Rules) -> float:
+    """Comes near `certainty` with each bad window."""
+    return case.certainty * (1 - 0.5 ** max(case.bad_windows, 1))
+
+
+def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: Rules) -> dict[str, Any]:
+    opened = _time(case.first_bad_us)
+    words = {"subject": case.subject, "client": case.client_id or "the client", "node": case.node_id}
+    evidence = [{**each, "window_start": _time(each["window_start"])} for each in case.evidence]
+    return {
+        "verdict": case.verdict,
+        "subject_kind": case.subject_kind,
+        "subject": case.subject,
+        "cluster_id": case.cluster_id,
+        "principal": case.principal,
+        "client_id": case.client_id,
+        "group_id": case.group_id,
+        "node_id": case.node_id,
+        "instances": case.instances,
+        "instance_count": case.instance_count,
+        "severity": _severity(case, rules),
+        "score": round(score, 2),
+        "confidence": round(_confidence(case, rules), 3),
+        "state": "open" if case.cleared_us is None else "cleared",
+        "opened_at": opened,
+        "last_seen_at": _time(case.last_bad_us),
+        "cleared_at": None if case.cleared_us is None else _time(case.cleared_us),
+        "why": f"{case.why}; since {opened:%Y-%m-%d %H:%M} UTC",
+        "action": verdict.action.format(**words),
+        "side": verdict.side,
+        "caused_by": None if cause is None else reference(cause),
+        "evidence": evidence,
+        "judged_by": case.judged_by,
+    }
+
+
+def _time(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

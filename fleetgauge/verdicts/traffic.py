@@ -1,0 +1,343 @@
+"""What gateways count of clients, with telemetry and without: sums by client id and principal, which know no instances.
+
+A rate is divided by the instances that telemetry knows of a client. Of a client without telemetry it is that of all its
+instances together, and such a finding is less certain.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, pa, pc
+from fleetgauge.verdicts.declare import BY_GATEWAY, BY_TELEMETRY, PHYSICAL, Finding, Test
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.window import Registry, Subjects, Window
+
+_SUMS: Final = (
+    "requests", "request_bytes", "response_bytes", "broker_time_ms", "throttled_requests", "throttle_time_ms",
+    "batches", "records", "record_bytes",
+)  # fmt: skip
+_TEXTS: Final = ("cluster_id", "principal", "client_id", "group_id")
+COLUMNS: Final = ("window_start", "window_ms", *_TEXTS, "api_key", "api_version", *_SUMS, "compressions", "errors")
+"""The columns of rows that are read: of `fleet.schemas.TRAFFIC`."""
+
+PRODUCE, FETCH = 0, 1
+_JOIN_GROUP, _SYNC_GROUP, _API_VERSIONS, _CONSUMER_GROUP_HEARTBEAT = 11, 14, 18, 68
+_DUPLICATE_SEQUENCE_NUMBER, _MEMBER_ID_REQUIRED = 46, 79
+_NAMES_NEW_MEMBERS: Final = 4
+"""The version of JoinGroup from which on new members are answered MEMBER_ID_REQUIRED first (KIP-394)."""
+
+_SEVERAL: Final = ("", "<others>")
+"""Client ids that stand for several clients: none at all, and what a gateway counts beyond its bound."""
+
+OF_ALL_INSTANCES: Final = 0.6
+"""The most that one may be certain of a rate of an unknown number of instances together."""
+
+_SLACK_US: Final = 5_000_000
+"""Intervals that are as near to each other follow each other."""
+
+_SEEN_WITHIN_US: Final = 3_600_000_000
+KINDS: Final = ("produce", "fetch", "group")
+"""What a gateway may have seen of a client: its Produce and Fetch requests, those as a member of a classic group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What was counted in a window; a unit is a client id with a principal.
+
+    Attributes:
+        client: number of its client id in the registry.
+        principal: of each, as telemetry has it.
+        seconds: how long its cluster's gateways counted [s].
+        share: the part of the window that this is.
+        sums: by API, PRODUCE or FETCH: by column of the rows its sum. `errors` are codes in responses but for
+            DUPLICATE_SEQUENCE_NUMBER, of a batch that the broker has; `uncompressed` are batches.
+        group: numbers of groups in the registry, in their order.
+        rebalances: of each: as many there were at least, beside those of members that came.
+        kinds: of each unit the places in KINDS of what was seen, as bits.
+    """
+
+    client: Numbers
+    principal: Numbers
+    seconds: Numbers
+    share: Numbers
+    sums: Mapping[int, Mapping[str, Numbers]]
+    group: Numbers
+    rebalances: Numbers
+    kinds: Numbers
+
+    def of_groups(self, codes: Numbers) -> Numbers:
+        """The rebalances of these groups, whose numbers are in their order; NaN where none were counted."""
+        found = np.full(len(codes), np.nan)
+        found[np.searchsorted(codes, self.group)] = self.rebalances
+        return found
+
+
+class TrafficRows:
+    """The rows of some windows, each in that in which its interval began, and of the window before.
+
+    Args:
+        table: COLUMNS.
+        window_s: length of the windows [s].
+        begin_us: of the first of them [us].
+    """
+
+    def __init__(self, table: Table, window_s: int, begin_us: int) -> None:
+        self.window_s = window_s
+        self._begin_us = begin_us
+        times = table["window_start"].cast(pa.int64()).to_numpy()
+        order = np.argsort(times, kind="stable")
+        at = pa.array(order)
+        self._times = times[order]
+        self._texts = {
+            name: pc.fill_null(table[name], "").dictionary_encode().unify_dictionaries().combine_chunks().take(at)
+            for name in _TEXTS
+        }
+        # Maps are taken, so that their entries begin with the first row.
+        errors, compressions = (table[name].combine_chunks().take(at) for name in ("errors", "compressions"))
+        self._numbers = {
+            name: table[name].take(at).cast(pa.float64()).fill_null(0.0).to_numpy()
+            for name in ("window_ms", "api_key", "api_version", *_SUMS)
+        } | {
+            "errors": _sums(errors, lambda keys: pc.not_equal(keys, _DUPLICATE_SEQUENCE_NUMBER)),
+            "new_members": _sums(errors, lambda keys: pc.equal(keys, _MEMBER_ID_REQUIRED)),
+            "uncompressed": _sums(compressions, lambda keys: pc.equal(keys, "none")),
+        }
+
+    def starts(self) -> list[int]:
+        """The beginnings of the windows that have a row [us]."""
+        length = self.window_s * 1_000_000
+        return [int(each) for each in np.unique(self._times[self._times >= self._begin_us] // length) * length]
+
+    def within(self, window: Window, registry: Registry) -> Traffic | None:
+        """What was counted in a window; None without any row."""
+        before_us = window.begin_us - self.window_s * 1_000_000
+        first, own, last = np.searchsorted(self._times, (before_us, window.begin_us, window.end_us)).tolist()
+        if own == last:
+            return None
+        return _Rows(
+            times=self._times[first:last],
+            text={
+                name: each.indices.to_numpy(zero_copy_only=False)[first:last].astype(np.int64)
+                for name, each in self._texts.items()
+            },
+            number={name: each[first:last] for name, each in self._numbers.items()},
+            texts={name: each.dictionary for name, each in self._texts.items()},
+            is_own=np.arange(first, last) >= own,
+        ).traffic(window, registry)
+
+
+def _sums(maps: Array, chosen: Any) -> Numbers:
+    """Of each row the sum of a map's values whose keys are chosen."""
+    lengths = np.diff(maps.offsets.to_numpy(zero_copy_only=False))
+    values = maps.items.fill_null(0).to_numpy(zero_copy_only=False) * chosen(maps.keys).to_numpy(zero_copy_only=False)
+    found: Numbers = np.bincount(np.repeat(np.arange(len(maps)), lengths), values, len(maps))
+    return found
+
+
+def covered_us(code: Numbers, starts: Numbers, ends: Numbers, count: int) -> Numbers:
+    """The length of the union of each key's intervals; codes are below `count` [us]."""
+    begin = starts.min()
+    stride = ends.max() - begin + 1
+    starts, ends = starts - begin + code * stride, ends - begin + code * stride
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], ends[order]
+    before = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]])
+    found: Numbers = np.bincount(code[order], np.maximum(ends - np.maximum(starts, before), 0), count)
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rows:
+    """Rows of a window and of the one before, in the order of their times."""
+
+    times: Numbers
+    text: dict[str, Numbers]
+    number: dict[str, Numbers]
+    texts: dict[str, Array]
+    is_own: Numbers
+
+    def traffic(self, window: Window, registry: Registry) -> Traffic:
+        """Sums of the window by client, and its groups."""
+        ids = self.texts["client_id"]
+        is_one = ~pc.is_in(ids, pa.array(_SEVERAL)).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(self.is_own & is_one[self.text["client_id"]])
+        _, first, unit = np.unique(
+            self._key(rows, "cluster_id", "principal", "client_id"), return_index=True, return_inverse=True
+        )
+        one, count = rows[first], len(first)
+        api = self.number["api_key"][rows]
+        sums = {
+            key: {
+                name: np.bincount(unit[api == key], self.number[name][rows[api == key]], count)
+                for name in (*_SUMS, "errors", "uncompressed")
+            }
+            for key in (PRODUCE, FETCH)
+        }
+        seconds = self._seconds()[self.text["cluster_id"][one]]
+        group, rebalances = self._groups(window, registry)
+        in_group = np.bincount(unit[self._of_classic_groups()[rows]], minlength=count) > 0
+        seen = [*(each["requests"] > 0 for each in sums.values()), in_group]
+        names = self.texts["principal"].take(pa.array(self.text["principal"][one])).to_pylist()
+        return Traffic(
+            client=registry.clients.codes(*self._texts_of(one, "cluster_id", "client_id"), at_us=window.end_us),
+            # A gateway's rows have the name alone; whatever Kafka authenticates is of the type User.
+            principal=np.array([f"User:{name}" for name in names], object),
+            seconds=seconds,
+            share=np.minimum(seconds / window.length_s, 1.0),
+            sums=sums,
+            group=group,
+            rebalances=rebalances,
+            kinds=np.sum([each.astype(np.int64) << bit for bit, each in enumerate(seen)], axis=0),
+        )
+
+    def _texts_of(self, rows: Numbers, *names: str) -> list[Array]:
+        return [self.texts[name].take(pa.array(self.text[name][rows])) for name in names]
+
+    def _key(self, rows: Numbers, *names: str) -> Numbers:
+        """A number for the texts of each row, the same for the same ones."""
+        key = np.zeros(len(rows), np.int64)
+        for name in names:
+            key = key * max(len(self.texts[name]), 1) + self.text[name][rows]
+        return key
+
+    def _seconds(self) -> Numbers:
+        """How long the gateways of each cluster counted in the window [s]: intervals of several count once."""
+        rows = np.flatnonzero(self.is_own)
+        starts = self.times[rows]
+        ends = starts + self.number["window_ms"][rows].astype(np.int64) * 1_000
+        found: Numbers = covered_us(self.text["cluster_id"][rows], starts, ends, len(self.texts["cluster_id"])) / 1e6
+        return np.maximum(found, 1e-3)
+
+    def _of_classic_groups(self) -> Numbers:
+        """True for rows of groups of the classic protocol; in the consumer protocol no request shows a rebalance."""
+        key = self._key(np.arange(len(self.times)), "cluster_id", "group_id")
+        is_group = pc.not_equal(self.texts["group_id"], "").to_numpy(zero_copy_only=False)[self.text["group_id"]]
+        found: Numbers = is_group & ~np.isin(key, key[self.number["api_key"] == _CONSUMER_GROUP_HEARTBEAT])
+        return found
+
+    def _groups(self, window: Window, registry: Registry) -> tuple[Numbers, Numbers]:
+        """Classic groups with a row in the window, and their rebalances but for two of each member that came."""
+        rows = np.flatnonzero(self._of_classic_groups())
+        key = self._key(rows, "cluster_id", "group_id")
+        keys, first = np.unique(key[self.is_own[rows]], return_index=True)
+        codes = registry.groups.codes(
+            *self._texts_of(rows[self.is_own[rows]][first], "cluster_id", "group_id"), at_us=window.end_us
+        )
+        rebalances = np.zeros(len(keys))
+        is_sync = (self.number["api_key"][rows] == _SYNC_GROUP) & self.is_own[rows]
+        for place in np.flatnonzero(np.isin(keys, key[is_sync])).tolist():
+            own = rows[key == keys[place]]
+            synced = rows[is_sync & (key == keys[place])]
+            rebalances[place] = max(self._bursts(synced) - 2 * self._came(own), 0)
+        order = np.argsort(codes)
+        return codes[order], rebalances[order]
+
+    def _bursts(self, rows: Numbers) -> int:
+        """Rebalances that made these SyncGroup requests, at least: all members send theirs when it ends, so that they
+        fall into one interval or two that follow each other.
+        """
+        found, until_us = 0, -1
+        for row in rows.tolist():
+            if self.times[row] > until_us:
+                found += 1
+                until_us = self.times[row] + int(self.number["window_ms"][row]) * 1_000 + _SLACK_US
+        return found
+
+    def _came(self, rows: Numbers) -> int:
+        """Members of a group that may have come in this window or the one before, by the rows of the group.
+
+        A member that comes opens connections, and is named by the broker; one that was cast out joins by those that it
+        has.
+        """
+        joins = rows[self.number["api_key"][rows] == _JOIN_GROUP]
+        every = np.arange(len(self.times))
+        client = self._key(every, "cluster_id", "principal", "client_id")
+        opened = (self.number["api_key"] == _API_VERSIONS) & np.isin(client, client[rows])
+        connections = int(self.number["requests"][opened].sum())
+        if (self.number["api_version"][joins] < _NAMES_NEW_MEMBERS).any():
+            return connections
+        return min(connections, int(self.number["new_members"][joins].sum()))
+
+
+def note_traffic(window: Window, memory: Memory) -> None:
+    """Notes which clients a gateway saw, and what of them, for coverage."""
+    if window.traffic is None:
+        return
+    known: dict[str, list[int]] = memory.facts.setdefault("gateway", {})
+    for code, kinds in zip(window.traffic.client.tolist(), window.traffic.kinds.tolist(), strict=True):
+        name = "\x1f".join(memory.registry.clients.parts(code))
+        known[name] = [known.get(name, (0, 0))[0] | kinds, window.end_us]
+    for name in [name for name, each in known.items() if each[1] < window.end_us - _SEEN_WITHIN_US]:
+        del known[name]
+
+
+def seen_clients(memory: Memory) -> dict[tuple[str, str], frozenset[str]]:
+    """Cluster and id of the clients that a gateway saw in the last windows, and what of KINDS."""
+    known: dict[str, list[int]] = memory.facts.get("gateway", {})
+    found = {}
+    for name, (kinds, seen_us) in known.items():
+        cluster, client = name.split("\x1f", 1)
+        if kinds and seen_us > memory.judged_to_us - _SEEN_WITHIN_US:
+            found[cluster, client] = frozenset(each for bit, each in enumerate(KINDS) if kinds >> bit & 1)
+    return found
+
+
+def traffic_facts(memory: Memory, clients: Collection[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+    """What a memory of these clients has for `seen_clients`: cluster and id of each; nothing of none."""
+    seen = seen_clients(memory).keys() & clients
+    known = memory.facts.get("gateway", {})
+    return {"gateway": {"\x1f".join(name): known["\x1f".join(name)] for name in seen}} if seen else {}
+
+
+def per_instance(window: Window, traffic: Traffic, values: Numbers) -> Numbers:
+    """Sums of units as rates per second and instance, as far as instances are known."""
+    found: Numbers = values / traffic.seconds / np.maximum(_instances(window, traffic), 1)
+    return found
+
+
+def _instances(window: Window, traffic: Traffic) -> Numbers:
+    """Of each unit the instances of its client id that telemetry knows."""
+    found: Numbers = (
+        np.bincount(window.client, minlength=int(traffic.client.max(initial=0)) + 1)[traffic.client]
+        if len(window)
+        else np.zeros(len(traffic.client), np.int64)
+    )
+    return found
+
+
+def beside_traffic(window: Window, found: Finding, tests: Sequence[Test], *, is_rate: bool = False) -> Finding:
+    """A finding about client ids by telemetry where there is some, else by what gateways counted.
+
+    Args:
+        window: with traffic.
+        found: by telemetry; its units are rows.
+        tests: of the units of the traffic.
+        is_rate: their figures are those of all instances of a client together, where these are not known.
+    """
+    traffic = window.traffic
+    assert traffic is not None
+    rows, units = len(window), len(traffic.client)
+    is_known = np.logical_or.reduce([test.is_known for test in found.tests]) if rows else np.zeros(0, np.bool_)
+    if found.judged is not None:
+        is_known &= found.judged
+    is_bad = np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
+    agrees = np.isin(window.client, traffic.client[is_bad])
+    left = ~np.isin(traffic.client, window.client[is_known])
+    subjects = Subjects.by("client", np.concatenate([window.client, traffic.client]))
+    certainty = np.where(is_rate & (_instances(window, traffic) == 0), OF_ALL_INSTANCES, PHYSICAL)
+    return Finding(
+        subjects=subjects,
+        tests=[
+            *(test.among(0, units) for test in found.tests),
+            *(replace(test, observed=np.where(left, test.observed, np.nan)).among(rows, 0) for test in tests),
+        ],
+        unit_of=subjects.of_row,
+        judged=None if found.judged is None else np.concatenate([found.judged, left]),
+        rows=np.concatenate([np.arange(rows), np.full(units, -1)]),
+        certainty=np.concatenate([np.broadcast_to(found.certainty, rows), certainty]),
+        sources=np.concatenate([BY_TELEMETRY + BY_GATEWAY * agrees, np.full(units, BY_GATEWAY)]),
+        principals=np.concatenate([np.full(rows, None, object), traffic.principal]),
+    )

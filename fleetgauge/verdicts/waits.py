@@ -1,0 +1,83 @@
+"""Time in a consumer's figures that no broker takes: its time away from poll(), and waits for data.
+
+`verdicts.families.latency` judges by it, and the console shows brokers by it, so that the two agree.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers
+
+FETCH_WAIT_MS: Final = np.array([500, 500, 5000, 500])
+"""How long a broker holds a fetch that finds no data, by dialect (Java, librdkafka, franz-go, others, -1): up to that a
+consumer's latency follows its traffic, and says nothing of a client or a path alone."""
+
+LEAST_CLIENTS: Final = 3
+"""Paths from which on it is known what a node's clients have in common."""
+
+POLL_MEASURES: Final = (
+    "poll_idle_ratio_avg", "time_between_poll_avg_ms", "last_poll_seconds_ago", "network_thread_poll_avg_ms",
+)  # fmt: skip
+"""What `waits_for_poll` reads."""
+
+_LONG_MS: Final = 100
+"""Shorter absences from poll() explain nothing: Kafka measures the idle ratio in whole milliseconds [ms]."""
+
+
+def time_in_poll(idle_ratio: Numbers) -> Numbers:
+    """The part of the time that Java consumers spend in poll(), by their `poll.idle.ratio`; NaN where that is unknown.
+
+    The ratio is not that part: Kafka (`KafkaConsumerMetrics`) divides the time in one call by this time and the time
+    between the calls, which has the call before in it. A consumer that does nothing but poll has 0.5.
+
+    >>> time_in_poll(np.array([0.5, 0.2, 0.0, 0.6])).tolist()
+    [1.0, 0.25, 0.0, 1.0]
+    """
+    found: Numbers = np.minimum(idle_ratio / np.maximum(1 - idle_ratio, 0.5), 1.0)
+    return found
+
+
+def away_from_poll_ms(between_ms: Numbers, idle_ratio: Numbers) -> Numbers:
+    """How long Java consumers are away from poll() between two calls [ms], by their averages; NaN where one is unknown.
+
+    >>> away_from_poll_ms(np.array([1000.0, 1000.0, 1500.0]), np.array([0.5, 0.2, 0.0])).tolist()
+    [0.0, 750.0, 1500.0]
+    """
+    found: Numbers = between_ms * (1 - time_in_poll(idle_ratio))
+    return found
+
+
+def waits_for_poll(
+    number: Callable[[str], Numbers], is_java: Numbers, client_of: Numbers, latency_ms: Numbers
+) -> Numbers:
+    """True for Java consumers that were away from poll(), in which they read responses, long enough to explain it.
+
+    Args:
+        number: makes one of `POLL_MEASURES`, of each client.
+        is_java: of each client.
+        client_of: of each link its client's place.
+        latency_ms: of each link.
+    """
+    away_ms = away_from_poll_ms(number("time_between_poll_avg_ms"), number("poll_idle_ratio_avg"))
+    longest_ms = np.zeros(len(is_java))
+    may_explain = (away_ms >= _LONG_MS)[client_of]
+    np.maximum.at(longest_ms, client_of[may_explain], latency_ms[may_explain])
+    long_ago = np.nan_to_num(number("last_poll_seconds_ago")) * 1000 > _LONG_MS * 10
+    is_away = (away_ms >= np.fmax(_LONG_MS, longest_ms / 2)) | (np.isnan(away_ms) & long_ago)
+    found: Numbers = is_away & is_java & np.isnan(number("network_thread_poll_avg_ms"))
+    return found
+
+
+def broker_time_ms(latency_ms: Numbers, is_consumer: Numbers, dialect: Numbers, is_waiting: Numbers) -> Numbers:
+    """What latencies of links say of their brokers [ms]; NaN where they say nothing.
+
+    Of a consumer that is what a fetch takes beyond the longest wait for data, unless its client `waits_for_poll`.
+
+    >>> latency, is_consumer = np.array([20.0, 502.0, 300.0, 900.0]), np.array([False, True, True, True])
+    >>> broker_time_ms(latency, is_consumer, np.array([0, 1, 1, 0]), np.array([False, False, False, True])).tolist()
+    [20.0, 2.0, nan, nan]
+    """
+    beyond = latency_ms - FETCH_WAIT_MS[dialect]
+    return np.where(is_consumer, np.where((beyond > 0) & ~is_waiting, beyond, np.nan), latency_ms)

@@ -1,0 +1,599 @@
+"""Wide rows as the verdicts read them: numbers by column, and which client, group, node and instance each row is of."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, is_valid, numbers_at, one, pa, pc
+from fleetgauge.verdicts.errors import RowsError
+
+if TYPE_CHECKING:
+    from fleetgauge.verdicts.offsets import SampledGroups, Samples
+    from fleetgauge.verdicts.points import Points
+    from fleetgauge.verdicts.traffic import Traffic, TrafficRows
+
+DIALECTS: Final = ("java", "librdkafka", "franz-go")
+JAVA, LIBRDKAFKA = range(2)
+ROLES: Final = ("producer", "consumer")
+PRODUCER, CONSUMER = range(2)
+
+PATHS: Final = 2**20
+"""The number of a path is that of its client times this, and that of its node."""
+KINDS: Final = 8
+"""Roles and libraries: the history of a latency is of (client * KINDS + kind) * PATHS + node."""
+
+_SEPARATOR: Final = "\x1f"
+_KEYS: Final = (
+    "window_start", "window_s", "cluster_id", "principal", "client_instance_id", "role", "node_id", "coordinator",
+    "topic", "seen_at", "client_id", "client_software_name", "client_software_version", "dialect", "push_interval_ms",
+    "group_id", "pushes",
+)  # fmt: skip
+MEASURES: Final = (
+    "connections_created", "request_rate_per_s", "request_size_avg_bytes", "bytes_sent_per_s", "request_latency_avg_ms",
+    "records_per_request_avg", "compression_rate_avg", "record_queue_time_avg_ms", "buffer_wait_ratio_avg",
+    "buffer_exhausted_records", "records_sent", "record_errors", "record_retries", "record_error_pushes",
+    "produce_throttle_avg_ms", "produce_throttle_samples", "produce_throttled", "fetch_throttle_avg_ms",
+    "fetch_throttle_samples", "fetch_throttled", "lag_records", "records_consumed", "fetch_rate_per_s",
+    "fetch_size_avg_bytes", "fetch_latency_avg_ms", "poll_idle_ratio_avg", "last_poll_seconds_ago",
+    "time_between_poll_avg_ms", "time_between_poll_max_ms", "network_thread_poll_avg_ms", "commits",
+    "commit_latency_avg_ms", "assigned_partitions", "rebalances", "rebalance_latency_total_ms",
+    "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
+)  # fmt: skip
+_NUMBERS: Final = ("push_interval_ms", "pushes")
+_READ_LATER: Final = ("client_id", "principal", "seen_at")
+"""The columns of clients that verdicts read beside numbers."""
+COLUMNS: Final = (*_KEYS, *MEASURES)
+"""The columns that the judge reads: one merged wide row per (instance, window) and per (instance, role, node, window).
+Averages and growth are in their unit; null where nothing is known."""
+
+
+def _joined(columns: Sequence[Array]) -> Array:
+    """The texts of columns side by side, one per row; null is ''."""
+    texts = pc.binary_join_element_wise(*(column.fill_null("") for column in columns), _SEPARATOR)
+    separators = np.count_nonzero(np.frombuffer(texts.buffers()[2] or b"", np.uint8) == ord(_SEPARATOR))
+    if separators != len(texts) * (len(columns) - 1):
+        # A client may call itself anything, and what separates texts here is no part of one.
+        plain = (
+            pc.replace_substring(column.fill_null(""), _SEPARATOR, "\N{REPLACEMENT CHARACTER}") for column in columns
+        )
+        texts = pc.binary_join_element_wise(*plain, _SEPARATOR)
+    return texts
+
+
+def _numbered_after(known: Array, texts: Array) -> tuple[Array, Numbers]:
+    """Distinct texts with further ones behind them, and the place of each of the further ones among them."""
+    if not len(texts):
+        return known, np.zeros(0, np.int64)
+    encoded = pa.chunked_array([known, texts]).dictionary_encode().chunks[-1]
+    return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+class Names:
+    """Numbers for texts that last over windows.
+
+    Args:
+        texts: of the numbers from 0 on.
+        seen_us: when each was asked for last [us].
+    """
+
+    def __init__(self, texts: Array | None = None, seen_us: Numbers | None = None) -> None:
+        self._texts = pa.array([], pa.string()) if texts is None else texts
+        self.seen_us: Numbers = np.zeros(len(self._texts), np.int64) if seen_us is None else seen_us
+
+    def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
+        """For each row the number of its texts, which are seen at this time; null is ''."""
+        self._texts, codes = _numbered_after(self._texts, _joined(columns))
+        if len(self._texts) > len(self.seen_us):
+            self.seen_us = np.append(self.seen_us, np.zeros(len(self._texts) - len(self.seen_us), np.int64))
+        self.seen_us[codes] = np.maximum(self.seen_us[codes], at_us)
+        return codes
+
+    def find(self, *columns: Array) -> Numbers:
+        """For each row the number of its texts; -1 of those that were not asked for before."""
+        texts = _joined([one(column) for column in columns])
+        found: Numbers = pc.index_in(texts, value_set=self._texts).fill_null(-1).to_numpy(zero_copy_only=False)
+        return found.astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def parts(self, code: int) -> list[str]:
+        """The texts of a number."""
+        text: str = self._texts[code].as_py()
+        return text.split(_SEPARATOR)
+
+    def keep(self, stays: Numbers) -> Numbers:
+        """Forgets the other texts; returns for each number the new one, or -1."""
+        self._texts, self.seen_us = self._texts.filter(pa.array(stays)), self.seen_us[stays]
+        found: Numbers = np.where(stays, np.cumsum(stays) - 1, -1)
+        return found
+
+    def table(self) -> Table:
+        """To be kept."""
+        return pa.table({"text": self._texts, "seen_us": self.seen_us})
+
+    @classmethod
+    def of(cls, table: Table) -> "Names":
+        """As it was kept."""
+        return cls(table["text"].combine_chunks(), table["seen_us"].to_numpy().copy())
+
+
+@dataclass(slots=True)
+class Registry:
+    """The names that the judge knows; each with its cluster."""
+
+    clients: Names = field(default_factory=Names)
+    groups: Names = field(default_factory=Names)
+    nodes: Names = field(default_factory=Names)
+    instances: Names = field(default_factory=Names)
+    versions: Names = field(default_factory=Names)
+
+    def identity(self, kind: str, code: int) -> dict[str, Any]:
+        """The cluster and the name of a subject, and which client, group or node it is."""
+        if kind == "client":
+            cluster, name = self.clients.parts(code)
+            return {"cluster_id": cluster, "subject": name, "client_id": name}
+        if kind == "group":
+            cluster, name = self.groups.parts(code)
+            return {"cluster_id": cluster, "subject": name, "group_id": name}
+        if kind == "node":
+            cluster, name = self.nodes.parts(code)
+            return {"cluster_id": cluster, "subject": name, "node_id": int(name)}
+        if kind == "path":
+            (cluster, client), node = self.clients.parts(code // PATHS), self.nodes.parts(code % PATHS)[1]
+            return {"cluster_id": cluster, "subject": f"{client}@{node}", "client_id": client, "node_id": int(node)}
+        if kind == "version":
+            cluster, name, version = self.versions.parts(code)
+            return {"cluster_id": cluster, "subject": f"{name}/{version}"}
+        cluster, principal, name = self.instances.parts(code)
+        return {"cluster_id": cluster, "subject": name, "principal": principal}
+
+
+class Rows:
+    """Some rows of a table: numbers by column, taken out when they are asked for.
+
+    Args:
+        table: in one piece.
+        at: which rows, in their order.
+    """
+
+    def __init__(self, table: Table, at: Numbers) -> None:
+        self._table, self._at = table, at
+        self._indices = pa.array(at)
+        self._is_slice = len(at) > 0 and at[-1] - at[0] + 1 == len(at)
+        self._numbers: dict[str, Numbers] = {}
+        self._columns: dict[str, Array] = {}
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    @property
+    def at(self) -> Numbers:
+        """Their places in the table."""
+        return self._at
+
+    def whole(self, name: str) -> Array:
+        """A column of all rows of the table, in one piece."""
+        return one(self._table[name])
+
+    def column(self, name: str) -> Array:
+        """A column in one piece."""
+        if name not in self._columns:
+            whole = self.whole(name)
+            is_slice = self._is_slice
+            self._columns[name] = (
+                whole.slice(int(self._at[0]), len(self._at)) if is_slice else whole.take(self._indices)
+            )
+        return self._columns[name]
+
+    def number(self, name: str) -> Numbers:
+        """Numbers; NaN for null and for what is not finite, or below 0 where that means nothing."""
+        if name not in self._numbers:
+            found = numbers_at(self.whole(name), self._at)
+            is_wrong = np.isinf(found)
+            if not name.startswith("clock_skew"):
+                is_wrong |= found < 0
+            found[is_wrong] = np.nan
+            self._numbers[name] = found
+        return self._numbers[name]
+
+    def detach(self) -> None:
+        """Takes out what the verdicts read, so that the table, which may have many other rows, is not kept."""
+        for name in (*_NUMBERS, *MEASURES):
+            self.number(name)
+        # A slice would keep what it is of.
+        copied = {name: self.column(name) for name in _READ_LATER}
+        if self._is_slice:
+            copied = {name: column.take(pa.array(np.arange(len(column)))) for name, column in copied.items()}
+        self._columns, self._table = copied, None
+
+    def micros(self, name: str) -> Numbers:
+        """Times [us since the epoch]; 0 for null."""
+        found: Numbers = self.column(name).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """Who is judged: their numbers in the registry, and for each row of clients the place of its subject, or -1."""
+
+    kind: str
+    codes: Numbers
+    of_row: Numbers
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @classmethod
+    def by(cls, kind: str, codes: Numbers) -> "Subjects":
+        """Of the code of each row; -1 is no subject."""
+        distinct, place = numbered(codes)
+        none = int(np.searchsorted(distinct, 0))
+        return cls(kind, distinct[none:], place - none)
+
+    def sum(self, values: Numbers) -> Numbers:
+        """Of each subject; NaN where none of its rows has a value."""
+        has = (self.of_row >= 0) & ~np.isnan(values)
+        count = np.bincount(self.of_row[has], minlength=len(self))
+        found: Numbers = np.bincount(self.of_row[has], values[has], minlength=len(self)).astype(np.float64)
+        found[count == 0] = np.nan
+        return found
+
+    def max(self, values: Numbers) -> Numbers:
+        """Of each subject; NaN where none of its rows has a value."""
+        has = (self.of_row >= 0) & ~np.isnan(values)
+        found = np.full(len(self), -np.inf)
+        np.maximum.at(found, self.of_row[has], values[has])
+        found[np.isinf(found)] = np.nan
+        return found
+
+    def count(self, mask: Numbers) -> Numbers:
+        """Rows of each that are true."""
+        found: Numbers = np.bincount(self.of_row[mask & (self.of_row >= 0)], minlength=len(self))
+        return found
+
+    def median(self, values: Numbers) -> Numbers:
+        """Of each subject; NaN where none of its rows has a value."""
+        return medians(self.of_row, values, len(self))
+
+
+def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
+    """The distinct keys in their order, and of each key its place among them: `numpy.unique` without sorting them."""
+    least = int(keys.min(initial=0))
+    span = int(keys.max(initial=0)) - least + 1
+    if span <= max(4 * len(keys), 0xFFFF):
+        is_there = np.zeros(span, np.bool_)
+        is_there[keys - least] = True
+        return np.flatnonzero(is_there) + least, (np.cumsum(is_there) - 1)[keys - least]
+    encoded = pa.array(keys).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+    order = np.argsort(distinct)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+_SMALL: Final = 32
+_FEW: Final = 3
+
+
+class Groups:
+    """The order of values by their groups: found once, for the medians of several columns.
+
+    Args:
+        groups: of each value; those below 0 do not count.
+        count: how many groups there are.
+
+    Attributes:
+        of: the group of each value, as given.
+    """
+
+    def __init__(self, groups: Numbers, count: int) -> None:
+        self.of, self._count = groups, count
+        self._order: Numbers | None = None
+        if (groups[1:] < groups[:-1]).any() or (groups[:1] < 0).any():
+            known = np.flatnonzero(groups >= 0)
+            self._order = known[order_of(groups[known])]
+            groups = groups[self._order]
+        self._groups, self._sizes = groups, np.bincount(groups, minlength=count)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def medians(self, values: Numbers, *, low: bool = False) -> Numbers:
+        """The median of the values of each group, NaN where there is none; NaN does not count.
+
+        Of an even number it is the mean of the two in the middle; with `low` the lower one.
+        """
+        values, sizes = values.copy() if self._order is None else values[self._order], self._sizes
+        has = ~np.isnan(values)
+        if not has.all():
+            values, sizes = values[has], np.bincount(self._groups[has], minlength=self._count)
+        begins = np.cumsum(sizes) - sizes
+        found = np.full(self._count, np.nan)
+        # Most groups are small: those of a size are sorted together, as the rows of a matrix.
+        is_there = np.bincount(np.minimum(sizes, _SMALL + 1), minlength=_SMALL + 2) > 0
+        for size in (np.flatnonzero(is_there[1 : _SMALL + 1]) + 1).tolist():
+            at = np.flatnonzero(sizes == size)
+            if size <= _FEW:
+                found[at] = _middle_of_few([values[begins[at] + number] for number in range(size)], low)
+                continue
+            rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
+            found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
+        for group in np.flatnonzero(sizes > _SMALL).tolist():
+            size = int(sizes[group])
+            middle = (size - 1) // 2, (size - int(low)) // 2
+            part = values[begins[group] : begins[group] + size]
+            part.partition(middle)
+            found[group] = (part[middle[0]] + part[middle[1]]) / 2
+        return found
+
+
+def _middle_of_few(columns: Sequence[Numbers], low: bool) -> Numbers:
+    """The medians of one to three columns, row by row: without sorting each row."""
+    first, *others = columns
+    if not others:
+        return first
+    lower, upper = np.minimum(first, others[0]), np.maximum(first, others[0])
+    if len(others) == 1:
+        return lower if low else (lower + upper) / 2
+    found: Numbers = np.maximum(lower, np.minimum(upper, others[1]))
+    return found
+
+
+def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
+    """Of one column: see `Groups.medians`."""
+    return Groups(groups, count).medians(values, low=low)
+
+
+def order_of(groups: Numbers) -> Numbers:
+    """Rows in the order of these numbers, those of equal ones in their own.
+
+    Sorts numbers that hold their row, which is faster than `numpy.argsort`. They have to fit into 63 bits together.
+    """
+    bits = len(groups).bit_length()
+    keys = groups.astype(np.int64) << bits | np.arange(len(groups))
+    keys.sort()
+    found: Numbers = keys & (1 << bits) - 1
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The links of the clients of a window to brokers, without those of coordinators and bootstrap servers.
+
+    Attributes:
+        row: of clients.
+        node: in the registry.
+        place: of the node among those of its cluster in this window.
+        role: a place in ROLES.
+    """
+
+    row: Numbers
+    node: Numbers
+    place: Numbers
+    role: Numbers
+    latency_ms: Numbers
+
+
+class Window:
+    """The rows of one window.
+
+    Attributes:
+        begin_us: its beginning [us since the epoch].
+        length_s: its length [s].
+        rows: those of clients.
+        client, group, instance, version: numbers in the registry of each of them; -1 for no group.
+        dialect: of each a place in DIALECTS; -1 for another.
+        shared: what several verdicts compute of it once, by name.
+        points: what own rules read; None where there are none.
+        offsets: what brokers know of groups; None where nothing was sampled.
+        traffic: what gateways counted; None where they counted nothing.
+    """
+
+    points: "Points | None" = None
+    offsets: "SampledGroups | None" = None
+    traffic: "Traffic | None" = None
+
+    def __init__(self, table: Table, at: Numbers, registry: Registry, begin_us: int, length_s: int) -> None:
+        has_role, has_topic = (is_valid(one(table[name]))[at] for name in ("role", "topic"))
+        is_client, is_link = ~(has_role | has_topic), has_role
+        self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
+        self._registry = registry
+        self.shared: dict[str, Any] = {}
+        self.begin_us, self.length_s = begin_us, length_s
+        self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
+        rows, cluster = self.rows, self.rows.column("cluster_id")
+        self._cluster = cluster.fill_null("").dictionary_encode()
+        self.client = registry.clients.codes(cluster, rows.column("client_id"), at_us=at_us)
+        self.instance = registry.instances.codes(
+            cluster, rows.column("principal"), rows.column("client_instance_id"), at_us=at_us
+        )
+        group_id = rows.column("group_id")
+        in_group = pc.fill_null(pc.not_equal(group_id, ""), False).to_numpy(zero_copy_only=False)
+        self.group = np.full(len(rows), -1)
+        some = pa.array(np.flatnonzero(in_group))
+        self.group[in_group] = registry.groups.codes(cluster.take(some), group_id.take(some), at_us=at_us)
+        software = (rows.column("client_software_name"), rows.column("client_software_version"))
+        self.version = registry.versions.codes(cluster, *software, at_us=at_us)
+        self.dialect = place_in(rows.column("dialect"), DIALECTS)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def seconds(self) -> Numbers:
+        """How long the pushes of each row cover [s]: intervals of 60 s with five pushes are 300 s."""
+        interval_s = np.nan_to_num(self.rows.number("push_interval_ms") / 1000)
+        covered = interval_s * np.nan_to_num(self.rows.number("pushes"))
+        found: Numbers = np.where(covered > 0, covered, self.length_s)
+        return found
+
+    @cached_property
+    def cluster(self) -> Numbers:
+        """Of each row a small number of its cluster, in this window."""
+        found: Numbers = self._cluster.indices.to_numpy(zero_copy_only=False)
+        return found
+
+    @cached_property
+    def clients(self) -> Subjects:
+        """Client ids of clusters."""
+        return Subjects.by("client", self.client)
+
+    @cached_property
+    def groups(self) -> Subjects:
+        """Consumer groups: of clients, of samples, and of traffic."""
+        own = Subjects.by("group", self.group)
+        if self.offsets is None and self.traffic is None:
+            return own
+        codes = own.codes
+        if self.offsets is not None:
+            codes = np.union1d(codes, self.offsets.codes)
+        if self.traffic is not None:
+            codes = np.union1d(codes, self.traffic.group)
+        of_row = np.where(self.group >= 0, np.searchsorted(codes, self.group), -1)
+        return Subjects("group", codes, of_row)
+
+    @cached_property
+    def versions(self) -> Subjects:
+        """Versions of clients' software."""
+        return Subjects.by("version", self.version)
+
+    @cached_property
+    def by_instance(self) -> Subjects:
+        """Client instances."""
+        return Subjects.by("instance", self.instance)
+
+    @cached_property
+    def links(self) -> Links:
+        """Links of clients that have a row, with a latency."""
+        links = self._links
+        if not len(links) or not len(self.rows):
+            empty = np.zeros(0, np.int64)
+            return Links(empty, empty, empty, empty, np.zeros(0))
+        row = self._rows_of_links()
+        role, latency = place_in(links.whole("role"), ROLES)[links.at], links.number("request_latency_avg_ms")
+        coordinator = links.whole("coordinator").fill_null(False).to_numpy(zero_copy_only=False)[links.at]
+        kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
+        kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
+        row, role, latency = (each if kept.all() else each[kept] for each in (row, role, latency))
+        # A node is one of its client's cluster; only distinct ones are looked up by their texts.
+        node_id = links.number("node_id")[kept].astype(np.int64)
+        span = int(node_id.max(initial=0)) + 1
+        distinct, which = numbered(self.cluster.astype(np.int64)[row] * span + node_id)
+        cluster = distinct // span
+        clusters, ids = self._cluster.dictionary.take(pa.array(cluster)), pa.array(distinct % span).cast(pa.string())
+        node = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)[which]
+        first = np.searchsorted(cluster, cluster)
+        place = (np.arange(len(distinct)) - first)[which]
+        fits = node < PATHS  # a client may name any nodes, and so many that the numbers of paths would not do
+        if fits.all():
+            return Links(row, node, place, role, latency)
+        return Links(row[fits], node[fits], place[fits], role[fits], latency[fits])
+
+    def detach(self) -> None:
+        """Takes out of the table what the verdicts read, and drops it."""
+        self.links  # noqa: B018 - computed while its table is there
+        self.rows.detach()
+        del self._links
+
+    def _rows_of_links(self) -> Numbers:
+        """Of each link the row of its instance, or -1: by the id alone, unless clients share one."""
+        own = self.rows.column("client_instance_id").fill_null("")
+        if pc.all(pc.less(own.slice(0, len(own) - 1), own.slice(1)), min_count=0).as_py():
+            # Tables are sorted by instances: a client's links follow its row, with no other id between them.
+            ids = self.rows.whole("client_instance_id").fill_null("")
+            is_other = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy(zero_copy_only=False)
+            run = np.append(0, np.cumsum(is_other))
+            is_own = np.zeros(len(ids), np.int64)
+            is_own[self.rows.at] = 1
+            before = (np.cumsum(is_own) - 1)[self._links.at]
+            if before.min() >= 0 and np.array_equal(run[self.rows.at][before], run[self._links.at]):
+                return before
+        runs = pc.run_end_encode(self._links.column("client_instance_id").fill_null(""))  # most follow others of theirs
+        encoded = pa.chunked_array([own, runs.values]).dictionary_encode()
+        of_row, of_run = (chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks)
+        if np.array_equal(of_row, np.arange(len(of_row))):
+            known = np.where(of_run < len(of_row), of_run, -1).astype(np.int64)
+            row: Numbers = np.repeat(known, np.diff(runs.run_ends, prepend=0))
+            return row
+        names = "cluster_id", "principal", "client_instance_id"
+        of_link, of_row = (
+            pc.binary_join_element_wise(*(rows.column(name).fill_null("") for name in names), _SEPARATOR)
+            for rows in (self._links, self.rows)
+        )
+        row = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
+        return row.astype(np.int64)
+
+    @cached_property
+    def link_count(self) -> Numbers:
+        """Links of each row."""
+        found: Numbers = np.bincount(self.links.row, minlength=len(self))
+        return found
+
+
+def place_in(column: Array, known: Sequence[str]) -> Numbers:
+    """For each text its place among those known; -1 for another."""
+    found: Numbers = (
+        pc.index_in(column, value_set=pa.array(known, pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
+    )
+    return found.astype(np.int64)
+
+
+def windows(
+    tables: Iterable[Table],
+    registry: Registry,
+    samples: "Samples | None" = None,
+    traffic: "TrafficRows | None" = None,
+) -> Iterator[Window]:
+    """The windows of rows, of samples of groups and of traffic, in the order of their times, which is the tables'.
+
+    Raises:
+        RowsError: the rows lack a column.
+    """
+    waiting = sorted({start for each in (samples, traffic) if each is not None for start in each.starts()})
+    empty = None
+    for given in tables:
+        names = set(given.column_names)
+        if missing := [name for name in COLUMNS if name not in names]:
+            raise RowsError(f"there is nothing to judge by: the rows have no column {', '.join(missing)}")
+        table = given.combine_chunks()
+        rows_of, none = _by_start(table)
+        last_us = max(rows_of, default=-1)
+        due, waiting = [each for each in waiting if each <= last_us], [each for each in waiting if each > last_us]
+        for begin_us in sorted({*rows_of, *due}):
+            yield from _window(table, rows_of.get(begin_us, none), registry, begin_us, samples, traffic)
+        empty = table.schema.empty_table()
+        del given, table, rows_of  # before the next one is read
+    for begin_us in waiting if empty is not None else ():
+        yield from _window(empty, np.empty(0, np.int64), registry, begin_us, samples, traffic)
+
+
+def _by_start(table: Table) -> tuple[dict[int, Numbers], Numbers]:
+    """The rows of each window by its beginning [us]; and no rows."""
+    starts = table["window_start"].cast(pa.int64()).to_numpy()
+    is_one = len(starts) > 0 and (starts == starts[0]).all()
+    order = np.arange(len(starts)) if is_one else np.argsort(starts, kind="stable")
+    cuts = np.flatnonzero(np.diff(starts[order])) + 1
+    return {int(starts[at[0]]): at for at in np.split(order, cuts) if len(at)}, order[:0]
+
+
+def _window(
+    table: Table,
+    at: Numbers,
+    registry: Registry,
+    begin_us: int,
+    samples: "Samples | None",
+    traffic: "TrafficRows | None",
+) -> Iterator[Window]:
+    """The window of some rows, or of samples or traffic alone; none where there is nothing."""
+    given = samples or traffic
+    length_s = given.window_s if given is not None else int(table["window_s"][int(at[0])].as_py())
+    window = Window(table, at, registry, begin_us, length_s)
+    window.offsets = None if samples is None else samples.within(window, registry)
+    window.traffic = None if traffic is None else traffic.within(window, registry)
+    if len(at) or window.offsets is not None or window.traffic is not None:
+        yield window

@@ -1,1 +1,0 @@
-"""Kafka's protocol on the wire: framing, encoding, the API table, authentication, connections and the listener."""
