@@ -1,1 +1,1 @@
-"""The Fleetgauge process: configuration, composition, request handling and the command line."""
+"""Fleetgauge: how every client of a Kafka fleet is doing, and whom to call first (KIP-714)."""

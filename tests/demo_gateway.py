@@ -21,7 +21,7 @@ from support.waiting import ticking
 from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
 from support.zookeeper_kafka import VERSION, ZooKeeperKafka
 
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import records_after
 
 TOPIC = "orders.events"

@@ -22,13 +22,13 @@ from typer import Context
 from typer.main import get_command
 from unit.fleetgauge.test_exposition import status
 
-from fleetgauge.admin.exposition import families
 from fleetgauge.cli import app as fleetgauge
-from fleetgauge.config.model import TABLES as NESTED
-from fleetgauge.config.model import ServiceConfig
-from fleetgauge.config.security import ListenerKeys
 from fleetgauge.fleet.cli import app as fleet
 from fleetgauge.fleet.tables.catalog import TABLES, Table
+from fleetgauge.node.config.model import TABLES as NESTED
+from fleetgauge.node.config.model import ServiceConfig
+from fleetgauge.node.config.security import ListenerKeys
+from fleetgauge.node.status.exposition import families
 from fleetgauge.telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, selected
 from fleetgauge.verdicts.catalogue import VERDICTS
 from fleetgauge.verdicts.rules import DEFAULTS

@@ -33,7 +33,7 @@ from support.payloads import metrics_data
 from support.push_log import push_record
 from support.receiver import OtlpReceiver
 
-from fleetgauge.garbage import freeze_startup_objects
+from fleetgauge.node.processes.garbage import freeze_startup_objects
 from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
 from fleetgauge.push_log.kafka_topic.record_codec import encode_record
 from fleetgauge.push_log.kafka_topic.seen_clients import SeenClients

@@ -92,16 +92,16 @@ class Listener:
     """Everything of a node that a push passes, over a log in `directory`."""
 
     def __init__(self, directory: Path, encoded: bytes) -> None:
-        from fleetgauge.authorization import Authorization
-        from fleetgauge.authorizer.settings import AuthorizationSettings
         from fleetgauge.base.clock import SystemTime
-        from fleetgauge.listener.apis.admin import AdminApis
-        from fleetgauge.listener.apis.cluster import ClusterApis
-        from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
-        from fleetgauge.listener.dispatcher import RequestDispatcher
-        from fleetgauge.listener.misdirected_clients import MisdirectedClients
-        from fleetgauge.listener.push import PushHandler
-        from fleetgauge.listener.request_quota import RequestQuota
+        from fleetgauge.node.authorizer.settings import AuthorizationSettings
+        from fleetgauge.node.listener.apis.admin import AdminApis
+        from fleetgauge.node.listener.apis.cluster import ClusterApis
+        from fleetgauge.node.listener.apis.subscriptions import SubscriptionsHandler
+        from fleetgauge.node.listener.dispatcher import RequestDispatcher
+        from fleetgauge.node.listener.misdirected_clients import MisdirectedClients
+        from fleetgauge.node.listener.push import PushHandler
+        from fleetgauge.node.listener.request_quota import RequestQuota
+        from fleetgauge.node.state.authorization import Authorization
         from fleetgauge.push_log.embedded.settings import PushLogSettings
         from fleetgauge.push_log.embedded.writer import SqlitePushLogWriter
         from fleetgauge.push_log.loop_commit import LoopCommit
@@ -283,7 +283,7 @@ def batches(start: int, pushes: int, size: int) -> Iterator[list[tuple[int, int]
 
 def work(kind: str, size: int) -> None:
     """Measures one round for each line of the input."""
-    from fleetgauge.logs import configure_logging
+    from fleetgauge.node.logs import configure_logging
 
     configure_logging("warning", "human")  # on standard error; standard output has the figures
     encoded = encoded_payload(kind)

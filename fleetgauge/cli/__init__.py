@@ -148,7 +148,7 @@ def main() -> None:
     """Entry point of the `fleetgauge` script; a `FleetgaugeError` or a full disk is one sentence and exit code 1."""
     code: str | int | None = 0
     # Warnings of libraries, on standard error: standard output has what a command was asked for. Processes that run on
-    # replace this by `fleetgauge.logs`.
+    # replace this by `node.logs`.
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         try:

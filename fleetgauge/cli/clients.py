@@ -18,15 +18,15 @@ from urllib.request import Request
 import typer
 from rich.console import Console
 
-from fleetgauge.admin.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
-from fleetgauge.admin.node_socket import NotRunningError, ask, read_status
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.base.exchange import Answer, exchange
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
 from fleetgauge.cli.status import running_exports
 from fleetgauge.cli.tables import selected
 from fleetgauge.cli.units import ago, amount, duration, size
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.status.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
+from fleetgauge.node.status.node_socket import NotRunningError, ask, read_status
 from fleetgauge.telemetry.instances.client_state import ClientState
 from fleetgauge.telemetry.instances.inventory import (
     FILTER_KEYS,

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from fleetgauge.lean_imports import import_structlog
+from fleetgauge.node.processes.lean_imports import import_structlog
 from fleetgauge.terminal.options import Command
 
 if TYPE_CHECKING:
-    from fleetgauge.subscriptions.settings import ClusterSettings
+    from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 
 EXIT_CHANGE: Final = 2
 """Of `plan`: there is a change."""
@@ -61,8 +61,8 @@ def cluster_settings(bootstrap_server: str, command_config: Path | None, timeout
         FleetgaugeError: the file cannot be used.
     """
     import_structlog()
+    from fleetgauge.cluster.subscriptions.settings import ClusterSettings
     from fleetgauge.exporters.group_offsets.settings import read_command_config
-    from fleetgauge.subscriptions.settings import ClusterSettings
 
     client = {} if command_config is None else read_command_config(command_config)
     return ClusterSettings(bootstrap_servers=bootstrap_server, client=client, timeout_ms=timeout_ms)

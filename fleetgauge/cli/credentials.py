@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fleetgauge.errors import ConfigError
-from fleetgauge.exporters.http.users import (
+from fleetgauge.base.errors import ConfigError
+from fleetgauge.http.users import (
     MIN_TOKEN_CHARACTERS,
     TOKEN,
     TOKEN_KEY,

@@ -1,7 +1,7 @@
 """`fleetgauge export`: runs the exporters of a topic until SIGTERM or SIGINT."""
 
 from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
-from fleetgauge.lean_imports import import_structlog
+from fleetgauge.node.processes.lean_imports import import_structlog
 
 
 def export(config: ConfigFile = None, override: Overrides = None) -> None:
@@ -16,6 +16,6 @@ def export(config: ConfigFile = None, override: Overrides = None) -> None:
     groups.
     """
     import_structlog()
-    from fleetgauge.exporting import export_until_stopped  # without rich
+    from fleetgauge.node.exporting import export_until_stopped  # without rich
 
     export_until_stopped(config_reader(config, override))

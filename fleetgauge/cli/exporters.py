@@ -7,12 +7,12 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from fleetgauge.admin.node_socket import Status
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJson, data_directory
 from fleetgauge.cli.status import NO_STATUS_YET, last_error, process_line, read_node_and_exports
 from fleetgauge.cli.tables import facts, selected
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.exporters.delivery.histogram import quantile
+from fleetgauge.node.status.node_socket import Status
 from fleetgauge.terminal.options import Columns
 from fleetgauge.terminal.table import SafeTable, print_rows, wide_console
 from fleetgauge.terminal.text import printable

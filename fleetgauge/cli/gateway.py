@@ -1,7 +1,7 @@
 """`fleetgauge gateway`: runs a gateway before a broker until SIGTERM or SIGINT; SIGHUP rereads the configuration."""
 
 from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
-from fleetgauge.lean_imports import import_structlog
+from fleetgauge.node.processes.lean_imports import import_structlog
 
 
 def gateway(config: ConfigFile = None, override: Overrides = None) -> None:
@@ -17,6 +17,6 @@ def gateway(config: ConfigFile = None, override: Overrides = None) -> None:
     clients' connections once their requests are answered; they connect again when the gateway is back.
     """
     import_structlog()
-    from fleetgauge.serving import serve_until_stopped  # without rich
+    from fleetgauge.node.serving import serve_until_stopped  # without rich
 
     serve_until_stopped(config_reader(config, override), as_gateway=True)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fleetgauge.base.errors import ConfigError
 from fleetgauge.cli.dead_letters import app as dead_letters
 from fleetgauge.cli.options import (
     ConfigFile,
@@ -25,8 +26,7 @@ from fleetgauge.cli.options import (
 from fleetgauge.cli.status import running_exports
 from fleetgauge.cli.tables import facts
 from fleetgauge.cli.units import ago, amount, at, size
-from fleetgauge.data_dir import DataDirectory
-from fleetgauge.errors import ConfigError
+from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
 from fleetgauge.telemetry.push_record import PushRecord
 from fleetgauge.terminal.options import Command
@@ -109,7 +109,7 @@ def _topic(config: Path | None, override: list[str] | None, log_dirs: Path | Non
             topic = next(iter(exports.values()))["push_log"].get("topic", "")
             raise ConfigError("log.dirs", f"belongs to an export, which reads topic {topic}: pass its --config instead")
         return None
-    from fleetgauge.config.push_logs import topic_settings
+    from fleetgauge.node.config.push_logs import topic_settings
 
     checked = read_config(config, override)
     return topic_settings(checked) if checked.push_log == "kafka" else None

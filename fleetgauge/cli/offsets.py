@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fleetgauge.lean_imports import import_structlog
+from fleetgauge.node.processes.lean_imports import import_structlog
 
 
 def offsets(
@@ -55,8 +55,8 @@ def offsets(
         writer_name,
     )
     from fleetgauge.exporters.landing.retention import MIN_RETENTION_MS
-    from fleetgauge.logs import configure_logging
-    from fleetgauge.private_files import keep_files_private
+    from fleetgauge.node.logs import configure_logging
+    from fleetgauge.node.private_files import keep_files_private
 
     keep_files_private()
     client = {} if command_config is None else read_command_config(command_config)

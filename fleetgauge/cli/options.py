@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fleetgauge.errors import ConfigError
+from fleetgauge.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fleetgauge.config import ServiceConfig
-    from fleetgauge.config.reader import ConfigReader
-    from fleetgauge.data_dir import DataDirectory
+    from fleetgauge.node.config import ServiceConfig
+    from fleetgauge.node.config.reader import ConfigReader
+    from fleetgauge.node.data_dir import DataDirectory
 
 ConfigFile = Annotated[
     Path | None,
@@ -30,14 +30,14 @@ def read_config(config: Path | None, override: list[str] | None) -> "ServiceConf
     Raises:
         ConfigError: a key or value is not allowed.
     """
-    from fleetgauge.config import load_config  # imports every package: other commands start without it
+    from fleetgauge.node.config import load_config  # imports every package: other commands start without it
 
     return load_config(config, environment=os.environ, overrides=override or ())
 
 
 def config_reader(config: Path | None, override: list[str] | None) -> "ConfigReader":
     """A reader for a process that rereads its configuration."""
-    from fleetgauge.config.reader import ConfigReader
+    from fleetgauge.node.config.reader import ConfigReader
 
     return ConfigReader(config, os.environ, override or ())
 
@@ -57,7 +57,7 @@ def data_directory(config: Path | None, override: list[str] | None, log_dirs: Pa
     Raises:
         ConfigError: the configuration cannot be read, or the directory does not exist.
     """
-    from fleetgauge.data_dir import DataDirectory  # structlog, which `serve` imports in its own way
+    from fleetgauge.node.data_dir import DataDirectory  # structlog, which `serve` imports in its own way
 
     root = log_dirs if log_dirs is not None else read_config(config, override).log_dirs
     if not root.is_dir():
@@ -75,7 +75,7 @@ def audit_command(
     Raises:
         ConfigError: the configuration cannot be read.
     """
-    from fleetgauge import audit
+    from fleetgauge.node import audit
 
     named = [f"log.dirs={log_dirs}"] if log_dirs is not None else []
     found = read_config(config, [*(override or ()), *named])

@@ -21,15 +21,15 @@ from fleetgauge.cli.cluster_options import (
 )
 from fleetgauge.cli.subscriptions_text import SIGNS, STYLES, Form, write_json
 from fleetgauge.cli.table_file import read_tables
-from fleetgauge.cluster_quotas.planning import Change, QuotaError, alterations, plan
-from fleetgauge.cluster_quotas.usage import REPLAYED, Usage, usage
-from fleetgauge.config.quotas import ALL_KEYS, Entity, Limits, by_entity, entity_path, read_limits
+from fleetgauge.cluster.quotas.limits import ALL_KEYS, Entity, Limits, by_entity, entity_path, read_limits
+from fleetgauge.cluster.quotas.planning import Change, QuotaError, alterations, plan
+from fleetgauge.cluster.quotas.usage import REPLAYED, Usage, usage
 from fleetgauge.terminal.options import Command
 from fleetgauge.terminal.table import print_rows, wide_console
 from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
-    from fleetgauge.cluster_quotas.cluster import QuotaCluster
+    from fleetgauge.cluster.quotas.cluster import QuotaCluster
 
 app = typer.Typer(
     help="Plan and apply the quotas of brokers or nodes, and see how far they are used.", no_args_is_help=True
@@ -145,7 +145,7 @@ def read_file(path: Path) -> Limits:
 @contextmanager
 def _cluster(bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> "Iterator[QuotaCluster]":
     settings = cluster_settings(bootstrap_server, command_config, timeout_ms)
-    from fleetgauge.cluster_quotas.cluster import QuotaCluster
+    from fleetgauge.cluster.quotas.cluster import QuotaCluster
 
     with QuotaCluster(settings) as cluster:
         yield cluster

@@ -1,7 +1,7 @@
 """`fleetgauge serve`: runs a node until SIGTERM or SIGINT; SIGHUP rereads the configuration."""
 
 from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
-from fleetgauge.lean_imports import import_structlog
+from fleetgauge.node.processes.lean_imports import import_structlog
 
 
 def serve(config: ConfigFile = None, override: Overrides = None) -> None:
@@ -18,6 +18,6 @@ def serve(config: ConfigFile = None, override: Overrides = None) -> None:
     a whole, and keys that need a restart are named in the log.
     """
     import_structlog()
-    from fleetgauge.serving import serve_until_stopped  # without rich
+    from fleetgauge.node.serving import serve_until_stopped  # without rich
 
     serve_until_stopped(config_reader(config, override))

@@ -15,7 +15,7 @@ from fleetgauge.base.redaction import HIDDEN, shown
 from fleetgauge.cli.options import ConfigFile, Overrides
 
 if TYPE_CHECKING:
-    from fleetgauge.config import ServiceConfig
+    from fleetgauge.node.config import ServiceConfig
 
 
 def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
@@ -23,7 +23,7 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
 
     Secrets are hidden; a reference to one, ${file:/path} or ${env:NAME}, is shown as it is written.
     """
-    from fleetgauge.config.load import check, read_sources  # imports every package
+    from fleetgauge.node.config.load import check, read_sources  # imports every package
 
     sourced = read_sources(config, environment=os.environ, overrides=override or ())
     written = {key: raw.written for key, raw in sourced.items() if raw.written is not None}
@@ -32,11 +32,11 @@ def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
 
 
 def _lines(checked: "ServiceConfig", written: Mapping[str, object]) -> Iterator[str]:
-    from fleetgauge.config.http import HttpKeys
-    from fleetgauge.config.model import TABLES
-    from fleetgauge.config.security import ListenerKeys
     from fleetgauge.exporters.registry import EXPORTER_TYPES
     from fleetgauge.exporters.self_metrics import SELF_METRICS
+    from fleetgauge.node.config.http import HttpKeys
+    from fleetgauge.node.config.model import TABLES
+    from fleetgauge.node.config.security import ListenerKeys
 
     fields = type(checked).model_fields
     meanings = key_meanings(ListenerKeys) | key_meanings(HttpKeys) | key_meanings(type(checked))

@@ -10,7 +10,7 @@ from fleetgauge.cli.options import ConfigFile, Overrides
 from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
-    from fleetgauge.config import ServiceConfig
+    from fleetgauge.node.config import ServiceConfig
 
 
 def state(
@@ -28,9 +28,9 @@ def state(
     `fleetgauge state --config fleetgauge.toml > changed.toml`
     """
     from fleetgauge.cli.state_toml import StateToml  # imports every package
-    from fleetgauge.config.load import check, read_sources
-    from fleetgauge.state_store import read_file
-    from fleetgauge.state_topic import of_copy
+    from fleetgauge.node.config.load import check, read_sources
+    from fleetgauge.node.state.store import read_file
+    from fleetgauge.node.state.topic import of_copy
 
     sourced = read_sources(config, environment=os.environ, overrides=override or ())
     found = check(sourced)
@@ -54,9 +54,9 @@ def _file(config: "ServiceConfig") -> Path:
     Raises:
         ConfigError: this node has not run here.
     """
-    from fleetgauge.config.push_logs import state_file
-    from fleetgauge.data_dir import DataDirectory
-    from fleetgauge.errors import ConfigError
+    from fleetgauge.base.errors import ConfigError
+    from fleetgauge.node.config.push_logs import state_file
+    from fleetgauge.node.data_dir import DataDirectory
 
     path = state_file(config, DataDirectory(config.log_dirs.absolute()))
     if not path.parent.is_dir():

@@ -4,21 +4,21 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count, groupby
 from typing import Any, Final, TypeVar
 
-from fleetgauge.authorization import described, from_records, read_acl
-from fleetgauge.authorizer.acls import Acl
 from fleetgauge.base.errors import KafkaError
 from fleetgauge.cli.quotas import number
 from fleetgauge.cli.show_config import toml_list, toml_value
-from fleetgauge.client_metrics import from_records as tool_changes
-from fleetgauge.client_quotas import QuotaLimits
-from fleetgauge.config import ServiceConfig
-from fleetgauge.config.authorization import DEFAULTS, read_acls
-from fleetgauge.config.quotas import by_entity, entity_path, read_entity, read_limits
-from fleetgauge.config.references import has_reference
-from fleetgauge.config.security import read_users
-from fleetgauge.node_state import ParsedRecords
-from fleetgauge.scram_users import ScramUsers, by_mechanism, read_record
-from fleetgauge.state_store import RecordKind, Records, State
+from fleetgauge.cluster.quotas.limits import by_entity, entity_path, read_entity, read_limits
+from fleetgauge.node.authorizer.acls import Acl
+from fleetgauge.node.config import ServiceConfig
+from fleetgauge.node.config.authorization import DEFAULTS, read_acls
+from fleetgauge.node.config.references import has_reference
+from fleetgauge.node.config.security import read_users
+from fleetgauge.node.state.authorization import described, from_records, read_acl
+from fleetgauge.node.state.client_metrics import from_records as tool_changes
+from fleetgauge.node.state.client_quotas import QuotaLimits
+from fleetgauge.node.state.node_state import ParsedRecords
+from fleetgauge.node.state.scram_users import ScramUsers, by_mechanism, read_record
+from fleetgauge.node.state.store import RecordKind, Records, State
 from fleetgauge.telemetry.subscriptions.overrides import (
     DEFAULT_NAME,
     DEFAULT_SUBSCRIPTION,

@@ -9,11 +9,11 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from fleetgauge.admin.node_socket import NotRunningError, Status, read_status
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJson, data_directory
 from fleetgauge.cli.tables import facts
 from fleetgauge.cli.units import ago, amount, duration, size
-from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
+from fleetgauge.node.data_dir import MAX_EXPORTS, DataDirectory
+from fleetgauge.node.status.node_socket import NotRunningError, Status, read_status
 from fleetgauge.terminal.table import wide_console
 from fleetgauge.terminal.text import printable
 
@@ -249,7 +249,7 @@ def _add_listener(table: Table, listener: dict[str, Any]) -> None:
 
 
 def _add_misdirected(table: Table, misdirected: dict[str, Any]) -> None:
-    """Adds clients that request records, if any; see `fleetgauge.listener.misdirected_clients`."""
+    """Adds clients that request records, if any; see `node.listener.misdirected_clients`."""
     if not misdirected["requests"]:
         return
     clients = f"{amount(misdirected['requests'])} requests of {amount(misdirected['remembered_clients'])} clients"

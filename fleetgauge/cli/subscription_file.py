@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fleetgauge.cli.table_file import read_tables
-from fleetgauge.subscriptions.resources import KEYS, TABLE, Resource, checked
+from fleetgauge.cluster.subscriptions.resources import KEYS, TABLE, Resource, checked
 
 
 def read_file(path: Path) -> tuple[Resource, ...]:

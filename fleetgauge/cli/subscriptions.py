@@ -25,19 +25,19 @@ from fleetgauge.cli.cluster_options import (
 from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides
 from fleetgauge.cli.subscription_file import read_file
 from fleetgauge.cli.units import duration
-from fleetgauge.subscriptions import canary as canaries
-from fleetgauge.subscriptions import deadlines
-from fleetgauge.subscriptions.clients import Client, clients_of
-from fleetgauge.subscriptions.planning import Change, Finding, Plan, plan_changes
-from fleetgauge.subscriptions.resources import Resource, SubscriptionError, named
-from fleetgauge.subscriptions.service import Subscriptions
+from fleetgauge.cluster.subscriptions import canary as canaries
+from fleetgauge.cluster.subscriptions import deadlines
+from fleetgauge.cluster.subscriptions.clients import Client, clients_of
+from fleetgauge.cluster.subscriptions.planning import Change, Finding, Plan, plan_changes
+from fleetgauge.cluster.subscriptions.resources import Resource, SubscriptionError, named
+from fleetgauge.cluster.subscriptions.service import Subscriptions
 from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
 from fleetgauge.terminal.options import Command
 from fleetgauge.terminal.table import wide_console
 
 if TYPE_CHECKING:
-    from fleetgauge.subscriptions.cluster import Cluster
-    from fleetgauge.subscriptions.tables import FleetTables
+    from fleetgauge.cluster.subscriptions.cluster import Cluster
+    from fleetgauge.cluster.subscriptions.tables import FleetTables
 
 app = typer.Typer(
     help="Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
@@ -390,7 +390,7 @@ def _compare(
 @contextmanager
 def _cluster(bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> "Iterator[Cluster]":
     settings = cluster_settings(bootstrap_server, command_config, timeout_ms)
-    from fleetgauge.subscriptions.cluster import Cluster
+    from fleetgauge.cluster.subscriptions.cluster import Cluster
 
     with Cluster(settings) as cluster:
         yield cluster
@@ -399,7 +399,7 @@ def _cluster(bootstrap_server: str, command_config: Path | None, timeout_ms: int
 @contextmanager
 def _session(options: dict[str, Any]) -> Iterator[_Session]:
     """Opens the cluster, and finds the source of the live clients, by a command's options."""
-    from fleetgauge.subscriptions.tables import FleetTables
+    from fleetgauge.cluster.subscriptions.tables import FleetTables
 
     tables = None if options["tables"] is None else FleetTables(options["tables"])
     read, problem = _source(options, tables)
@@ -413,10 +413,10 @@ def _source(options: dict[str, Any], tables: "FleetTables | None") -> tuple[Call
     Raises:
         NotRunningError: the process that the options name does not answer.
     """
-    from fleetgauge.admin.node_socket import NotRunningError
+    from fleetgauge.base.errors import ConfigError
     from fleetgauge.cli.clients import all_rows
     from fleetgauge.cli.options import data_directory
-    from fleetgauge.errors import ConfigError
+    from fleetgauge.node.status.node_socket import NotRunningError
 
     url, is_named = options["url"], any(options[key] is not None for key in ("url", "config", "log_dirs", "override"))
     if tables is not None and not is_named:

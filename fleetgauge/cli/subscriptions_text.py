@@ -14,13 +14,13 @@ from rich.text import Text
 from fleetgauge.base.errors import InvalidConfigError
 from fleetgauge.cli.tables import facts
 from fleetgauge.cli.units import amount, duration
-from fleetgauge.subscriptions.canary import Fares, Sample, worse
-from fleetgauge.subscriptions.clients import Client, matching
-from fleetgauge.subscriptions.deadlines import Deadline, next_deadlines
-from fleetgauge.subscriptions.plain import client_as_json, plan_as_json, resource_as_json
-from fleetgauge.subscriptions.planning import Action, Change, Load, Plan, base_name
-from fleetgauge.subscriptions.resources import DEADLINE_MARK, Resource, short
-from fleetgauge.subscriptions.supply import BASIS_TEXT
+from fleetgauge.cluster.subscriptions.canary import Fares, Sample, worse
+from fleetgauge.cluster.subscriptions.clients import Client, matching
+from fleetgauge.cluster.subscriptions.deadlines import Deadline, next_deadlines
+from fleetgauge.cluster.subscriptions.plain import client_as_json, plan_as_json, resource_as_json
+from fleetgauge.cluster.subscriptions.planning import Action, Change, Load, Plan, base_name
+from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource, short
+from fleetgauge.cluster.subscriptions.supply import BASIS_TEXT
 from fleetgauge.terminal.table import print_rows
 from fleetgauge.terminal.text import printable as printable
 

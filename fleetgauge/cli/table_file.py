@@ -4,8 +4,8 @@ import difflib
 from collections.abc import Collection
 from pathlib import Path
 
-from fleetgauge.config.sources import from_toml
-from fleetgauge.subscriptions.resources import SubscriptionError, short
+from fleetgauge.cluster.subscriptions.resources import SubscriptionError, short
+from fleetgauge.node.config.sources import from_toml
 
 
 def read_tables(path: Path, table: str, keys: Collection[str], what: str) -> dict[str, dict[str, object]]:

@@ -13,14 +13,14 @@ from starlette.routing import Route
 
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.cli.options import ConfigFile, Overrides, read_config
-from fleetgauge.config import ConfigError, Endpoint, ServiceConfig
-from fleetgauge.config.console import console_job, operator_token
-from fleetgauge.config.listeners import HTTPS
-from fleetgauge.exporters.http.access import Access
-from fleetgauge.exporters.http.errors import Json
-from fleetgauge.exporters.http.server import HttpServer
-from fleetgauge.logs import configure_logging
-from fleetgauge.processes.http_supervisor import bound_socket, check
+from fleetgauge.http.access import Access
+from fleetgauge.http.errors import Json
+from fleetgauge.http.server import HttpServer
+from fleetgauge.node.config import ConfigError, Endpoint, ServiceConfig
+from fleetgauge.node.config.console import console_job, operator_token
+from fleetgauge.node.config.listeners import HTTPS
+from fleetgauge.node.logs import configure_logging
+from fleetgauge.node.processes.http_supervisor import bound_socket, check
 
 _FINISH_S: Final = 1.0
 _NEEDED: Final = ("numpy", "prometheus_client")

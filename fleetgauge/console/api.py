@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fleetgauge import audit
-from fleetgauge.admin.node_socket import NotRunningError
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.base.principal import ANONYMOUS
 from fleetgauge.console.events import Events, EventStream
 from fleetgauge.console.node import Node, NotThereError
 from fleetgauge.console.sessions import COOKIE, Sessions
-from fleetgauge.exporters.http.connection import USER
+from fleetgauge.http.connection import USER
+from fleetgauge.node import audit
+from fleetgauge.node.status.node_socket import NotRunningError
 
 if TYPE_CHECKING:
     from fleetgauge.console.fleet import Fleet

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.types import Receive, Scope, Send
 
-from fleetgauge.exporters.http.errors import error
+from fleetgauge.http.errors import error
 
 if TYPE_CHECKING:
     from fleetgauge.console.fleet import Fleet

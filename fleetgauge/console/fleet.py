@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import structlog
 
 from fleetgauge.base.clock import SystemTime, Time
+from fleetgauge.cluster.subscriptions.allowed import AllowedIntervals, Properties
 from fleetgauge.console.clients import Clients, Entry, application_of
 from fleetgauge.console.history import History
 from fleetgauge.console.listing import NodeListing
@@ -31,7 +32,6 @@ from fleetgauge.console.query import (
 )
 from fleetgauge.console.source import Source, StoredPush
 from fleetgauge.console.verdict_rows import Row, Verdicts
-from fleetgauge.subscriptions.allowed import AllowedIntervals, Properties
 from fleetgauge.telemetry.instances.client_state import ClientState
 from fleetgauge.telemetry.push_record import parse_instance_id
 

@@ -4,8 +4,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from fleetgauge.admin.node_socket import NotRunningError, ask
 from fleetgauge.base.clock import Time
+from fleetgauge.node.status.node_socket import NotRunningError, ask
 from fleetgauge.telemetry.instances.inventory import ClientRow
 
 _EVERY_MS: Final = 5_000

@@ -10,16 +10,16 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Final, TypeVar
 
-from fleetgauge.admin.clients_page import as_object
-from fleetgauge.admin.node_socket import NotRunningError, Status, ask, read_status
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.cluster.subscriptions.clients import Client, clients_of
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.exporters.dead_letters.store import DeadLetters, existing
-from fleetgauge.exporters.http.loopback import is_loopback
-from fleetgauge.subscriptions.clients import Client, clients_of
-from fleetgauge.subscriptions.settings import ClusterSettings
+from fleetgauge.http.loopback import is_loopback
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.status.clients_page import as_object
+from fleetgauge.node.status.node_socket import NotRunningError, Status, ask, read_status
 
 _T = TypeVar("_T")
 _RATE_OVER_S: Final = 4.0, 60.0
@@ -116,7 +116,7 @@ class Node:
     def _list_subscriptions(self) -> dict[str, dict[str, str]] | None:
         if self._cluster is None:
             return None
-        from fleetgauge.subscriptions.cluster import Cluster  # needs kafka-python
+        from fleetgauge.cluster.subscriptions.cluster import Cluster  # needs kafka-python
 
         with Cluster(self._cluster) as cluster:
             return {each.name: each.properties() for each in cluster.list()}

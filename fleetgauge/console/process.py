@@ -1,6 +1,6 @@
 """The HTTP process with the console: `python -m fleetgauge.console.process`.
 
-`fleetgauge.processes.http_supervisor` starts it.
+`node.processes.http_supervisor` starts it.
 
 The fleet is loaded in a thread, with its libraries: /healthz answers meanwhile.
 """
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from fleetgauge.admin.routes import ENDPOINTS, Routes
 from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 from fleetgauge.console.api import Fleetless
 from fleetgauge.console.node import Node
 from fleetgauge.console.sessions import Sessions
 from fleetgauge.console.web import SETTINGS, make_app
-from fleetgauge.data_dir import DataDirectory
-from fleetgauge.processes.http_process import Job, Site, main
-from fleetgauge.subscriptions.settings import ClusterSettings
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.processes.http_process import Job, Site, main
+from fleetgauge.node.status.routes import ENDPOINTS, Routes
 
 if TYPE_CHECKING:
+    from fleetgauge.cluster.subscriptions.clients import Client
     from fleetgauge.console.subscriptions import PageSubscriptions
-    from fleetgauge.subscriptions.clients import Client
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
     """The site of a console.
 
     Args:
-        console: its job, see `fleetgauge.config.console.console_job`.
+        console: its job, see `node.config.console.console_job`.
         socket: the control socket of the process beside it; None where it runs alone.
         endpoints: further paths.
         index: the answer at `/` for all but browsers.
@@ -100,8 +100,8 @@ def _clients(node: Node, state: Fleetless) -> "list[Client]":
     found = node.clients()
     if found is not None:
         return found
+    from fleetgauge.cluster.subscriptions.clients import clients_of
     from fleetgauge.console.query import MAX_LIMIT, ClientQuery
-    from fleetgauge.subscriptions.clients import clients_of
 
     rows: list[dict[str, Any]] = []
     while len(page := state.get().clients(ClientQuery(limit=MAX_LIMIT, offset=len(rows)))["clients"]) == MAX_LIMIT:

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fleetgauge.exporters.http.connection import ACCESS, USER
+from fleetgauge.http.connection import ACCESS, USER
 
 COOKIE: Final = "fleetgauge_operate"
 CSRF_HEADER: Final = "X-CSRF-Token"

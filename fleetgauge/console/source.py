@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from fleetgauge.base.clock import SystemTime, Time
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.position import START, Position
 from fleetgauge.push_log.embedded.segment import SegmentCorruptError, SegmentGoneError, SegmentReader, StoredRow

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.cluster.subscriptions.clients import Client, matching
+from fleetgauge.cluster.subscriptions.cluster import Cluster
+from fleetgauge.cluster.subscriptions.deadlines import Deadline, next_deadlines
+from fleetgauge.cluster.subscriptions.planning import Action, Change, Plan, changes_between, plan_changes
+from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource, SubscriptionError, checked, resource_of
+from fleetgauge.cluster.subscriptions.service import altered
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 from fleetgauge.console.node import Node, NotThereError
-from fleetgauge.subscriptions.clients import Client, matching
-from fleetgauge.subscriptions.cluster import Cluster
-from fleetgauge.subscriptions.deadlines import Deadline, next_deadlines
-from fleetgauge.subscriptions.planning import Action, Change, Plan, changes_between, plan_changes
-from fleetgauge.subscriptions.resources import DEADLINE_MARK, Resource, SubscriptionError, checked, resource_of
-from fleetgauge.subscriptions.service import altered
-from fleetgauge.subscriptions.settings import ClusterSettings
 from fleetgauge.telemetry.subscriptions.match import split_match
 
 _KEPT_S: Final = 5.0

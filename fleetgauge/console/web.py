@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from fleetgauge.admin.routes import EXCEPTION_HANDLERS, OPEN_PATHS
 from fleetgauge.console.api import PREFIX, Api, Fleetless, openapi
 from fleetgauge.console.measures import SHOWN
 from fleetgauge.console.node import Node
 from fleetgauge.console.sessions import Sessions
-from fleetgauge.exporters.http.connection import HttpSettings
-from fleetgauge.exporters.http.errors import Json
+from fleetgauge.http.connection import HttpSettings
+from fleetgauge.http.errors import Json
+from fleetgauge.node.status.routes import EXCEPTION_HANDLERS, OPEN_PATHS
 
 if TYPE_CHECKING:
     from fleetgauge.console.subscriptions import PageSubscriptions

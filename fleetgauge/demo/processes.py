@@ -7,11 +7,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from fleetgauge.admin.node_socket import NotRunningError, read_status
 from fleetgauge.base.clock import Time
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.data_dir import DataDirectory
-from fleetgauge.module_command import module_command
+from fleetgauge.base.module_command import module_command
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.status.node_socket import NotRunningError, read_status
 
 _READY_WITHIN_MS = 30_000
 _STOPPED_WITHIN_S = 30.0

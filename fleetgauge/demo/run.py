@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from fleetgauge.base.clock import Time
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.base.module_command import module_command
 from fleetgauge.demo.clients import CLIENT_IDS, SLOW_CONSUMER_ID, Clients
 from fleetgauge.demo.processes import SHUTDOWN_TIMEOUT_MS, DemoError, OtlpReceiver, ServedNode
-from fleetgauge.module_command import module_command
+from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import records_after
 
 PUSHES_EACH = 5

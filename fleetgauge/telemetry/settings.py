@@ -9,7 +9,7 @@ from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientMetricsSettings:
-    """Settings of `ClientMetricsManager`; `fleetgauge.config` maps Kafka's keys to them.
+    """Settings of `ClientMetricsManager`; `node.config` maps Kafka's keys to them.
 
     Attributes:
         telemetry_max_bytes: largest payload as received [B] (`telemetry.max.bytes`).

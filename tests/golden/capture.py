@@ -19,9 +19,9 @@ from golden.session import in_hex
 from support.telemetry_clients import ClientProcess, FranzGoProcess, JavaProcess, LibrdkafkaProcess
 from support.waiting import pause_async, wait_for_async
 
-from fleetgauge.app import FleetgaugeNode
 from fleetgauge.base.clock import SystemTime
-from fleetgauge.config.load import load_config
+from fleetgauge.node.app import FleetgaugeNode
+from fleetgauge.node.config.load import load_config
 
 DIRECTORY = Path(__file__).parent / "captures"
 CONFIG = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = 500\n'

@@ -25,11 +25,11 @@ from golden.loop import GoldenLoop, GoldenTime
 from golden.transport import Arrival
 from structlog.testing import capture_logs
 
-from fleetgauge.app import FleetgaugeNode
+from fleetgauge.base.errors import ConfigError
 from fleetgauge.base.library_log import log_through
-from fleetgauge.config.load import load_config
-from fleetgauge.errors import ConfigError
-from fleetgauge.processes.workers.shares import worker_config
+from fleetgauge.node.app import FleetgaugeNode
+from fleetgauge.node.config.load import load_config
+from fleetgauge.node.processes.workers.shares import worker_config
 from fleetgauge.telemetry.push_record import PushIds
 
 Step = dict[str, Any]

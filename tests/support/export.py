@@ -39,8 +39,8 @@ class Export:
 
     def status(self) -> dict[str, Any]:
         """What it says of itself; raises ValueError while it says nothing."""
-        from fleetgauge.admin.node_socket import NotRunningError, read_status
-        from fleetgauge.data_dir import DataDirectory
+        from fleetgauge.node.data_dir import DataDirectory
+        from fleetgauge.node.status.node_socket import NotRunningError, read_status
 
         try:
             return read_status(DataDirectory(self.data).export_socket(self.number))

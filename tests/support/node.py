@@ -87,8 +87,8 @@ class Node:
 
     def status(self) -> dict[str, Any]:
         """What the running node says of itself, read from its socket in this process."""
-        from fleetgauge.admin.node_socket import NotRunningError, read_status
-        from fleetgauge.data_dir import DataDirectory
+        from fleetgauge.node.data_dir import DataDirectory
+        from fleetgauge.node.status.node_socket import NotRunningError, read_status
 
         try:
             return read_status(DataDirectory(self.data).node_socket)

@@ -2,7 +2,7 @@
 
 import random
 
-from fleetgauge.authorizer.acls import (
+from fleetgauge.node.authorizer.acls import (
     CLUSTER_NAME,
     Acl,
     AclFilter,

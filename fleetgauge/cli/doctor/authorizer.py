@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from fleetgauge.authorizer.acls import AclOperation, Permission, ResourceType
 from fleetgauge.cli.doctor.finding import Finding, ok, warning
-from fleetgauge.config import ServiceConfig
+from fleetgauge.node.authorizer.acls import AclOperation, Permission, ResourceType
+from fleetgauge.node.config import ServiceConfig
 
 _CHECK: Final = "authorizer.class.name"
 _CHANGES: Final = frozenset((AclOperation.ALL, AclOperation.ALTER, AclOperation.ALTER_CONFIGS))

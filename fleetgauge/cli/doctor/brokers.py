@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped, warning
 from fleetgauge.cli.units import duration
-from fleetgauge.subscriptions.cluster import Cluster
-from fleetgauge.subscriptions.connection import UnknownSettingError
-from fleetgauge.subscriptions.resources import SubscriptionError
-from fleetgauge.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.subscriptions.cluster import Cluster
+from fleetgauge.cluster.subscriptions.connection import UnknownSettingError
+from fleetgauge.cluster.subscriptions.resources import SubscriptionError
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 
 _TELEMETRY_APIS: Final = frozenset({71, 72})
 """GetTelemetrySubscriptions and PushTelemetry: a broker lists them while a reporter receives telemetry."""

@@ -9,7 +9,7 @@ import typer
 
 from fleetgauge.cli.doctor.finding import Finding, Level
 from fleetgauge.cli.options import ConfigFile, Overrides, TableOrJsonLines
-from fleetgauge.lean_imports import import_structlog
+from fleetgauge.node.processes.lean_imports import import_structlog
 from fleetgauge.terminal.text import printable
 
 _COLOURS = {Level.OK: "green", Level.SKIPPED: None, Level.WARNING: "yellow", Level.ERROR: "red"}

@@ -7,7 +7,6 @@ from typing import Any
 
 from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped
 from fleetgauge.cli.doctor.machine import check_writable
-from fleetgauge.config import ServiceConfig
 from fleetgauge.exporters.exporter import Delivered
 from fleetgauge.exporters.landing.exporter import open_storage
 from fleetgauge.exporters.landing.storage import storage_errors
@@ -15,6 +14,7 @@ from fleetgauge.exporters.otlp.exporter import make_transport
 from fleetgauge.exporters.otlp.settings import otlp_options, otlp_settings
 from fleetgauge.exporters.registry import EXPORTER_TYPES
 from fleetgauge.exporters.tls_files import TlsFilesError
+from fleetgauge.node.config import ServiceConfig
 
 
 def check_destinations(config: ServiceConfig) -> Iterator[Finding]:

@@ -11,14 +11,14 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
+from fleetgauge.base.errors import ConfigError
 from fleetgauge.cli.doctor.certificate import name_problem
 from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped, warning
-from fleetgauge.config import ServiceConfig
-from fleetgauge.errors import ConfigError
 from fleetgauge.gateway.broker_login import BrokerLogin
 from fleetgauge.gateway.gateway import GatewaySettings
 from fleetgauge.gateway.server_names import ServerNames
-from fleetgauge.gateway_node import gateway_settings
+from fleetgauge.node.config import ServiceConfig
+from fleetgauge.node.gateway_node import gateway_settings
 from fleetgauge.wire.api_table import TELEMETRY_KEYS
 from fleetgauge.wire.errors import ProtocolError
 from fleetgauge.wire.proxy_header import LOCAL_V2

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from fleetgauge.admin.node_socket import NotRunningError, read_status
 from fleetgauge.cli.doctor.finding import Finding, error, ok, skipped, warning
 from fleetgauge.cli.units import size
-from fleetgauge.config import ServiceConfig
-from fleetgauge.data_dir import MAX_EXPORTS, DataDirectory
 from fleetgauge.exporters.prometheus.settings import Address
-from fleetgauge.machine import files_for_clients, open_files
+from fleetgauge.node.config import ServiceConfig
+from fleetgauge.node.data_dir import MAX_EXPORTS, DataDirectory
+from fleetgauge.node.machine import files_for_clients, open_files
+from fleetgauge.node.status.node_socket import NotRunningError, read_status
 from fleetgauge.push_log.embedded.free_space import free_bytes
 
 _FEW_FILES: Final = 4_096

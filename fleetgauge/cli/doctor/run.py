@@ -13,12 +13,12 @@ from fleetgauge.cli.doctor.finding import Finding, error, ok
 from fleetgauge.cli.doctor.gateway import check_gateway
 from fleetgauge.cli.doctor.installation import check_installation
 from fleetgauge.cli.doctor.machine import check_clock, check_disk, check_files, check_ports
-from fleetgauge.config import ServiceConfig, load_config
-from fleetgauge.config.offsets import deadline_settings, follows_topic, offsets_settings
-from fleetgauge.config.push_logs import topic_settings
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings, connection_settings
 from fleetgauge.exporters.group_offsets.settings import read_command_config
+from fleetgauge.node.config import ServiceConfig, load_config
+from fleetgauge.node.config.offsets import deadline_settings, follows_topic, offsets_settings
+from fleetgauge.node.config.push_logs import topic_settings
 from fleetgauge.push_log.kafka_topic.settings import DEFAULT_TOPIC
-from fleetgauge.subscriptions.settings import ClusterSettings, connection_settings
 
 Process = Literal["serve", "gateway", "export"]
 

@@ -1,4 +1,4 @@
-"""Serves the page of client series over HTTP, with gzip, from a thread of its own (`exporters.http.server`).
+"""Serves the page of client series over HTTP, with gzip, from a thread of its own (`http.server`).
 
 The page is rendered in pieces, in threads, and sent piece by piece: memory does not grow with the page or with a slow
 client.
@@ -20,11 +20,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.exporters.http.access import Access, AccessError, AccessSettings
-from fleetgauge.exporters.http.connection import HttpSettings
-from fleetgauge.exporters.http.errors import refused
-from fleetgauge.exporters.http.server import HttpServer
 from fleetgauge.exporters.prometheus.settings import Address
+from fleetgauge.http.access import Access, AccessError, AccessSettings
+from fleetgauge.http.connection import HttpSettings
+from fleetgauge.http.errors import refused
+from fleetgauge.http.server import HttpServer
 
 PATH: Final = "/metrics"
 SETTINGS: Final = HttpSettings(max_connections=32)

@@ -8,11 +8,11 @@ from pathlib import Path
 import re2
 
 from fleetgauge.exporters.exporter import BatchSettings, RetrySettings
-from fleetgauge.exporters.http.access import AccessSettings
-from fleetgauge.exporters.http.loopback import is_loopback
 from fleetgauge.exporters.labels import LabelSettings
 from fleetgauge.exporters.options import Options, batch_settings, label_settings, retry_settings
 from fleetgauge.exporters.prometheus.derived_labels import DERIVED
+from fleetgauge.http.access import AccessSettings
+from fleetgauge.http.loopback import is_loopback
 from fleetgauge.wire.tls import TLS_VERSIONS, ClientAuth, TlsSettings
 
 

@@ -20,19 +20,19 @@ from structlog.testing import capture_logs
 from support.payloads import metrics_data
 from support.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
 
-from fleetgauge.authorization import Authorization
-from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.library_log import log_through
-from fleetgauge.listener.apis.acls import AclApis
-from fleetgauge.listener.apis.admin import AdminApis
-from fleetgauge.listener.apis.cluster import ClusterApis
-from fleetgauge.listener.apis.configs import ConfigApis
-from fleetgauge.listener.apis.subscriptions import SubscriptionsHandler
-from fleetgauge.listener.dispatcher import RequestDispatcher
-from fleetgauge.listener.misdirected_clients import MisdirectedClients
-from fleetgauge.listener.push import PushHandler
-from fleetgauge.listener.request_quota import RequestQuota
+from fleetgauge.node.authorizer.settings import AuthorizationSettings
+from fleetgauge.node.listener.apis.acls import AclApis
+from fleetgauge.node.listener.apis.admin import AdminApis
+from fleetgauge.node.listener.apis.cluster import ClusterApis
+from fleetgauge.node.listener.apis.configs import ConfigApis
+from fleetgauge.node.listener.apis.subscriptions import SubscriptionsHandler
+from fleetgauge.node.listener.dispatcher import RequestDispatcher
+from fleetgauge.node.listener.misdirected_clients import MisdirectedClients
+from fleetgauge.node.listener.push import PushHandler
+from fleetgauge.node.listener.request_quota import RequestQuota
+from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.push_log.log import Answer, PushLogError, PushLogFullError
 from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
 from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
@@ -187,7 +187,7 @@ class _Client:
 
 
 class _Node:
-    """The composition of `fleetgauge.app`, without its edges."""
+    """The composition of `node.app`, without its edges."""
 
     def __init__(self) -> None:
         self.time = MockTime()

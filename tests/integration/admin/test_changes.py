@@ -39,7 +39,7 @@ from support.raw_client import RawClient
 from support.raw_sasl import is_served, log_in
 from support.waiting import PATIENCE_S, wait_for
 
-from fleetgauge.listener.apis.admin import MAX_REFUSED_BYTES, MAX_REQUEST_BYTES
+from fleetgauge.node.listener.apis.admin import MAX_REFUSED_BYTES, MAX_REQUEST_BYTES
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ from support.kafka_jars import kafka_jars
 from support.random_acls import Question, random_acls, random_filter, random_question
 from support.waiting import PATIENCE_S
 
-from fleetgauge.authorizer.acls import Acl, AclFilter
-from fleetgauge.authorizer.standard_authorizer import StandardAuthorizer, read_super_users
+from fleetgauge.node.authorizer.acls import Acl, AclFilter
+from fleetgauge.node.authorizer.standard_authorizer import StandardAuthorizer, read_super_users
 
 pytestmark = pytest.mark.integration
 

@@ -24,11 +24,11 @@ from support.refusing_proxy import RefusingProxy
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.base.clock import SystemTime
+from fleetgauge.node.state.store import State, StateStore
+from fleetgauge.node.state.topic import StateTopic
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.kafka_topic.topic import WrongTopicError
 from fleetgauge.push_log.log import PushLogError
-from fleetgauge.state_store import State, StateStore
-from fleetgauge.state_topic import StateTopic
 
 pytestmark = pytest.mark.integration
 
@@ -348,7 +348,7 @@ def test_a_node_that_lost_the_topic_serves_what_it_knows_says_so_and_refuses_cha
 def test_a_node_without_a_copy_does_not_start_without_the_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetgauge.state_topic._START_S", 0.1)
+    monkeypatch.setattr("fleetgauge.node.state.topic._START_S", 0.1)
     settings = KafkaTopicSettings(bootstrap_servers=f"127.0.0.1:{free_ports(1)[0]}", cleanup_policy="compact")
     with (
         closing(StateTopic(settings, StateStore(tmp_path / "copy.db"), SystemTime(), {})) as node,

@@ -7,9 +7,9 @@ import pytest
 from support.kafka_broker import MISSING, KafkaBroker
 from support.node import run_cli
 
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 from fleetgauge.console.node import Node
-from fleetgauge.data_dir import DataDirectory
-from fleetgauge.subscriptions.settings import ClusterSettings
+from fleetgauge.node.data_dir import DataDirectory
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 

@@ -19,7 +19,7 @@ from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 from fleetgauge.console.fleet import ClientQuery, Fleet, FleetSettings
 from fleetgauge.console.source import EmbeddedSource
 from fleetgauge.console.topic_source import TopicSource
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration

@@ -37,9 +37,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fleetgauge.cli import app as fleetgauge
-from fleetgauge.config.load import load_config
 from fleetgauge.fleet.cli import app as fleet
-from fleetgauge.gateway_node import gateway_settings
+from fleetgauge.node.config.load import load_config
+from fleetgauge.node.gateway_node import gateway_settings
 from fleetgauge.push_log.kafka_topic.clients import make_admin
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.kafka_topic.topic import ensure_topic

@@ -13,8 +13,8 @@ from support.kafka_jars import VERSIONS
 from support.waiting import PATIENCE_S
 
 from fleetgauge.cli import _Commands
-from fleetgauge.config.load import known_keys
 from fleetgauge.fleet.tables.catalog import TABLES
+from fleetgauge.node.config.load import known_keys
 from fleetgauge.verdicts.catalogue import VERDICTS
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
-from fleetgauge.admin.node_socket import NotRunningError, read_status
-from fleetgauge.cluster_quotas.planning import QuotaError
-from fleetgauge.cluster_quotas.usage import usage
-from fleetgauge.config.quotas import entity_of
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.base.module_command import module_command
+from fleetgauge.cluster.quotas.limits import entity_of
+from fleetgauge.cluster.quotas.planning import QuotaError
+from fleetgauge.cluster.quotas.usage import usage
 from fleetgauge.demo.processes import OtlpReceiver
-from fleetgauge.module_command import module_command
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.status.node_socket import NotRunningError, read_status
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,8 @@ def _foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "module", ["fleetgauge.processes.exporter_process", "fleetgauge.processes.http_process", "fleetgauge.worker"]
+    "module",
+    ["fleetgauge.node.processes.exporter_process", "fleetgauge.node.processes.http_process", "fleetgauge.node.worker"],
 )
 @pytest.mark.usefixtures("foreign")
 def test_a_child_process_imports_none_of_them(module: str) -> None:

@@ -34,7 +34,7 @@ type = "landing"
 """
 _EXPORTER = """
 import json, sys
-import fleetgauge.processes.exporter_process
+import fleetgauge.node.processes.exporter_process
 from fleetgauge.exporters.registry import build_exporter
 exporter = build_exporter("x", json.loads(sys.argv[1]))
 exporter.start()
@@ -47,8 +47,8 @@ _OF_THE_LISTENER = {
     "pydantic",
     "uvloop",
     "fleetgauge.wire.listener",
-    "fleetgauge.config.model",
-    "fleetgauge.app",
+    "fleetgauge.node.config.model",
+    "fleetgauge.node.app",
 }
 _UNUSED = {"confluent_kafka", "fleet", "opentelemetry.sdk", "pygments", "rich"}
 
@@ -95,7 +95,9 @@ def test_an_exporter_process_imports_what_its_types_of_exporter_need(
 
 
 def test_the_http_process_imports_neither_listener_nor_exporters() -> None:
-    imported = modules_after("import json, sys, fleetgauge.processes.http_process; print(json.dumps([*sys.modules]))")
+    imported = modules_after(
+        "import json, sys, fleetgauge.node.processes.http_process; print(json.dumps([*sys.modules]))"
+    )
     assert not imported & (
         _OF_DELIVERY | _OF_THE_LISTENER | _UNUSED | {"google.protobuf", "fleetgauge.exporters.registry"}
     )

@@ -187,7 +187,7 @@ def test_a_reporter_that_does_not_load_stops_the_start_with_its_name(tmp_path: P
 
 
 def test_the_first_deployment_example_is_a_valid_configuration() -> None:
-    from fleetgauge.config import load_config
+    from fleetgauge.node.config import load_config
 
     config = load_config(EXAMPLES / "first_deployment.toml")
     assert set(config.exporters) == {"collector", "landing"}
@@ -195,7 +195,7 @@ def test_the_first_deployment_example_is_a_valid_configuration() -> None:
 
 
 def test_the_example_for_production_is_a_valid_configuration() -> None:
-    from fleetgauge.config import load_config
+    from fleetgauge.node.config import load_config
 
     config = load_config(EXAMPLES / "production.toml")
     assert (config.push_log, config.push_log_kafka_topic) == ("kafka", "fleetgauge-pushes")

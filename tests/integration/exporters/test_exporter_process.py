@@ -13,9 +13,9 @@ import pytest
 from support.push_log import RecordWriter, push_record, small_log
 from support.waiting import PATIENCE_S
 
-from fleetgauge.config import load_config
-from fleetgauge.data_dir import DataDirectory
-from fleetgauge.processes.exporter_job import Job
+from fleetgauge.node.config import load_config
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.processes.exporter_job import Job
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +36,7 @@ def make(name, values):
 @contextmanager
 def exporter_process(job: Job, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "fleetgauge.processes.exporter_process"],
+        [sys.executable, "-m", "fleetgauge.node.processes.exporter_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         **options,

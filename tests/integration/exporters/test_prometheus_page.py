@@ -22,8 +22,6 @@ from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.base.clock import SystemTime
-from fleetgauge.exporters.http.access import AccessSettings
-from fleetgauge.exporters.http.connection import HttpSettings
 from fleetgauge.exporters.labels import LabelSettings
 from fleetgauge.exporters.prometheus import page_server
 from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
@@ -31,6 +29,8 @@ from fleetgauge.exporters.prometheus.names import Kind
 from fleetgauge.exporters.prometheus.page import OPENMETRICS, TEXT
 from fleetgauge.exporters.prometheus.page_server import PageError, PageServer
 from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
+from fleetgauge.http.access import AccessSettings
+from fleetgauge.http.connection import HttpSettings
 from fleetgauge.telemetry.push_record import PushRecord
 
 pytestmark = pytest.mark.integration

@@ -10,10 +10,10 @@ from support.otel_collector import OtelCollector, missing_tools
 from support.otlp_receivers import GrpcReceiver
 from support.waiting import PATIENCE_S, wait_for
 
-from fleetgauge.admin.exposition import families
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.exporters.delivery.stats import PipelineState
 from fleetgauge.exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_settings
+from fleetgauge.node.status.exposition import families
 
 # The first time the collector is built, which takes minutes: only the tests themselves are timed.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900, func_only=True)]

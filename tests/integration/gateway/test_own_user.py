@@ -28,7 +28,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.cli.doctor.finding import Finding
 from fleetgauge.cli.doctor.gateway import check_gateway
-from fleetgauge.config.load import load_config
+from fleetgauge.node.config.load import load_config
 
 pytestmark = pytest.mark.integration
 PASSWORD = "alice-secret"

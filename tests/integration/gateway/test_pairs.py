@@ -794,7 +794,7 @@ def named_once(name: bytes) -> bytes:
 )
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # logged by a node, see fleetgauge/logs.py
+)  # logged by a node, see fleetgauge/node/logs.py
 def test_a_handshake_with_another_server_name_is_refused_and_logged(
     example_authority: Authority, sent: bytes, reason: str, detail: str
 ) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 from support.waiting import PATIENCE_S
 
-from fleetgauge.exporters.http.access import Access, AccessSettings
-from fleetgauge.exporters.http.connection import HttpSettings
-from fleetgauge.exporters.http.server import HttpServer
+from fleetgauge.http.access import Access, AccessSettings
+from fleetgauge.http.connection import HttpSettings
+from fleetgauge.http.server import HttpServer
 
 Address = tuple[str, int]
 

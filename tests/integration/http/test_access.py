@@ -23,10 +23,10 @@ from structlog.testing import capture_logs
 from support.certificates import Authority
 from support.waiting import PATIENCE_S, wait_for
 
-from fleetgauge.exporters.http.access import MAX_FAILURES, Access, AccessSettings
-from fleetgauge.exporters.http.connection import USER, HttpSettings
-from fleetgauge.exporters.http.server import HttpServer
-from fleetgauge.exporters.http.users import token_hash
+from fleetgauge.http.access import MAX_FAILURES, Access, AccessSettings
+from fleetgauge.http.connection import USER, HttpSettings
+from fleetgauge.http.server import HttpServer
+from fleetgauge.http.users import token_hash
 from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism
 from fleetgauge.wire.tls import ClientAuth, TlsSettings
 

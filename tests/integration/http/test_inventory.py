@@ -230,7 +230,7 @@ def test_metrics_hold_what_the_clients_did_and_their_own_where_asked_for(
 
 def test_every_number_of_the_status_is_on_metrics(node: Node, clients: tuple[RawClient, RawClient]) -> None:
     """A counter that is added to the status and forgotten on /metrics fails here."""
-    from fleetgauge.admin.exposition import BY_REASON, CONNECTIONS, EXPORTERS, HISTOGRAMS, PUSH_LOG, TELEMETRY
+    from fleetgauge.node.status.exposition import BY_REASON, CONNECTIONS, EXPORTERS, HISTOGRAMS, PUSH_LOG, TELEMETRY
 
     status = node.wait_for(lambda s: s["exporter_process"]["exporters"].get("landing"), what="the exporter")
     assert status["telemetry"]["counters"].keys() == TELEMETRY.keys()

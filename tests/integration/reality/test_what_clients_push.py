@@ -19,7 +19,7 @@ from support.kafka_broker import KafkaBroker
 from support.waiting import PATIENCE_S, pause, ticking, wait_for
 from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
 
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import records_after
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -12,7 +12,7 @@ from support.node import Node
 from support.payloads import metric_names, metrics_of
 from support.waiting import wait_for
 
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import tail
 from fleetgauge.telemetry.catalogue.standard_metrics import attribute_name, known_metrics, telemetry_name
 

@@ -32,12 +32,12 @@ from support.ports import free_ports
 from support.waiting import PATIENCE_S, pause, wait_for
 
 from fleetgauge.cli.subscription_file import read_file
-from fleetgauge.subscriptions.canary import sample
-from fleetgauge.subscriptions.cluster import Cluster
-from fleetgauge.subscriptions.deadlines import deadlines
-from fleetgauge.subscriptions.resources import Resource
-from fleetgauge.subscriptions.service import Subscriptions
-from fleetgauge.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.subscriptions.canary import sample
+from fleetgauge.cluster.subscriptions.cluster import Cluster
+from fleetgauge.cluster.subscriptions.deadlines import deadlines
+from fleetgauge.cluster.subscriptions.resources import Resource
+from fleetgauge.cluster.subscriptions.service import Subscriptions
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 from fleetgauge.telemetry.subscriptions.match import parse_match
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]

@@ -18,8 +18,8 @@ from support.node import Node
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime, SystemTime, Time
-from fleetgauge.config import load_config
-from fleetgauge.listener.connection_limits import NodeConnectionLimits
+from fleetgauge.node.config import load_config
+from fleetgauge.node.listener.connection_limits import NodeConnectionLimits
 from fleetgauge.quotas.metrics import Metrics
 from fleetgauge.wire.channel import Channel
 from fleetgauge.wire.codec import Request

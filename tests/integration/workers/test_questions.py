@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.admin.node_inventory import NodeInventory
-from fleetgauge.admin.node_socket import NodeSocket, NotRunningError, Status, ask_async
 from fleetgauge.base.clock import MockTime, SystemTime
 from fleetgauge.base.principal import ANONYMOUS
-from fleetgauge.processes.workers import questions
-from fleetgauge.processes.workers.questions import WorkersSocket
+from fleetgauge.node.processes.workers import questions
+from fleetgauge.node.processes.workers.questions import WorkersSocket
+from fleetgauge.node.status.node_inventory import NodeInventory
+from fleetgauge.node.status.node_socket import NodeSocket, NotRunningError, Status, ask_async
 from fleetgauge.quotas.metrics import Metrics
 from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from fleetgauge.telemetry.plugin import RequestContext

@@ -20,9 +20,9 @@ from support.raw_client import RawClient
 from support.waiting import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
-from fleetgauge.admin.node_socket import ask
 from fleetgauge.cli import app
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.status.node_socket import ask
 from fleetgauge.push_log.embedded.inspect import holds_pushes
 from fleetgauge.telemetry.push_record import format_instance_id
 

@@ -13,7 +13,7 @@ from fleetgauge.console.query import ClientQuery
 from fleetgauge.console.sessions import Sessions
 from fleetgauge.console.subscriptions import PageSubscriptions
 from fleetgauge.console.web import make_app
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node.data_dir import DataDirectory
 
 TOKEN = "0123456789abcdef-token"
 HOST = "node.example:9465"

@@ -7,7 +7,7 @@ from support.push_log import RECEIVED_AT_US, RecordWriter, at_once, push_record,
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.console.source import LOOKBACK_US, EmbeddedSource
-from fleetgauge.data_dir import DataDirectory
+from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.directory import LogDirectory
 
 SECOND_US = 1_000_000

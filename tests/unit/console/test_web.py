@@ -12,20 +12,20 @@ from support.push_log import push_record
 from support.report_tables import HOSTILE
 from unit.console.console_site import HOST, TOKEN, ConsoleSite
 
-from fleetgauge import audit
-from fleetgauge.admin.node_socket import NotRunningError
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.console import node as node_module
 from fleetgauge.console.api import Api
 from fleetgauge.console.node import Node
 from fleetgauge.console.query import ClientQuery
 from fleetgauge.console.sessions import COOKIE, Sessions
-from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.exporters.dead_letters.store import DeadLetters
 from fleetgauge.exporters.exporter import Refusal
-from fleetgauge.exporters.http.connection import USER
-from fleetgauge.exporters.http.users import User
+from fleetgauge.http.connection import USER
+from fleetgauge.http.users import User
+from fleetgauge.node import audit
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.status.node_socket import NotRunningError
 
 DROP = "/api/exporters/landing/dead-letters/drop"
 REPLAY = "/api/exporters/landing/dead-letters/replay"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.config import load_config
 from fleetgauge.exporters.options import ExporterConfigError
 from fleetgauge.exporters.registry import EXPORTER_TYPES, check_exporter
 from fleetgauge.exporters.self_metrics import SELF_METRICS
+from fleetgauge.node.config import load_config
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "destinations.md").read_text(encoding="utf-8")

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from cachetools import TTLCache
 
-from fleetgauge.exporters.http import access as module
-from fleetgauge.exporters.http.access import FAILURES_FOR_S, MAX_FAILURES, Access, AccessSettings
+from fleetgauge.http import access as module
+from fleetgauge.http.access import FAILURES_FOR_S, MAX_FAILURES, Access, AccessSettings
 
 
 def test_an_address_is_limited_for_a_minute_from_its_first_failure_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetgauge.exporters.http.loopback import names_this_machine
+from fleetgauge.http.loopback import names_this_machine
 
 
 @pytest.mark.parametrize(

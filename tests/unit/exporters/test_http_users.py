@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.exporters.http.users import UsersFileError, read_users, token_hash
+from fleetgauge.http.users import UsersFileError, read_users, token_hash
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
-from fleetgauge.authorization import Authorization, to_records
-from fleetgauge.authorizer import acls
-from fleetgauge.authorizer.acls import Acl, AclOperation, PatternType, Permission, ResourceType
-from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.base.clock import MockTime
-from fleetgauge.listener.apis.acls import AclApis
-from fleetgauge.node_state import NodeState
-from fleetgauge.state_store import RecordKind, StateStore
+from fleetgauge.node.authorizer import acls
+from fleetgauge.node.authorizer.acls import Acl, AclOperation, PatternType, Permission, ResourceType
+from fleetgauge.node.authorizer.settings import AuthorizationSettings
+from fleetgauge.node.listener.apis.acls import AclApis
+from fleetgauge.node.state.authorization import Authorization, to_records
+from fleetgauge.node.state.node_state import NodeState
+from fleetgauge.node.state.store import RecordKind, StateStore
 from fleetgauge.wire.codec import Request
 
 DELETE, VERSION = 31, 3

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fleetgauge.config.load import load_config
-from fleetgauge.errors import ConfigError
+from fleetgauge.base.errors import ConfigError
+from fleetgauge.node.config.load import load_config
 
 MIXED = (
     "listeners=HERE://127.0.0.1:1,SIX://[::1]:2,LOCAL://localhost:3,CLIENTS://10.0.0.5:4,ALL://0.0.0.0:5",

@@ -9,12 +9,12 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from fleetgauge.authorization import Authorization
-from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.base.clock import MockTime
-from fleetgauge.listener.apis.api_versions import handle_api_versions
-from fleetgauge.listener.apis.cluster import ClusterApis
-from fleetgauge.listener.misdirected_clients import MisdirectedClients
+from fleetgauge.node.authorizer.settings import AuthorizationSettings
+from fleetgauge.node.listener.apis.api_versions import handle_api_versions
+from fleetgauge.node.listener.apis.cluster import ClusterApis
+from fleetgauge.node.listener.misdirected_clients import MisdirectedClients
+from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.wire.api_table import SERVED, ApiKey, ApiTable
 from fleetgauge.wire.codec import Request, encode_response, parse_request
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S
 
-from fleetgauge import audit
-from fleetgauge.audit import MAX_LINE_BYTES, AuditLog, AuditSettings
 from fleetgauge.base.clock import MockTime
+from fleetgauge.node import audit
+from fleetgauge.node.audit import MAX_LINE_BYTES, AuditLog, AuditSettings
 
 HOSTILE = (
     "</script><b>",
@@ -141,7 +141,7 @@ def test_the_file_is_rotated_by_size_and_old_ones_are_deleted(tmp_path: Path) ->
 @pytest.mark.slow
 def test_several_processes_lose_no_line_while_they_rotate_one_file(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from fleetgauge import audit\n"
+        "import sys; from pathlib import Path; from fleetgauge.node import audit\n"
         "audit.configure(audit.AuditSettings(output='file', path=Path(sys.argv[1]), max_bytes=65536, max_files=1000,"
         " lines_per_minute=1000000))\n"
         "for n in range(1000): audit.record('x.changed', 'User:' + sys.argv[2], '', number=n, text='x' * 60)\n"
@@ -177,7 +177,7 @@ def test_a_disk_that_takes_half_a_line_leaves_whole_lines_and_the_rest_is_counte
 import resource
 from pathlib import Path
 from fleetgauge.base.clock import SystemTime
-from fleetgauge.audit import AuditLog, AuditSettings
+from fleetgauge.node.audit import AuditLog, AuditSettings
 path = Path({str(tmp_path / "audit.log")!r})
 settings = AuditSettings(output="file", path=path, max_bytes=1 << 20, max_files=3, lines_per_minute=600)
 log = AuditLog(settings, SystemTime())
@@ -197,7 +197,7 @@ print(log.recorded, log.failed)
 
 def test_standard_output_can_be_the_stream() -> None:
     program = (
-        "from pathlib import Path; from fleetgauge import audit\n"
+        "from pathlib import Path; from fleetgauge.node import audit\n"
         "audit.configure(audit.AuditSettings(output='stdout', path=Path('-'), max_bytes=1, max_files=1,"
         " lines_per_minute=9))\n"
         "audit.record('x.changed', 'User:a', '10.0.0.1')\n"

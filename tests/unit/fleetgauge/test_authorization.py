@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from fleetgauge.authorization import Authorization, from_records, read_acl, to_records
-from fleetgauge.authorizer.acls import AclOperation
 from fleetgauge.base.clock import MockTime
+from fleetgauge.base.errors import ConfigError
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
 from fleetgauge.cli.show_config import show_config
-from fleetgauge.config.load import load_config
-from fleetgauge.errors import ConfigError
-from fleetgauge.listener.apis.admin import OPERATIONS
+from fleetgauge.node.authorizer.acls import AclOperation
+from fleetgauge.node.config.load import load_config
+from fleetgauge.node.listener.apis.admin import OPERATIONS
+from fleetgauge.node.state.authorization import Authorization, from_records, read_acl, to_records
 from fleetgauge.wire.api_table import ADMIN_KEYS
 
 OPS, ORDERS = KafkaPrincipal("User", "ops"), KafkaPrincipal("User", "orders")

@@ -1,7 +1,7 @@
 """A node's own configuration, as tools read it."""
 
-from fleetgauge.config import load_config
-from fleetgauge.listener.apis.broker_configs import BrokerConfigs
+from fleetgauge.node.config import load_config
+from fleetgauge.node.listener.apis.broker_configs import BrokerConfigs
 
 
 def test_tools_read_the_configuration_without_its_secrets() -> None:

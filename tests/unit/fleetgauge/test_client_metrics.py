@@ -10,10 +10,10 @@ from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.client_metrics import ClientMetrics
-from fleetgauge.node_state import NodeState, Transaction
-from fleetgauge.off_loop import OffLoop
-from fleetgauge.state_store import StateStore
+from fleetgauge.node.off_loop import OffLoop
+from fleetgauge.node.state.client_metrics import ClientMetrics
+from fleetgauge.node.state.node_state import NodeState, Transaction
+from fleetgauge.node.state.store import StateStore
 from fleetgauge.telemetry.subscriptions.overrides import Alteration
 
 FILE = {"S1": {"metrics": "a."}}

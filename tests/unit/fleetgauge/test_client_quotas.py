@@ -7,19 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge import client_quotas
 from fleetgauge.base.clock import MockTime
-from fleetgauge.base.errors import InvalidRequestError, KafkaError, PolicyViolationError
-from fleetgauge.client_quotas import (
+from fleetgauge.base.errors import ConfigError, InvalidRequestError, KafkaError, PolicyViolationError
+from fleetgauge.cluster.quotas.limits import Entity, Limits, by_entity, read_entity, read_limits
+from fleetgauge.node.state import client_quotas
+from fleetgauge.node.state.client_quotas import (
     ClientQuotas,
     QuotaLimits,
     QuotaOperation,
     to_records,
 )
-from fleetgauge.config.quotas import Entity, Limits, by_entity, read_entity, read_limits
-from fleetgauge.errors import ConfigError
-from fleetgauge.node_state import NodeState, Transaction
-from fleetgauge.state_store import Records, StateStore
+from fleetgauge.node.state.node_state import NodeState, Transaction
+from fleetgauge.node.state.store import Records, StateStore
 
 ALICE = read_entity("users/alice")
 FILE = by_entity(read_limits({"users/alice": {"request_percentage": 50}}))

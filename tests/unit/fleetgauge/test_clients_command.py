@@ -11,9 +11,9 @@ from support.push_log import push_record
 from support.trickling import BODY, ERROR, HEAD, TLS, trickling
 from support.waiting import wait_for
 
-from fleetgauge.admin.clients_page import PageRequest, as_object
-from fleetgauge.admin.node_socket import NotRunningError
 from fleetgauge.cli.clients import RequestError, _latest, _Page, _print, _Url
+from fleetgauge.node.status.clients_page import PageRequest, as_object
+from fleetgauge.node.status.node_socket import NotRunningError
 from fleetgauge.push_log.kafka_topic.seen_clients import SeenClient
 from fleetgauge.telemetry.instances.inventory import ClientRow
 from fleetgauge.terminal.table import wide_console

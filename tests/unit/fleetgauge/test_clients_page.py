@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fleetgauge.admin.clients_page import SORT_KEYS, ClientsPage, PageRequest
+from fleetgauge.node.status.clients_page import SORT_KEYS, ClientsPage, PageRequest
 from fleetgauge.telemetry.instances.inventory import ClientRow
 
 

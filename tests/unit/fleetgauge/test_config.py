@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.config import ConfigError, Endpoint, load_config
-from fleetgauge.config.console import console_job
+from fleetgauge.node.config import ConfigError, Endpoint, load_config
+from fleetgauge.node.config.console import console_job
 
 
 def write(tmp_path: Path, text: str) -> Path:

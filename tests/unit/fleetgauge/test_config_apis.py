@@ -15,20 +15,21 @@ from kio.serial import entity_reader, entity_writer
 from structlog.testing import capture_logs
 from support.waiting import PATIENCE_S
 
-from fleetgauge import audit, node_state
-from fleetgauge.authorization import Authorization
-from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import KafkaPrincipal
-from fleetgauge.client_metrics import ClientMetrics
-from fleetgauge.config import ServiceConfig
-from fleetgauge.listener.apis import admin
-from fleetgauge.listener.apis.admin import AdminApis
-from fleetgauge.listener.apis.broker_configs import BrokerConfigs
-from fleetgauge.listener.apis.configs import ConfigApis
-from fleetgauge.node_state import NodeState
+from fleetgauge.node import audit
+from fleetgauge.node.authorizer.settings import AuthorizationSettings
+from fleetgauge.node.config import ServiceConfig
+from fleetgauge.node.listener.apis import admin
+from fleetgauge.node.listener.apis.admin import AdminApis
+from fleetgauge.node.listener.apis.broker_configs import BrokerConfigs
+from fleetgauge.node.listener.apis.configs import ConfigApis
+from fleetgauge.node.state import node_state
+from fleetgauge.node.state.authorization import Authorization
+from fleetgauge.node.state.client_metrics import ClientMetrics
+from fleetgauge.node.state.node_state import NodeState
+from fleetgauge.node.state.store import State, StateStore, UncertainChangeError
 from fleetgauge.push_log.log import PushLogError, PushLogFullError
-from fleetgauge.state_store import State, StateStore, UncertainChangeError
 from fleetgauge.wire.codec import Request
 from fleetgauge.wire.errors import ProtocolError
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.config import ConfigError, load_config
-from fleetgauge.config.connections import resolve_overrides
-from fleetgauge.config.sizes import Machine
-from fleetgauge.listener.connection_limits import NodeConnectionLimits
+from fleetgauge.node.config import ConfigError, load_config
+from fleetgauge.node.config.connections import resolve_overrides
+from fleetgauge.node.config.sizes import Machine
+from fleetgauge.node.listener.connection_limits import NodeConnectionLimits
 from fleetgauge.quotas import UNLIMITED
 from fleetgauge.quotas.metrics import Metrics
 from fleetgauge.wire.connection_limits import Refusal

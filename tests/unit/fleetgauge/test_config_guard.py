@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app
-from fleetgauge.config import ConfigError, load_config
+from fleetgauge.node.config import ConfigError, load_config
 from fleetgauge.telemetry.subscriptions.known_clients import guard_rules
 
 RULES = """

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.config import ConfigError
-from fleetgauge.config.load import load_config
+from fleetgauge.node.config import ConfigError
+from fleetgauge.node.config.load import load_config
 from fleetgauge.wire.tls import ClientAuth
 
 PAGE = ("exporters.page.type=prometheus",)

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app
-from fleetgauge.config import ConfigError, load_config
-from fleetgauge.config.quotas import read_entity, read_limits
+from fleetgauge.cluster.quotas.limits import read_entity, read_limits
+from fleetgauge.node.config import ConfigError, load_config
 
 FILE = """
 client.quota.callback.config.quota.groups = "a: alice"

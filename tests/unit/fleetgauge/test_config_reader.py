@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from fleetgauge.config import ConfigError, load_config
-from fleetgauge.config.reader import ConfigReader, _is_secret
-from fleetgauge.config.sources import MAX_FILE_BYTES
+from fleetgauge.node.config import ConfigError, load_config
+from fleetgauge.node.config.reader import ConfigReader, _is_secret
+from fleetgauge.node.config.sources import MAX_FILE_BYTES
 
 ONE_KEY = '"node.id" = 7\n'
 

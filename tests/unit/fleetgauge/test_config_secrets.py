@@ -11,13 +11,13 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from fleetgauge.app import NOT_FOR_PLUGINS
 from fleetgauge.base.redaction import HIDDEN, hide, is_secret, shown, without_credentials
 from fleetgauge.cli import app
-from fleetgauge.config import ConfigError, load_config
-from fleetgauge.logs import configure_logging
-from fleetgauge.processes.exporter_job import Job
-from fleetgauge.reconfiguration import changeable_fields, log_reread
+from fleetgauge.node.app import NOT_FOR_PLUGINS
+from fleetgauge.node.config import ConfigError, load_config
+from fleetgauge.node.logs import configure_logging
+from fleetgauge.node.processes.exporter_job import Job
+from fleetgauge.node.reconfiguration import changeable_fields, log_reread
 
 SECRET = "Zq7-not-to-be-shown"  # what the tests look for
 

@@ -7,7 +7,7 @@ from support.certificates import Authority, openssl
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app
-from fleetgauge.config import ConfigError, load_config
+from fleetgauge.node.config import ConfigError, load_config
 from fleetgauge.wire.listener_security import ListenerSecurity
 from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism
 from fleetgauge.wire.security_protocol import SecurityProtocol

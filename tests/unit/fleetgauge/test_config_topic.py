@@ -8,13 +8,13 @@ from support.node import run_cli
 from support.push_log import RecordWriter, at_once, poll, push_record, small_log
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.config import load_config
-from fleetgauge.config.console import console_job
-from fleetgauge.config.offsets import deadline_settings
-from fleetgauge.config.push_logs import state_topic_settings, topic_settings, unread_logs
-from fleetgauge.data_dir import DataDirectory
-from fleetgauge.errors import ConfigError
-from fleetgauge.processes.exporter_job import Job
+from fleetgauge.base.errors import ConfigError
+from fleetgauge.node.config import load_config
+from fleetgauge.node.config.console import console_job
+from fleetgauge.node.config.offsets import deadline_settings
+from fleetgauge.node.config.push_logs import state_topic_settings, topic_settings, unread_logs
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
 
 KAFKA = ("push.log=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")

@@ -11,11 +11,11 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from fleetgauge.admin.node_socket import ControlSocket, NotRunningError, Status, ask, ask_async, read_status
-from fleetgauge.config import ConfigError
-from fleetgauge.data_dir import DataDirectory
-from fleetgauge.errors import DataDirectoryError
-from fleetgauge.private_files import keep_files_private
+from fleetgauge.base.errors import DataDirectoryError
+from fleetgauge.node.config import ConfigError
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.private_files import keep_files_private
+from fleetgauge.node.status.node_socket import ControlSocket, NotRunningError, Status, ask, ask_async, read_status
 
 
 def test_the_cluster_id_is_made_once_and_kept(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ from support.push_log import push_record
 from support.waiting import PATIENCE_S, wait_for
 from typer.testing import CliRunner, Result
 
-from fleetgauge import audit
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.cli import app
 from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.exporters.dead_letters.store import DeadLetters
 from fleetgauge.exporters.exporter import Refusal
+from fleetgauge.node import audit
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from fleetgauge.cli.doctor.finding import Finding, Level
 from fleetgauge.cli.doctor.gateway import check_gateway
 from fleetgauge.cli.doctor.machine import check_disk, check_ports, check_writable
 from fleetgauge.cli.doctor.run import Process, _clusters
-from fleetgauge.config import ServiceConfig, load_config
+from fleetgauge.node.config import ServiceConfig, load_config
 
 PROCESSES: Final[tuple[Process, ...]] = ("serve", "export")
 

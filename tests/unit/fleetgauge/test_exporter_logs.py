@@ -7,8 +7,8 @@ import pytest
 from support.push_log import RecordWriter, at_once, poll, poll_all, push_record, small_log
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.data_dir import LogPlace
-from fleetgauge.processes.exporter_logs import TopicLog, exporter_log
+from fleetgauge.node.data_dir import LogPlace
+from fleetgauge.node.processes.exporter_logs import TopicLog, exporter_log
 from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 

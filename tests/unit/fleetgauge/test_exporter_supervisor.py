@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime, SystemTime, Time
-from fleetgauge.config import load_config
-from fleetgauge.processes import exporter_supervisor
-from fleetgauge.processes.exporter_job import Job
-from fleetgauge.processes.exporter_supervisor import ExporterSupervisor
+from fleetgauge.node.config import load_config
+from fleetgauge.node.processes import exporter_supervisor
+from fleetgauge.node.processes.exporter_job import Job
+from fleetgauge.node.processes.exporter_supervisor import ExporterSupervisor
 
 TALKS = """
 import json, sys

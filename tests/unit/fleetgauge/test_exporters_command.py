@@ -13,11 +13,11 @@ from typing import Any
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
-from fleetgauge.admin.node_socket import RelaySocket
 from fleetgauge.cli import app
 from fleetgauge.cli.status import last_error
-from fleetgauge.data_dir import DataDirectory
 from fleetgauge.exporters.delivery.histogram import FRESHNESS_BOUNDS_S, Histogram
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.status.node_socket import RelaySocket
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from fleetgauge.admin.exposition import (
+from fleetgauge.exporters.delivery.stats import DeliveryStats, PipelineState
+from fleetgauge.node.status.exposition import (
     AUDIT_LOG,
     BY_REASON,
     CONNECTIONS,
@@ -27,8 +28,7 @@ from fleetgauge.admin.exposition import (
     exposition,
     families,
 )
-from fleetgauge.admin.routes import ENDPOINTS, PARAMETERS
-from fleetgauge.exporters.delivery.stats import DeliveryStats, PipelineState
+from fleetgauge.node.status.routes import ENDPOINTS, PARAMETERS
 from fleetgauge.telemetry.instances.client_metrics import INSTANCE_METRICS, TOTAL_METRICS
 from fleetgauge.telemetry.instances.client_state import ClientState
 from fleetgauge.telemetry.instances.inventory import ClientRow

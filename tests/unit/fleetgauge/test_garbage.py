@@ -8,7 +8,7 @@ from support.waiting import PATIENCE_S
 
 SERVE = """
 import gc, json
-from fleetgauge.garbage import collect_seldom
+from fleetgauge.node.processes.garbage import collect_seldom
 loaded = [[] for _ in range(100_000)]
 collect_seldom()
 before = [each["collections"] for each in gc.get_stats()]

@@ -6,12 +6,12 @@ import pytest
 from structlog.testing import capture_logs
 from support.certificates import Authority
 
-from fleetgauge.app import FleetgaugeNode
-from fleetgauge.config.load import load_config
-from fleetgauge.errors import ConfigError
-from fleetgauge.gateway_node import GatewayNode, gateway_settings
-from fleetgauge.node_class import node_class
-from fleetgauge.reconfiguration import changeable_fields, log_reread
+from fleetgauge.base.errors import ConfigError
+from fleetgauge.node.app import FleetgaugeNode
+from fleetgauge.node.config.load import load_config
+from fleetgauge.node.gateway_node import GatewayNode, gateway_settings
+from fleetgauge.node.node_class import node_class
+from fleetgauge.node.reconfiguration import changeable_fields, log_reread
 from fleetgauge.wire.errors import ProtocolError
 from fleetgauge.wire.sasl.login import Login
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from fleetgauge.logs import configure_logging, flush_logs, log_unraisable_errors
+from fleetgauge.node.logs import configure_logging, flush_logs, log_unraisable_errors
 
 
 class Disk(io.StringIO):

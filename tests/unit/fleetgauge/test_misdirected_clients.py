@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.listener.misdirected_clients import (
+from fleetgauge.node.listener.misdirected_clients import (
     LATEST,
     LOG_AGAIN_MS,
     MAX_CHARACTERS,

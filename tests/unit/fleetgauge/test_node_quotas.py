@@ -12,10 +12,10 @@ from rich.console import Console
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.cli.status import _quotas
-from fleetgauge.client_quotas import ClientQuotas
-from fleetgauge.config import ConfigError, load_config
-from fleetgauge.config.quotas import by_entity, read_entity, read_limits
-from fleetgauge.listener.node_quotas import NodeQuotas, share
+from fleetgauge.cluster.quotas.limits import by_entity, read_entity, read_limits
+from fleetgauge.node.config import ConfigError, load_config
+from fleetgauge.node.listener.node_quotas import NodeQuotas, share
+from fleetgauge.node.state.client_quotas import ClientQuotas
 from fleetgauge.quotas import ConnectionQuotaConfig, ConnectionQuotas
 from fleetgauge.quotas.controller_mutation import MutationQuotaExceededError
 from fleetgauge.quotas.default_quota_callback import DefaultQuotaCallback

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S, wait_for_async
 
-from fleetgauge import node_state
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.node_state import NodeState
-from fleetgauge.off_loop import OffLoop
-from fleetgauge.state_store import RecordKind, Records, State
+from fleetgauge.node.off_loop import OffLoop
+from fleetgauge.node.state import node_state
+from fleetgauge.node.state.node_state import NodeState
+from fleetgauge.node.state.store import RecordKind, Records, State
 
 CREATED: dict[str, dict[str, dict[str, str]]] = {RecordKind.ACLS: {"a": {"is_set": "true"}}}
 

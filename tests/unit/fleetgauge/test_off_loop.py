@@ -7,7 +7,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.off_loop import OffLoop
+from fleetgauge.node.off_loop import OffLoop
 
 
 def test_what_a_call_returns_and_raises_comes_back() -> None:

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from fleetgauge.admin.own_metrics import own_metrics
+from fleetgauge.node.status.own_metrics import own_metrics
 
 
 def test_a_histogram_is_told_as_its_buckets_its_count_and_its_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     took = HistogramMetricFamily("took_seconds", "How long.", labels=["exporter"])
     took.add_metric(["a"], [("0.1", 2.0), ("+Inf", 3.0)], sum_value=0.7)
     families = [CounterMetricFamily("done", "So far.", value=5), GaugeMetricFamily("lag", "Now.", value=1), took]
-    monkeypatch.setattr("fleetgauge.admin.own_metrics.read_status", lambda _: {})
-    monkeypatch.setattr("fleetgauge.admin.exposition.families", lambda *_: families)
+    monkeypatch.setattr("fleetgauge.node.status.own_metrics.read_status", lambda _: {})
+    monkeypatch.setattr("fleetgauge.node.status.exposition.families", lambda *_: families)
     told = {reading.name: reading for reading in own_metrics(Path("status"))()}
     assert {name: reading.is_counter for name, reading in told.items()} == {
         "done": True,

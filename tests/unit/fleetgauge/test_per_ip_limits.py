@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.config import ConfigError, load_config
-from fleetgauge.listener.connection_limits import NodeConnectionLimits
+from fleetgauge.node.config import ConfigError, load_config
+from fleetgauge.node.listener.connection_limits import NodeConnectionLimits
 from fleetgauge.quotas.metrics import Metrics
 from fleetgauge.wire.connection_limits import Refusal
 

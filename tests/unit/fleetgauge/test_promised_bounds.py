@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.config import load_config
 from fleetgauge.exporters.exporter import RetrySettings
+from fleetgauge.node.config import load_config
 
 ROOT = Path(__file__).parents[3]
 MIB, GIB, DAY_MS = 1 << 20, 1 << 30, 24 * 3_600_000

@@ -6,10 +6,10 @@ from typing import Any
 from structlog.testing import capture_logs
 from support.push_log import push_of, push_record
 
-from fleetgauge.authorization import Authorization
-from fleetgauge.authorizer.settings import AuthorizationSettings
 from fleetgauge.base.clock import MockTime
-from fleetgauge.listener.push import PushHandler
+from fleetgauge.node.authorizer.settings import AuthorizationSettings
+from fleetgauge.node.listener.push import PushHandler
+from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.telemetry.push import Push
 from fleetgauge.wire.push_telemetry import encode_push_telemetry_response
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE_S, wait_for_async
 
-from fleetgauge.listener.reporter_thread import ReporterBusyError, ReporterThread
+from fleetgauge.node.listener.reporter_thread import ReporterBusyError, ReporterThread
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 
@@ -164,7 +164,7 @@ def test_a_coroutine_that_comes_in_the_moment_of_giving_up_is_closed_and_not_run
 def test_beyond_the_bound_a_call_fails_at_once_and_below_it_again_not(
     thread: ReporterThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetgauge.listener.reporter_thread.MAX_WAITING", 2)
+    monkeypatch.setattr("fleetgauge.node.listener.reporter_thread.MAX_WAITING", 2)
 
     async def scenario() -> None:
         blocking = Blocking()

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.config.load import load_config
-from fleetgauge.errors import ConfigError
-from fleetgauge.listener.reporters import Reporters
+from fleetgauge.base.errors import ConfigError
+from fleetgauge.node.config.load import load_config
+from fleetgauge.node.listener.reporters import Reporters
 from fleetgauge.quotas.metrics import Metrics
 from fleetgauge.telemetry.plugin import ClientTelemetryPayload, MetricsContext, RequestContext
 
@@ -49,7 +49,7 @@ def reporters(
     monkeypatch: pytest.MonkeyPatch, labels: Mapping[str, str] = MappingProxyType({}), **classes: type
 ) -> Reporters:
     closed.clear()
-    monkeypatch.setattr("fleetgauge.listener.reporters.load_reporter", lambda name: classes[name]())
+    monkeypatch.setattr("fleetgauge.node.listener.reporters.load_reporter", lambda name: classes[name]())
     return Reporters(tuple(classes), Metrics(time=MockTime()), {}, node_id=1, cluster_id="c", labels=labels)
 
 

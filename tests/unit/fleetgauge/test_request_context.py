@@ -3,7 +3,7 @@
 from support.gateway_pair import PUSH, Pair
 from support.gateway_traffic import request
 
-from fleetgauge.listener.request_context import request_context
+from fleetgauge.node.listener.request_context import request_context
 from fleetgauge.wire.api_table import ApiTable
 from fleetgauge.wire.codec import parse_request
 

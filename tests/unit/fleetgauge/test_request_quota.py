@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
-from fleetgauge.listener.request_quota import RequestQuota
+from fleetgauge.node.listener.request_quota import RequestQuota
 from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
 from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
 from fleetgauge.quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, UserEntity

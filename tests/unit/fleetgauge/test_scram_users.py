@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge import scram_users
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import PolicyViolationError
-from fleetgauge.node_state import NodeState, Transaction
-from fleetgauge.scram_users import NoCredentialError, NodeUsers, ScramUsers, read_record, to_records
-from fleetgauge.state_store import StateStore
+from fleetgauge.node.state import scram_users
+from fleetgauge.node.state.node_state import NodeState, Transaction
+from fleetgauge.node.state.scram_users import NoCredentialError, NodeUsers, ScramUsers, read_record, to_records
+from fleetgauge.node.state.store import StateStore
 from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 
 SHA_256, SHA_512 = ScramMechanism

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fleetgauge.config import ServiceConfig
-from fleetgauge.config.sizes import Machine, sized
+from fleetgauge.node.config import ServiceConfig
+from fleetgauge.node.config.sizes import Machine, sized
 
 MIB, GIB = 1 << 20, 1 << 30
 FEW, MANY = Machine(400 * MIB, 1 << 20), Machine(64 * GIB, 20_000)

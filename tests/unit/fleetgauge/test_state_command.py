@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.authorization import from_records, to_records
-from fleetgauge.authorizer.acls import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType
+from fleetgauge.base.errors import ConfigError
 from fleetgauge.cli.state import state
-from fleetgauge.client_metrics import from_records as tool_changes
-from fleetgauge.client_quotas import QuotaLimits
-from fleetgauge.config.authorization import read_acls
-from fleetgauge.config.load import load_config
-from fleetgauge.config.quotas import by_entity, read_limits
-from fleetgauge.config.security import read_users
-from fleetgauge.data_dir import DataDirectory
-from fleetgauge.errors import ConfigError
-from fleetgauge.scram_users import ScramUsers, by_mechanism, read_record
-from fleetgauge.state_store import RecordKind, State, StateStore
+from fleetgauge.cluster.quotas.limits import by_entity, read_limits
+from fleetgauge.node.authorizer.acls import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType
+from fleetgauge.node.config.authorization import read_acls
+from fleetgauge.node.config.load import load_config
+from fleetgauge.node.config.security import read_users
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.state.authorization import from_records, to_records
+from fleetgauge.node.state.client_metrics import from_records as tool_changes
+from fleetgauge.node.state.client_quotas import QuotaLimits
+from fleetgauge.node.state.scram_users import ScramUsers, by_mechanism, read_record
+from fleetgauge.node.state.store import RecordKind, State, StateStore
 from fleetgauge.telemetry.subscriptions.overrides import ClientMetricsResources
 from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.client_metrics import from_records
+from fleetgauge.node.state.client_metrics import from_records
+from fleetgauge.node.state.store import Records, State, StateStore
 from fleetgauge.push_log.log import PushLogError
-from fleetgauge.state_store import Records, State, StateStore
 from fleetgauge.telemetry.subscriptions.overrides import ToolChanges
 
 STRANGE = "</script>\n\x1b[31m\x1f\u202e\0é"
@@ -142,7 +142,7 @@ def test_a_file_of_a_later_release_is_refused_with_a_sentence(tmp_path: Path) ->
 def test_a_killed_process_loses_no_acknowledged_change_and_leaves_no_half_one(tmp_path: Path) -> None:
     """Rounds of kill -9 at any moment; the long form is in the soak of tests/integration."""
     program = (
-        "import sys; from fleetgauge.state_store import StateStore; from pathlib import Path\n"
+        "import sys; from fleetgauge.node.state.store import StateStore; from pathlib import Path\n"
         "store = StateStore(Path(sys.argv[1]))\n"
         "n = int(store.read().get('a', {}).get('A', {}).get('key', '0'))\n"
         "while True:\n"
@@ -167,7 +167,7 @@ def test_a_killed_process_loses_no_acknowledged_change_and_leaves_no_half_one(tm
 
 
 def test_the_file_is_for_its_owner_alone_in_an_older_directory(tmp_path: Path) -> None:
-    from fleetgauge.data_dir import DataDirectory
+    from fleetgauge.node.data_dir import DataDirectory
 
     data = DataDirectory(tmp_path)
     StateStore(data.state).read()

@@ -4,13 +4,13 @@ from typing import Any
 
 from support.push_log import push_record
 
-from fleetgauge.admin.topic_inventory import TopicInventory
 from fleetgauge.base.clock import MockTime
-from fleetgauge.processes.subscription_deadlines import SubscriptionDeadlines
+from fleetgauge.cluster.subscriptions.resources import Resource
+from fleetgauge.cluster.subscriptions.service import Changes
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.node.processes.subscription_deadlines import SubscriptionDeadlines
+from fleetgauge.node.status.topic_inventory import TopicInventory
 from fleetgauge.push_log.kafka_topic.seen_clients import SeenClients
-from fleetgauge.subscriptions.resources import Resource
-from fleetgauge.subscriptions.service import Changes
-from fleetgauge.subscriptions.settings import ClusterSettings
 
 NOW = 1_750_000_000_000_000
 SECOND = 1_000_000

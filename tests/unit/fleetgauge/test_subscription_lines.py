@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.config.load import load_config
-from fleetgauge.serving import subscription_lines
+from fleetgauge.node.config.load import load_config
+from fleetgauge.node.serving import subscription_lines
 
 BUILT_IN = " (built in, for trying out: all clients push all metrics)"
 GATEWAY = "gateway.broker=kafka:9092"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleetgauge.base.principal import KafkaPrincipal
-from fleetgauge.listener.apis.waiting_requests import Waiting, WaitingRequests
+from fleetgauge.node.listener.apis.waiting_requests import Waiting, WaitingRequests
 from fleetgauge.wire.codec import Request
 
 

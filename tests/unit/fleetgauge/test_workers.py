@@ -13,18 +13,18 @@ import pytest
 from support.push_log import RecordWriter, at_once, push_record, small_log
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.config import ConfigError, ServiceConfig, load_config
-from fleetgauge.config.push_logs import embedded_logs
-from fleetgauge.data_dir import DataDirectory
-from fleetgauge.processes.exporter_job import Job
-from fleetgauge.processes.workers.merge import counts_of, merged_clients, merged_own_metrics, merged_parts
-from fleetgauge.processes.workers.questions import PART_ROWS, WorkersSocket
-from fleetgauge.processes.workers.shares import DIVIDED, as_json, worker_config
-from fleetgauge.processes.workers.supervisor import WorkerSupervisor
-from fleetgauge.reconfiguration import Changes
+from fleetgauge.node.config import ConfigError, ServiceConfig, load_config
+from fleetgauge.node.config.push_logs import embedded_logs
+from fleetgauge.node.data_dir import DataDirectory
+from fleetgauge.node.processes.exporter_job import Job
+from fleetgauge.node.processes.workers.merge import counts_of, merged_clients, merged_own_metrics, merged_parts
+from fleetgauge.node.processes.workers.questions import PART_ROWS, WorkersSocket
+from fleetgauge.node.processes.workers.shares import DIVIDED, as_json, worker_config
+from fleetgauge.node.processes.workers.supervisor import WorkerSupervisor
+from fleetgauge.node.reconfiguration import Changes
+from fleetgauge.node.worker import examine
 from fleetgauge.telemetry.instances.client_metrics import INSTANCE_METRICS
 from fleetgauge.telemetry.instances.inventory import ClientRow
-from fleetgauge.worker import examine
 
 PORTS = {"PLAINTEXT": 4711}
 

@@ -17,7 +17,7 @@ from fleetgauge.gateway.traffic.counts import OTHER_CLIENTS, TrafficCounts
 from fleetgauge.gateway.traffic.rows import rows_of
 from fleetgauge.gateway.traffic.rules import TrafficRules
 from fleetgauge.gateway.traffic.status import MAX_SHOWN, traffic_status
-from fleetgauge.processes.traffic_writer import TrafficWriter
+from fleetgauge.node.processes.traffic_writer import TrafficWriter
 from fleetgauge.quotas.config import QuotaConfig
 from fleetgauge.quotas.identities import Identities
 from fleetgauge.quotas.managers import QuotaManagers

@@ -17,7 +17,7 @@ NOT_FOR_HELP = {
         "google.protobuf",
         "pydantic",
         "structlog",
-        "fleetgauge.config",
+        "fleetgauge.node.config",
         "fleetgauge.cli.serve",
         "telemetry",
         "wire",

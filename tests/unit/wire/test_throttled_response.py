@@ -10,8 +10,8 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from fleetgauge.listener.apis.api_versions import handle_api_versions
-from fleetgauge.listener.apis.messages import new_response
+from fleetgauge.node.listener.apis.api_versions import handle_api_versions
+from fleetgauge.node.listener.apis.messages import new_response
 from fleetgauge.wire.api_table import SERVED, ApiKey, ApiTable
 from fleetgauge.wire.codec import Request, encode_push_telemetry_response, encode_response
 from fleetgauge.wire.throttled_response import with_throttle_time

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.config import ServiceConfig
 from fleetgauge.exporters.options import ExporterConfigError
 from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
 from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
 from fleetgauge.exporters.registry import build_exporter
-from fleetgauge.processes.exporter_logs import exporter_keys
+from fleetgauge.node.config import ServiceConfig
+from fleetgauge.node.processes.exporter_logs import exporter_keys
 
 
 def settings_of(**values: Any) -> PrometheusSettings:

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from support.random_acls import PRINCIPALS, Question, random_acls, random_question
 
-from fleetgauge.authorizer.acls import (
+from fleetgauge.base.errors import InvalidRequestError
+from fleetgauge.node.authorizer.acls import (
     CLUSTER_NAME,
     Acl,
     AclFilter,
@@ -15,8 +16,7 @@ from fleetgauge.authorizer.acls import (
     Permission,
     ResourceType,
 )
-from fleetgauge.authorizer.standard_authorizer import StandardAuthorizer, read_super_users
-from fleetgauge.base.errors import InvalidRequestError
+from fleetgauge.node.authorizer.standard_authorizer import StandardAuthorizer, read_super_users
 
 OPS = Acl(
     resource_type=ResourceType.CLUSTER,

@@ -6,9 +6,9 @@ import pytest
 
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.cli.quotas import read_file
-from fleetgauge.cluster_quotas.planning import QuotaError, alterations, plan
-from fleetgauge.config.quotas import Limits, entity_path, read_entity
-from fleetgauge.subscriptions.planning import Action
+from fleetgauge.cluster.quotas.limits import Limits, entity_path, read_entity
+from fleetgauge.cluster.quotas.planning import QuotaError, alterations, plan
+from fleetgauge.cluster.subscriptions.planning import Action
 
 ALICE, BOB, ANY_IP = map(read_entity, ("users/alice", "users/bob", "ips/<default>"))
 CURRENT: Limits = {

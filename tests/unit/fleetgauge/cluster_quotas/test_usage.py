@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.cluster_quotas.planning import QuotaError
-from fleetgauge.cluster_quotas.usage import Usage, usage
-from fleetgauge.config.quotas import read_entity
+from fleetgauge.cluster.quotas.limits import read_entity
+from fleetgauge.cluster.quotas.planning import QuotaError
+from fleetgauge.cluster.quotas.usage import Usage, usage
 
 STRANGE = read_entity("users/a,b%25=%3Cdefault>/clients/<default>")
 LIMITS = {

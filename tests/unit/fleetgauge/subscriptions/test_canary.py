@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from fleetgauge.subscriptions.canary import (
+from fleetgauge.cluster.subscriptions.canary import (
     CLASSES,
     Fares,
     abortion,
@@ -21,9 +21,9 @@ from fleetgauge.subscriptions.canary import (
     subscription_of,
     worse,
 )
-from fleetgauge.subscriptions.clients import Client
-from fleetgauge.subscriptions.planning import Action
-from fleetgauge.subscriptions.resources import Resource, SubscriptionError
+from fleetgauge.cluster.subscriptions.clients import Client
+from fleetgauge.cluster.subscriptions.planning import Action
+from fleetgauge.cluster.subscriptions.resources import Resource, SubscriptionError
 from fleetgauge.telemetry.push_record import format_instance_id
 from fleetgauge.telemetry.subscriptions.match import instance_id_forms, parse_match
 

@@ -9,9 +9,9 @@ from support.ports import free_ports
 from support.trickling import KAFKA, trickling
 from support.waiting import wait_for
 
-from fleetgauge.subscriptions.cluster import Cluster, _refusal
-from fleetgauge.subscriptions.resources import NotAuthorizedError, SubscriptionError
-from fleetgauge.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.subscriptions.cluster import Cluster, _refusal
+from fleetgauge.cluster.subscriptions.resources import NotAuthorizedError, SubscriptionError
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fleetgauge.subscriptions.clients import Client
-from fleetgauge.subscriptions.deadlines import cancelling, deadline, deadlines, setting, take_back
-from fleetgauge.subscriptions.planning import plan
-from fleetgauge.subscriptions.resources import Resource, SubscriptionError, resource_of
-from fleetgauge.subscriptions.service import Changes, Subscriptions
+from fleetgauge.cluster.subscriptions.clients import Client
+from fleetgauge.cluster.subscriptions.deadlines import cancelling, deadline, deadlines, setting, take_back
+from fleetgauge.cluster.subscriptions.planning import plan
+from fleetgauge.cluster.subscriptions.resources import Resource, SubscriptionError, resource_of
+from fleetgauge.cluster.subscriptions.service import Changes, Subscriptions
 
 NOW = datetime(2026, 11, 23, 18, 45, 0, 500, tzinfo=UTC)
 ORDERS = Resource(name="orders", metrics=("*",), interval_ms=1_000)

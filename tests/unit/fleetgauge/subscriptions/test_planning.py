@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.subscriptions.clients import Client
-from fleetgauge.subscriptions.planning import Action, Plan, plan
-from fleetgauge.subscriptions.resources import Resource, SubscriptionError
+from fleetgauge.cluster.subscriptions.clients import Client
+from fleetgauge.cluster.subscriptions.planning import Action, Plan, plan
+from fleetgauge.cluster.subscriptions.resources import Resource, SubscriptionError
 
 JAVA = Client(
     instance_id="TaPBdoXKTJC6sSpzRYxDbA",

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetgauge.base.errors import ConfigError
 from fleetgauge.cli.subscription_file import read_file
-from fleetgauge.errors import ConfigError
-from fleetgauge.subscriptions.resources import Resource, SubscriptionError, named, resource_of
+from fleetgauge.cluster.subscriptions.resources import Resource, SubscriptionError, named, resource_of
 
 
 def written(tmp_path: Path, text: str) -> Path:

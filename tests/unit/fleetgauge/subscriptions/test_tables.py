@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from fleetgauge.cluster.subscriptions.canary import Fares
+from fleetgauge.cluster.subscriptions.clients import Client
+from fleetgauge.cluster.subscriptions.resources import SubscriptionError
+from fleetgauge.cluster.subscriptions.tables import FleetTables
 from fleetgauge.fleet.schemas import INVENTORY, LATENCY, THROTTLING
-from fleetgauge.subscriptions.canary import Fares
-from fleetgauge.subscriptions.clients import Client
-from fleetgauge.subscriptions.resources import SubscriptionError
-from fleetgauge.subscriptions.tables import FleetTables
 from fleetgauge.verdicts.rows import SCHEMA as VERDICTS
 
 NOW = datetime(2026, 11, 23, 18, 45, tzinfo=UTC)

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from fleetgauge.cli import app
 from fleetgauge.cli.subscriptions_text import Form, print_list, print_one, print_plan
+from fleetgauge.cluster.subscriptions.clients import Client
+from fleetgauge.cluster.subscriptions.plain import plan_as_json
+from fleetgauge.cluster.subscriptions.planning import plan
+from fleetgauge.cluster.subscriptions.resources import Resource
 from fleetgauge.console.subscriptions import rows_of
-from fleetgauge.subscriptions.clients import Client
-from fleetgauge.subscriptions.plain import plan_as_json
-from fleetgauge.subscriptions.planning import plan
-from fleetgauge.subscriptions.resources import Resource
 from fleetgauge.terminal.table import wide_console
 
 HOSTILE = Client(

@@ -1,0 +1,193 @@
+"""A connection to the Admin API of a cluster or node by kafka-python, and its failures in the words of an operator."""
+
+import logging
+import ssl
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+from fleetgauge.base.redaction import hide, secrets_in
+from fleetgauge.cluster.subscriptions.resources import ClusterError, NotAuthorizedError, SubscriptionError
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+
+_NO_ANSWER: Final = ("KafkaConnectionError", "KafkaTimeoutError", "RequestTimedOutError")
+NOT_AUTHORIZED: Final = frozenset({"ClusterAuthorizationFailedError", "TopicAuthorizationFailedError"})
+
+_OPTIONS: Final = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+    "client.id": "client_id",
+}
+"""Options of kafka-python by librdkafka's keys, as `read_command_config` returns them."""
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class UnknownSettingError(SubscriptionError):
+    """A client setting that kafka-python does not have; librdkafka may."""
+
+
+class _Cause(logging.Handler):
+    """Why no connection is made, which kafka-python logs until its time is up, and then raises that it is up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Exception | None = None
+        self._logger = logging.getLogger("kafka.net.manager")
+        self._logger.setLevel(logging.WARNING)
+        self._logger.propagate = False
+        self._logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the latest exception that is no mere loss of the connection, else the first loss."""
+        for value in record.args if isinstance(record.args, tuple) else ():
+            kind = type(value).__name__
+            is_telling = kind not in _NO_ANSWER or "SSL" in str(value)
+            if isinstance(value, Exception) and (is_telling or self.found is None) and kind != "KafkaTimeoutError":
+                self.found = value
+
+    def close(self) -> None:
+        """Listens no more."""
+        self._logger.removeHandler(self)
+        super().close()
+
+
+class Connection:
+    """A connection to a cluster's Admin API. Use it in `with`.
+
+    Args:
+        settings: where it is.
+        client_id: unless `settings` have one.
+
+    Raises:
+        SubscriptionError: kafka-python is missing, or a setting is not known to it.
+        ClusterError: no broker answers, or it refuses the credentials.
+    """
+
+    needs: ClassVar = ""
+    """Which brokers have the API."""
+
+    def __init__(self, settings: ClusterSettings, client_id: str) -> None:
+        try:
+            from kafka.admin import KafkaAdminClient
+            from kafka.net.compat import KafkaNetClient
+        except ModuleNotFoundError as error:
+            raise SubscriptionError(
+                "the Admin API needs kafka-python, which is not installed: pip install 'fleetgauge[kafka]'"
+            ) from error
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs what it raises
+        self.servers = settings.bootstrap_servers
+        self._client_from = settings.client_from
+        self._secrets = tuple(secrets_in("client", settings.client))
+        options, addresses = _options(settings), _addresses(self.servers)
+        cause, made = _Cause(), []
+
+        def make(**config: Any) -> Any:
+            made.append(KafkaNetClient(**config))
+            return made[-1]
+
+        try:
+            self.admin = KafkaAdminClient(
+                **{"client_id": client_id, **options},
+                bootstrap_servers=addresses,
+                kafka_client=make,
+                bootstrap_timeout_ms=settings.timeout_ms,
+                request_timeout_ms=settings.timeout_ms,
+            )
+        except Exception as error:  # OSError, ValueError, ssl.SSLError and those of kafka.errors
+            for each in made:  # which the constructor leaves running when it fails
+                each.close()
+                each._manager._net.stop()
+            raise self.failure(cause.found if cause.found is not None else error) from error
+        finally:
+            cause.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.admin.close()
+
+    def request(self, request: Callable[[Any], Any]) -> Any:
+        """Calls `request` with kafka-python's admin client, and returns its result.
+
+        Raises:
+            ClusterError: the cluster does not answer, or refuses it.
+        """
+        try:
+            return request(self.admin)
+        except Exception as error:  # those of kafka.errors
+            raise self.failure(error) from error
+
+    def failure(self, error: Exception, operation: str = "") -> SubscriptionError:
+        """Returns what a failed request means; `operation` is the ACL that it needs."""
+        kind = type(error).__name__
+        problem = hide(" ".join(str(error).split()), self._secrets)
+        if kind in NOT_AUTHORIZED:
+            return NotAuthorizedError(missing_acl(operation))
+        if kind in (*_NO_ANSWER, "NodeNotReadyError"):
+            return ClusterError(
+                f"no broker at {self.servers} answers: look at the address and at the security settings of "
+                f"{self._client_from} ({problem})"
+            )
+        if kind == "IncompatibleBrokerVersion":
+            return ClusterError(f"{self.servers} does not have this API: {self.needs}: {problem}")
+        if kind in ("SaslAuthenticationFailedError", "UnsupportedSaslMechanismError", "IllegalSaslStateError"):
+            return ClusterError(f"{self.servers} refuses the credentials of {self._client_from}: {problem}")
+        if isinstance(error, ssl.SSLError | OSError) and not kind.startswith("Kafka"):
+            return SubscriptionError(f"the files of {self._client_from} cannot be used: {problem}")
+        return ClusterError(f"{self.servers}: {problem}")
+
+
+def _addresses(servers: str) -> list[str]:
+    found = [each.strip() for each in servers.split(",") if each.strip()]
+    wrong = next((each for each in found if not each.rpartition(":")[0] or not each.rpartition(":")[2].isdigit()), None)
+    if not found or wrong is not None:
+        raise SubscriptionError(f"{servers!r} are no bootstrap servers: give host:port,... of brokers or of a node")
+    return found
+
+
+def missing_acl(operation: str) -> str:
+    """Returns the sentence about an ACL that the principal does not have."""
+    tool = operation.replace("_C", "C").title().replace("configs", "Configs")
+    return (
+        f"not authorized: this principal needs {operation} on the cluster (kafka-acls.sh --add --cluster --operation "
+        f"{tool} --allow-principal ...)"
+    )
+
+
+def _options(settings: ClusterSettings) -> dict[str, Any]:
+    """The client settings in kafka-python's form.
+
+    Raises:
+        UnknownSettingError: one of them is not known to it.
+    """
+    found: dict[str, Any] = {}
+    for key, value in settings.client.items():
+        if key in _OPTIONS:
+            found[_OPTIONS[key]] = value
+        elif key == "ssl.endpoint.identification.algorithm":
+            found["ssl_check_hostname"] = value.lower() != "none"
+        else:
+            raise UnknownSettingError(
+                f"{settings.client_from}: {key} is not understood here; known are {', '.join(sorted(_OPTIONS))} and "
+                "what Kafka's tools call them"
+            )
+    found["security_protocol"] = found.get("security_protocol", "PLAINTEXT").upper()
+    mechanism = found.get("sasl_mechanism")
+    if mechanism is not None and mechanism not in _MECHANISMS:
+        raise UnknownSettingError(
+            f"{settings.client_from}: sasl.mechanism is {mechanism}; known are {', '.join(_MECHANISMS)}"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The processes of a node: configuration, composition, request handling, state, status."""
