@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from support.broker_pipeline import fleet, missing, run_pipeline
+from support.brokers.broker_pipeline import fleet, missing, run_pipeline
 
 VERSIONS = ("4.3.1", "3.9.2")
 

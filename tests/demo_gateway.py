@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from support.broker_pipeline import create_topic, fleet
-from support.gateway import GatewayBefore
-from support.node import run_cli
+from support.brokers.broker_pipeline import create_topic, fleet
+from support.brokers.zookeeper_kafka import VERSION, ZooKeeperKafka
+from support.clients.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
+from support.gateway.gateway import GatewayBefore
+from support.programs.node import run_cli
 from support.waiting import ticking
-from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
-from support.zookeeper_kafka import VERSION, ZooKeeperKafka
 
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import records_after

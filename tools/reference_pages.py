@@ -17,10 +17,13 @@ from annotated_types import Ge, Le
 from prometheus_client import Metric
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from support import broker_pipeline, helm, kafka_jars, otel_collector, telemetry_clients
+from support import helm
+from support.brokers import broker_pipeline, kafka_jars
+from support.clients import telemetry_clients
+from support.receivers import otel_collector
 from typer import Context
 from typer.main import get_command
-from unit.fleetgauge.test_exposition import status
+from unit.node.status.test_exposition import status
 
 from fleetgauge.cli import app as fleetgauge
 from fleetgauge.fleet.cli import app as fleet

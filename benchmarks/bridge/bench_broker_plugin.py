@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.broker_pipeline import DATA_TOPIC, PACKAGE, REPORTERS, create_topic
-from support.kafka_broker import NODE_ID, KafkaBroker
-from support.kafka_jars import bridge_jar, kafka_jars
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.brokers.broker_pipeline import DATA_TOPIC, PACKAGE, REPORTERS, create_topic
+from support.brokers.kafka_broker import NODE_ID, KafkaBroker
+from support.brokers.kafka_jars import bridge_jar, kafka_jars
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
 
 from fleetgauge.base.errors import ErrorCode
 

@@ -43,8 +43,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from support.kafka_broker import KafkaBroker
-from support.otel_collector import OtelCollector
+from support.brokers.kafka_broker import KafkaBroker
+from support.receivers.otel_collector import OtelCollector
 
 from benchmarks.exporters.bench_labels import RECORD, payload
 from fleetgauge.exporters.exporter import Delivered, Exporter

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.kafka_broker import KafkaBroker
+from support.brokers.kafka_broker import KafkaBroker
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.exporters.group_offsets.sampler import Sampler

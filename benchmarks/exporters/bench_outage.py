@@ -42,9 +42,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from support.node import Node
-from support.otel_collector import OtelCollector
-from support.raw_client import RawClient
+from support.clients.raw_client import RawClient
+from support.programs.node import Node
+from support.receivers.otel_collector import OtelCollector
 from support.rss import rss_bytes
 
 from fleetgauge.exporters.otlp.grpc_transport import EXPORT_METHOD

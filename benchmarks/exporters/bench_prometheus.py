@@ -25,8 +25,8 @@ from typing import Any, Final
 from urllib.request import Request, urlopen
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.client_series import batch_of, counter, gauge, payload
-from support.push_log import push_record
+from support.payloads.client_series import batch_of, counter, gauge, payload
+from support.programs.push_log import push_record
 from support.rss import rss_bytes
 
 from fleetgauge.exporters.prometheus.exporter import PrometheusExporter

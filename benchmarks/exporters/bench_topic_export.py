@@ -26,12 +26,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.broker_pipeline import PUSH_TOPIC
-from support.export import Export
-from support.kafka_broker import KafkaBroker
-from support.payloads import metrics_data
-from support.push_log import push_record
-from support.receiver import OtlpReceiver
+from support.brokers.broker_pipeline import PUSH_TOPIC
+from support.brokers.kafka_broker import KafkaBroker
+from support.payloads.payloads import metrics_data
+from support.programs.export import Export
+from support.programs.push_log import push_record
+from support.receivers.receiver import OtlpReceiver
 
 from fleetgauge.node.processes.garbage import freeze_startup_objects
 from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader

@@ -48,7 +48,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
-from support.spark_cluster import ON_LOOPBACK, cluster, shipped_code
+from support.fleet.spark_cluster import ON_LOOPBACK, cluster, shipped_code
 
 from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.generate_landing import Size, generate

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2])]
-from support.admin_client import AdminClient
-from support.node import Node
-from support.raw_client import RawClient
+from support.brokers.admin_client import AdminClient
+from support.clients.raw_client import RawClient
+from support.programs.node import Node
 
 _EVERY_S: Final = 0.002
 _SCRAM_SHA_512: Final = 2

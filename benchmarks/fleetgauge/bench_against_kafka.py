@@ -27,9 +27,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from support.kafka_broker import KafkaBroker, with_the_test_run
-from support.kafka_jars import kafka_jars
-from support.node import Node
+from support.brokers.kafka_broker import KafkaBroker, with_the_test_run
+from support.brokers.kafka_jars import kafka_jars
+from support.programs.node import Node
 
 from benchmarks.fleetgauge.load import (
     SUBSCRIPTION,

@@ -39,8 +39,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from support.kafka_broker import with_the_test_run
-from support.node import Node
+from support.brokers.kafka_broker import with_the_test_run
+from support.programs.node import Node
 
 from benchmarks.exporters.bench_destinations import receive
 from benchmarks.fleetgauge.load import (

@@ -34,7 +34,7 @@ import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2])]  # behind PYTHONPATH: `--against`
-from support.raw_client import ZSTD, get_request, parse_get, push_request
+from support.clients.raw_client import ZSTD, get_request, parse_get, push_request
 
 from benchmarks.fleetgauge.load import encoded_payload
 

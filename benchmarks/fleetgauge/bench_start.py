@@ -35,7 +35,7 @@ from typing import Any, Final
 import zstandard
 
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2])]
-from support.raw_client import ZSTD, RawClient
+from support.clients.raw_client import ZSTD, RawClient
 
 from benchmarks.fleetgauge.load import POINTS, payload
 

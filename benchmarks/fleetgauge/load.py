@@ -34,8 +34,8 @@ import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.node import Node
-from support.raw_client import ZSTD, get_request, parse_get, push_request
+from support.clients.raw_client import ZSTD, get_request, parse_get, push_request
+from support.programs.node import Node
 
 ANSWER_BYTES = 16
 """A PushTelemetry response: size 4, correlation id 4, tags 1, throttle time 4, error code 2, tags 1."""

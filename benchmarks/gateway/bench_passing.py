@@ -48,10 +48,10 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from support.gateway import GatewayBefore, make_topic
-from support.kafka_broker import KafkaBroker
-from support.kafka_jars import kafka_jars
-from support.kroxylicious import Kroxylicious
+from support.brokers.kafka_broker import KafkaBroker
+from support.brokers.kafka_jars import kafka_jars
+from support.brokers.kroxylicious import Kroxylicious
+from support.gateway.gateway import GatewayBefore, make_topic
 from support.ports import free_port, free_ports
 from support.rss import rss_bytes
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.payloads import metrics_data
-from support.real_pushes import real_pushes
+from support.payloads.payloads import metrics_data
+from support.payloads.real_pushes import real_pushes
 
 LONGEST = 2_000
 

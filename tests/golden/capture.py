@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from golden.driver import BASE, ids
 from golden.session import in_hex
-from support.telemetry_clients import ClientProcess, FranzGoProcess, JavaProcess, LibrdkafkaProcess
+from support.clients.telemetry_clients import ClientProcess, FranzGoProcess, JavaProcess, LibrdkafkaProcess
 from support.waiting import pause_async, wait_for_async
 
 from fleetgauge.base.clock import SystemTime

@@ -1,6 +1,6 @@
 """Scenarios are written with a `Session`: every call is a step, done at once, and kept with what was seen of it.
 
-Requests are made by `support.raw_client`, outside our own code. What a case file keeps of them is their bytes.
+Requests are made by `support.clients.raw_client`, outside our own code. What a case file keeps of them is their bytes.
 """
 
 import itertools
@@ -9,7 +9,7 @@ import uuid
 from typing import Any
 
 from golden.driver import GoldenNode, Outcome, Step
-from support.raw_client import Subscription, framed, get_request, header, parse_get, push_request, uvarint
+from support.clients.raw_client import Subscription, framed, get_request, header, parse_get, push_request, uvarint
 
 _HEX_A_LINE = 160
 

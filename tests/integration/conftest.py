@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from support.kafka_broker import MISSING, KafkaBroker
+from support.brokers.kafka_broker import MISSING, KafkaBroker
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

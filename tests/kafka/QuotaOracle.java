@@ -53,7 +53,7 @@ import org.apache.kafka.server.quota.QuotaUtils;
 
 /**
  * Kafka's own quota classes behind lines: a command on stdin, its answer on stdout, at the time that the command says.
- * "new KIND ..." begins anew; tests/support/quota_oracle.py knows the commands.
+ * "new KIND ..." begins anew; tests/support/quotas/quota_oracle.py knows the commands.
  */
 public final class QuotaOracle {
     private QuotaOracle() {}

@@ -19,7 +19,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /**
  * Producers and consumers at work, as lines on standard input ask, until it ends; then all are closed.
  *
- * <p>tests/support/rdkafka_workers.py takes the same lines:
+ * <p>tests/support/clients/rdkafka_workers.py takes the same lines:
  *
  * <ul>
  *   <li>"producer NAME TOPIC key=value ..." and "consumer NAME TOPIC key=value ..." start a client with these settings;

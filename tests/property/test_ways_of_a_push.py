@@ -16,8 +16,8 @@ from golden.driver import GoldenNode
 from golden.scenarios.pushes import tagged
 from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
-from support.payloads import metrics_data
-from support.raw_client import NONE, ZSTD, framed, uvarint
+from support.clients.raw_client import NONE, ZSTD, framed, uvarint
+from support.payloads.payloads import metrics_data
 
 CONFIGS = {
     "plain": "",

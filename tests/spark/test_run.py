@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from spark.landing_zone import LandingZone, push
-from support.fleet_in_disorder import fleet_pushes, shuffled_batches
-from support.killed_runs import ON_SPARK, QUICK_SPARK
-from support.standing_tables import assert_equal, contents, rows
+from support.fleet.fleet_in_disorder import fleet_pushes, shuffled_batches
+from support.fleet.killed_runs import ON_SPARK, QUICK_SPARK
+from support.fleet.standing_tables import assert_equal, contents, rows
 from typer.testing import CliRunner, Result
 
 from fleetgauge.fleet.cli import app

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.testing import assertSchemaEqual
 from spark.landing_zone import ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
-from support.fleet_in_disorder import fleet_pushes, shuffled_batches
-from support.silver_tables import SilverTables
+from support.fleet.fleet_in_disorder import fleet_pushes, shuffled_batches
+from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet import jobs
 from fleetgauge.fleet.bronze import read_landing

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from pyspark.sql import DataFrame, SparkSession
-from support.killed_runs import QUICK_SPARK
+from support.fleet.killed_runs import QUICK_SPARK
 from typer.testing import CliRunner
 
 from fleetgauge.fleet.cli import app

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from support.full_points import LAST, LONG_GROUP, arrow, points
-from support.written_files import written
+from support.fleet.full_points import LAST, LONG_GROUP, arrow, points
+from support.fleet.written_files import written
 
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.schemas import POINTS

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from support.whatif_tables import NOON, Sender, write_tables
+from support.fleet.whatif_tables import NOON, Sender, write_tables
 
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.whatif import engines

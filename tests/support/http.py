@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPMessage
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from support.node import Node
+from support.programs.node import Node
 from support.waiting import PATIENCE_S, wait_for
 
 

@@ -5,7 +5,7 @@ import socket
 import struct
 import threading
 
-from support.proxy import Proxy
+from support.proxies.proxy import Proxy
 
 _END_TXN = 26
 _ERROR_CODE_AT = 4 + 4 + 4

@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from playwright.sync_api import Browser
 from support import chromium
-from support.broker_pipeline import DATA_TOPIC, broker_with_plugin, create_topic, export_config
-from support.export import Export
-from support.java_clients import JavaClients
-from support.kafka_broker import MISSING, KafkaBroker
-from support.landing import landed
-from support.otlp_receivers import GrpcReceiver
+from support.brokers.broker_pipeline import DATA_TOPIC, broker_with_plugin, create_topic, export_config
+from support.brokers.kafka_broker import MISSING, KafkaBroker
+from support.clients.java_clients import JavaClients
+from support.fleet.landing import landed
 from support.ports import free_port
+from support.programs.export import Export
+from support.receivers.otlp_receivers import GrpcReceiver
 from support.waiting import wait_for
 
 VERSION = "4.3.1"

@@ -4,10 +4,10 @@ import json
 import re
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from support.brokers.kafka_broker import CLUSTER_ID, NODE_ID
+from support.fleet.landing import landed
 from support.http import get_url
-from support.kafka_broker import CLUSTER_ID, NODE_ID
-from support.landing import landed
-from support.node import run_cli
+from support.programs.node import run_cli
 from support.waiting import wait_for
 
 from trips.conftest import Exported

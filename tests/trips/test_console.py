@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, expect
 from support import chromium
-from support.broker_pipeline import url_of
+from support.brokers.broker_pipeline import url_of
 
 from trips.conftest import Exported
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support.killed_runs import ON_SPARK
-from support.node import run_cli
-from support.standing_tables import contents
+from support.fleet.killed_runs import ON_SPARK
+from support.fleet.standing_tables import contents
+from support.programs.node import run_cli
 
 from fleetgauge.fleet.errors import JavaError
 from fleetgauge.fleet.session import check_java

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from confluent_kafka import Producer
-from support.gateway import GatewayBefore, consumed, make_topic
-from support.kafka_broker import KafkaBroker
+from support.brokers.kafka_broker import KafkaBroker
+from support.gateway.gateway import GatewayBefore, consumed, make_topic
 from support.waiting import wait_for
 
 TOPIC = "through-the-gateway"

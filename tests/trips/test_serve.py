@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from confluent_kafka import Producer
-from support.landing import landed
-from support.node import Node
+from support.fleet.landing import landed
+from support.programs.node import Node
 
 
 def test_every_acknowledged_push_is_in_the_landing_zone_once(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.delta_sums import DeltaSums
+from support.fleet.delta_sums import DeltaSums
 
 
 def push(delta: int, interval_ms: int = 200) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from support.waiting import WaitedInVainError, follow, ticking, unfollow, wait_f
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAMS = {
     "support/waiting.py": "is the one way",
-    "support/bad_reporters.py": "blocks a node from within on purpose",
-    "support/good_clients.py": "measures what its clients' pushes take, at their pace",
-    "support/rdkafka_round_trip.py": "runs behind a library that replaces parts of libc, with nothing else beside it",
-    "support/rdkafka_workers.py": "works at a pace of its own",
-    "support/slowing_consumer.py": "sleeps between its polls on purpose",
+    "support/programs/bad_reporters.py": "blocks a node from within on purpose",
+    "support/clients/good_clients.py": "measures what its clients' pushes take, at their pace",
+    "support/clients/rdkafka_round_trip.py": "runs behind a library that replaces parts of libc, alone",
+    "support/clients/rdkafka_workers.py": "works at a pace of its own",
+    "support/clients/slowing_consumer.py": "sleeps between its polls on purpose",
     "try_installation.py": "is run where only the wheel is installed",
 }
 """Files that may sleep and read the clock, each with the reason: programs that are started as clients, and loads."""

@@ -10,7 +10,7 @@ import lz4.frame
 import snappy
 import zstandard
 from fuzz.target import Target
-from support.payloads import metrics_data
+from support.payloads.payloads import metrics_data
 
 from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
 from fleetgauge.telemetry.codecs import CompressionType, decompressors

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fuzz.payloads import payloads
 from fuzz.target import Target
-from support.payloads import metrics_data
+from support.payloads.payloads import metrics_data
 
 from fleetgauge.fleet.decode import by_bytes, by_protobuf
 from fleetgauge.fleet.decode.payloads import decode

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from fuzz.program import Program
 from fuzz.target import Target
-from support.payloads import metrics_data
-from support.raw_client import framed, get_request, push_request
+from support.clients.raw_client import framed, get_request, push_request
+from support.payloads.payloads import metrics_data
 
 from fleetgauge.wire.connection import Connection
 from fleetgauge.wire.errors import ProtocolError

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fuzz.target import Target
-from support.gateway_traffic import Relay, produce, request, response
+from support.gateway.gateway_traffic import Relay, produce, request, response
 
 from fleetgauge.gateway.apis import API_VERSIONS
 from fleetgauge.gateway.in_flight import InFlight

@@ -6,7 +6,7 @@ from fuzz.payloads import payloads
 from fuzz.target import Target
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.label_reference import in_order, label, merged, reference
+from support.payloads.label_reference import in_order, label, merged, reference
 
 from fleetgauge.exporters.protobuf_wire import MalformedPayloadError
 

@@ -17,8 +17,8 @@ from fuzz.program import Program
 from fuzz.target import Target
 from fuzz.targets.codecs import COMPRESS
 from structlog.testing import capture_logs
-from support.payloads import metrics_data
-from support.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
+from support.clients.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
+from support.payloads.payloads import metrics_data
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.library_log import log_through

@@ -6,7 +6,7 @@ from fuzz.payloads import payloads
 from fuzz.target import Target
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.damaged_payloads import READABLE
+from support.payloads.damaged_payloads import READABLE
 
 from fleetgauge.telemetry.otlp.repair import MAX_EXAMPLE_CHARS, TextRepair
 from fleetgauge.telemetry.otlp.schema import METRICS_DATA

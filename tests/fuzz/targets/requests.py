@@ -9,8 +9,8 @@ from typing import Any
 from fuzz.target import Target
 from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
-from support.payloads import metrics_data
-from support.raw_client import get_request, header, push_request, uvarint
+from support.clients.raw_client import get_request, header, push_request, uvarint
+from support.payloads.payloads import metrics_data
 
 from fleetgauge.wire.api_table import ADMIN_KEYS, SERVED, ApiKey, ApiTable
 from fleetgauge.wire.codec import Request, parse_request, read_admin_request

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from fuzz.program import Program
 from fuzz.target import Target
-from support.label_reference import RECORD
-from support.payloads import metrics_data
+from support.payloads.label_reference import RECORD
+from support.payloads.payloads import metrics_data
 
 from fleetgauge.push_log.kafka_topic.record_codec import (
     HEADER_FIELDS,

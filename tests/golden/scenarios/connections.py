@@ -6,8 +6,8 @@ import zstandard
 from golden.scenarios.pushes import begin
 from golden.scenarios.scenario import EVERY_SECOND, REFUSING, SMALL, scenario
 from golden.session import Session
-from support.payloads import metrics_data
-from support.raw_client import ZSTD, Subscription, framed, header, parse_get
+from support.clients.raw_client import ZSTD, Subscription, framed, header, parse_get
+from support.payloads.payloads import metrics_data
 
 FSYNC = '"push.log.flush" = "fsync"\n'
 

@@ -5,7 +5,7 @@ from golden.scenarios.connections import FSYNC, ids
 from golden.scenarios.pushes import begin
 from golden.scenarios.scenario import EVERY_SECOND, REFUSING, SMALL, scenario
 from golden.session import Session
-from support.raw_client import ZSTD, uvarint
+from support.clients.raw_client import ZSTD, uvarint
 
 FULL = '"push.log.min.free.bytes" = 4611686018427387904\n'
 

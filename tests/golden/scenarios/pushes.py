@@ -9,9 +9,20 @@ import snappy
 import zstandard
 from golden.scenarios.scenario import EVERY_SECOND, REFUSING, SMALL, scenario
 from golden.session import Session
-from support.payloads import metrics_data
-from support.raw_client import GZIP, LZ4, NONE, SNAPPY, ZSTD, Subscription, framed, header, push_request, uvarint
-from support.real_pushes import DIRECTORY as REAL
+from support.clients.raw_client import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    Subscription,
+    framed,
+    header,
+    push_request,
+    uvarint,
+)
+from support.payloads.payloads import metrics_data
+from support.payloads.real_pushes import DIRECTORY as REAL
 
 
 def xerial(data: bytes) -> bytes:

@@ -6,7 +6,7 @@ from golden.scenarios.connections import ids
 from golden.scenarios.pushes import begin
 from golden.scenarios.scenario import EVERY_SECOND, REFUSING, SMALL, scenario
 from golden.session import Session
-from support.payloads import metrics_data
+from support.payloads.payloads import metrics_data
 
 REQUEST_QUOTA = '[quotas."clients/<default>"]\nrequest_percentage = 1\n'
 """With the windows by default, 11 of 1 s, one percent of a thread is 110 ms."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from golden.session import Session
-from support.payloads import metrics_data
+from support.payloads.payloads import metrics_data
 
 EVERY_SECOND = '[client-metrics.all]\nmetrics = "*"\n"interval.ms" = 1000\n'
 REFUSING = '"telemetry.malformed" = "refuse"\n'

@@ -4,8 +4,8 @@ import struct
 
 from golden.scenarios.scenario import EVERY_SECOND, SMALL, scenario
 from golden.session import Session
-from support.raw_client import framed
-from support.raw_sasl import authenticate, handshake, plain
+from support.clients.raw_client import framed
+from support.clients.raw_sasl import authenticate, handshake, plain
 
 SASL = """
 listeners = "SASL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"

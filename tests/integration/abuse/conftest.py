@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.good_clients import GoodClients
-from support.node import Node
+from support.clients.good_clients import GoodClients
+from support.programs.node import Node
 from support.rss import RssWatch
 
 MIB = 1024 * 1024

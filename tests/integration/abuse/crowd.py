@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from support.abuse import connections
+from support.clients.abuse import connections
 from support.waiting import PATIENCE_S
 
 TESTS = Path(__file__).parents[2]

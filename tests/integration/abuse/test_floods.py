@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
-from support.abuse import connections, exactly, metadata_request
-from support.node import Node
-from support.raw_client import API_VERSIONS, RawClient, framed, get_request, header, uvarint
+from support.clients.abuse import connections, exactly, metadata_request
+from support.clients.raw_client import API_VERSIONS, RawClient, framed, get_request, header, uvarint
+from support.programs.node import Node
 from support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine

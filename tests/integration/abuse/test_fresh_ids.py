@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 from support.waiting import pause
 
 from fleetgauge.push_log.embedded.inspect import records_after

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 
 import pytest
 from integration.abuse.crowd import Crowd
-from support.abuse import connections, exactly
-from support.node import Node
-from support.raw_client import get_request
+from support.clients.abuse import connections, exactly
+from support.clients.raw_client import get_request
+from support.programs.node import Node
 from support.rss import rss_bytes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.abuse import is_closed
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient, parse_push, push_request
+from support.clients.abuse import is_closed
+from support.clients.raw_client import RawClient, parse_push, push_request
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 from support.waiting import PATIENCE_S, pause, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

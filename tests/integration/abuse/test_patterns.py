@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from support.abuse import answer_of, connections
-from support.node import Node
-from support.raw_client import get_request, parse_get
+from support.clients.abuse import answer_of, connections
+from support.clients.raw_client import get_request, parse_get
+from support.programs.node import Node
 from support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine

@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from support.abuse import answer_of, connections
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import get_request, parse_get, parse_push, push_request
+from support.clients.abuse import answer_of, connections
+from support.clients.raw_client import get_request, parse_get, parse_push, push_request
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine
 MIB = 1024 * 1024

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
-from support.abuse import answer_of, connections, is_closed, metadata_request, send_until_nobody_takes_more
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import get_request, push_request
+from support.clients.abuse import answer_of, connections, is_closed, metadata_request, send_until_nobody_takes_more
+from support.clients.raw_client import get_request, push_request
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 from support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # long in make soak, on a busy machine

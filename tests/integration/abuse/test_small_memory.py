@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from integration.abuse.control_group import limited_memory
-from support.abuse import connections, is_closed, metadata_request, send_until_nobody_takes_more
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.clients.abuse import connections, is_closed, metadata_request, send_until_nobody_takes_more
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

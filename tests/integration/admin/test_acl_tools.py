@@ -20,10 +20,10 @@ from kafka.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
-from support.admin_client import AdminClient
-from support.admin_tools import AdminTools, Printed, agreed
-from support.kafka_broker import MISSING, KafkaBroker
-from support.node import Node
+from support.brokers.admin_client import AdminClient
+from support.brokers.admin_tools import AdminTools, Printed, agreed
+from support.brokers.kafka_broker import MISSING, KafkaBroker
+from support.programs.node import Node
 from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration

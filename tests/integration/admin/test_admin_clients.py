@@ -14,9 +14,9 @@ from confluent_kafka import admin as confluent_admin
 from kafka import admin as kafka_python
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import KafkaError
-from support.admin_tools import agreed
-from support.kafka_broker import MISSING, KafkaBroker
-from support.node import Node
+from support.brokers.admin_tools import agreed
+from support.brokers.kafka_broker import MISSING, KafkaBroker
+from support.programs.node import Node
 from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration

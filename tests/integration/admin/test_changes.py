@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 from kafka import admin as kafka_python
 from kafka.admin import KafkaAdminClient
-from support.admin_client import (
+from support.brokers.admin_client import (
     ALTER_QUOTAS,
     BROKER,
     CLIENT_METRICS,
@@ -32,11 +32,11 @@ from support.admin_client import (
     SET,
     AdminClient,
 )
-from support.admin_kills import COUNTER, kill_rounds
-from support.node import Node, credential_lines
-from support.payloads import metrics_data
-from support.raw_client import RawClient
-from support.raw_sasl import is_served, log_in
+from support.brokers.admin_kills import COUNTER, kill_rounds
+from support.clients.raw_client import RawClient
+from support.clients.raw_sasl import is_served, log_in
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, credential_lines
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.node.listener.apis.admin import MAX_REFUSED_BYTES, MAX_REQUEST_BYTES

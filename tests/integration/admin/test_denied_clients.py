@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from support.client_fleet import ALL_EACH_SECOND, ClientFleet
-from support.node import Node
-from support.telemetry_clients import missing_tools
+from support.clients.client_fleet import ALL_EACH_SECOND, ClientFleet
+from support.clients.telemetry_clients import missing_tools
+from support.programs.node import Node
 from support.waiting import pause, ticking
 
 pytestmark = [

@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Iterable
 
 import pytest
-from support.java_clients import compiled_java, java_command
-from support.kafka_jars import kafka_jars
-from support.random_acls import Question, random_acls, random_filter, random_question
+from support.brokers.kafka_jars import kafka_jars
+from support.clients.java_clients import compiled_java, java_command
+from support.quotas.random_acls import Question, random_acls, random_filter, random_question
 from support.waiting import PATIENCE_S
 
 from fleetgauge.node.authorizer.acls import Acl, AclFilter

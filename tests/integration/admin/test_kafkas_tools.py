@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.admin_client import CLIENT_METRICS, DELETE, AdminClient, Entity
-from support.admin_tools import AdminTools, Printed, agreed
-from support.kafka_broker import MISSING, KafkaBroker
-from support.node import Node
+from support.brokers.admin_client import CLIENT_METRICS, DELETE, AdminClient, Entity
+from support.brokers.admin_tools import AdminTools, Printed, agreed
+from support.brokers.kafka_broker import MISSING, KafkaBroker
+from support.programs.node import Node
 from support.waiting import wait_for
 from typer.testing import CliRunner
 

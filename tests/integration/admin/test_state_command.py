@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.admin_client import CLIENT_METRICS, CREATE_ACLS, DESCRIBE_ACLS, AdminClient
-from support.node import Node, run_cli
+from support.brokers.admin_client import CLIENT_METRICS, CREATE_ACLS, DESCRIBE_ACLS, AdminClient
+from support.programs.node import Node, run_cli
 
 pytestmark = pytest.mark.integration
 

@@ -13,13 +13,13 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient as RdkafkaAdmin
 from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
-from support.admin_client import AdminClient
-from support.admin_kills import kill_rounds
+from support.brokers.admin_client import AdminClient
+from support.brokers.admin_kills import kill_rounds
+from support.brokers.kafka_broker import KafkaBroker
+from support.clients.raw_client import RawClient
 from support.http import get
-from support.kafka_broker import KafkaBroker
-from support.node import Node
 from support.ports import free_ports
-from support.raw_client import RawClient
+from support.programs.node import Node
 from support.refusing_proxy import RefusingProxy
 from support.waiting import PATIENCE_S, wait_for
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from support.admin_client import CLIENT_METRICS, LIST, SET, AdminClient
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.brokers.admin_client import CLIENT_METRICS, LIST, SET, AdminClient
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 from support.waiting import pause, ticking
 
 from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.broker_pipeline import inventory, missing, run_pipeline
+from support.brokers.broker_pipeline import inventory, missing, run_pipeline
 
 pytestmark = [
     pytest.mark.integration,

@@ -21,12 +21,12 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
-from support.kafka_jars import bridge_jar
-from support.payloads import metrics_data
+from support.brokers.kafka_broker import CLUSTER_ID, NODE_ID, KafkaBroker
+from support.brokers.kafka_jars import bridge_jar
+from support.clients.push_watch import PARTITIONS, PushWatch
+from support.clients.raw_client import GZIP, RawClient
+from support.payloads.payloads import metrics_data
 from support.ports import free_ports
-from support.push_watch import PARTITIONS, PushWatch
-from support.raw_client import GZIP, RawClient
 from support.waiting import PATIENCE_S, ticking, wait_for
 
 from fleetgauge.telemetry.push_record import PushRecord, is_push_id

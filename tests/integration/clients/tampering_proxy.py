@@ -5,7 +5,7 @@ import socket
 import struct
 import threading
 
-from support.proxy import Proxy
+from support.proxies.proxy import Proxy
 
 PUSH_TELEMETRY = 72
 _ERROR_AT = 13

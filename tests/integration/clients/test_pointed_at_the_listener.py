@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from support.java_clients import java_program
-from support.kafka_broker import MISSING
-from support.node import Node, run_cli
-from support.payloads import metrics_data
-from support.raw_client import RawClient, framed
+from support.brokers.kafka_broker import MISSING
+from support.clients.java_clients import java_program
+from support.clients.raw_client import RawClient, framed
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, run_cli
 from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration

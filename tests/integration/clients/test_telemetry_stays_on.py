@@ -19,15 +19,10 @@ from pathlib import Path
 
 import pytest
 from integration.clients.tampering_proxy import TamperingProxy
-from support.bad_reporters import BLOCKS_WHILE
 from support.built import ROOT
-from support.client_fleet import ALL_EACH_SECOND, ALL_IN_TEN_MINUTES, INTERVALS, ClientFleet
-from support.landing import landed
-from support.node import Node
-from support.payloads import metrics_data
-from support.ports import free_port
-from support.raw_client import RawClient
-from support.telemetry_clients import (
+from support.clients.client_fleet import ALL_EACH_SECOND, ALL_IN_TEN_MINUTES, INTERVALS, ClientFleet
+from support.clients.raw_client import RawClient
+from support.clients.telemetry_clients import (
     LIBRDKAFKA_WAITS_FOR_MINUTES,
     VERSIONS,
     ClientProcess,
@@ -35,6 +30,11 @@ from support.telemetry_clients import (
     LibrdkafkaProcess,
     missing_tools,
 )
+from support.fleet.landing import landed
+from support.payloads.payloads import metrics_data
+from support.ports import free_port
+from support.programs.bad_reporters import BLOCKS_WHILE
+from support.programs.node import Node
 from support.waiting import pause, ticking, wait_for
 
 pytestmark = [
@@ -78,7 +78,7 @@ def shared_fleet(tmp_path_factory: pytest.TempPathFactory, small_disk: Path | No
     data = (small_disk or directory) / "data"
     overrides = (
         f"log.dirs={data}",
-        "metric.reporters=support.bad_reporters.Raising,support.bad_reporters.Hanging,support.bad_reporters.Blocking",
+        "metric.reporters=support.programs.bad_reporters.Raising,support.programs.bad_reporters.Hanging,support.programs.bad_reporters.Blocking",
         "plugin.export.timeout.ms=50",
         "shutdown.timeout.ms=3000",
         f"telemetry.client.instances.max={INSTANCES_MAX}",

@@ -4,8 +4,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from support.kafka_broker import MISSING, KafkaBroker
-from support.node import run_cli
+from support.brokers.kafka_broker import MISSING, KafkaBroker
+from support.programs.node import run_cli
 
 from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 from fleetgauge.console.node import Node

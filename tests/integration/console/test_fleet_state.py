@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.client_fleet import ALL_EACH_SECOND, ALL_IN_TEN_MINUTES
+from support.brokers.kafka_broker import MISSING, KafkaBroker
+from support.clients.client_fleet import ALL_EACH_SECOND, ALL_IN_TEN_MINUTES
+from support.clients.telemetry_clients import LIBRDKAFKA_WAITS_FOR_MINUTES
 from support.http import get_at
-from support.kafka_broker import MISSING, KafkaBroker
-from support.node import Node
-from support.telemetry_clients import LIBRDKAFKA_WAITS_FOR_MINUTES
+from support.programs.node import Node
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 from fleetgauge.console.fleet import ClientQuery, Fleet, FleetSettings
@@ -162,7 +162,7 @@ def test_after_a_restart_it_reads_the_hour_back_also_while_no_node_runs(tmp_path
 def test_the_topic_of_a_broker_with_the_plugin_shows_its_clients_and_an_outage_makes_none_of_them_late(
     tmp_path: Path,
 ) -> None:
-    from support.kafka_jars import bridge_jar
+    from support.brokers.kafka_jars import bridge_jar
 
     reporters = "org.apache.kafka.common.metrics.JmxReporter,io.github.fleetgauge.bridge.FleetgaugeExporterReporter"
     plugin = {"metric.reporters": reporters, "fleetgauge.topic.partitions": "3"}

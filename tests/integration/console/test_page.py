@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from support import chromium, rdkafka_clients
+from support import chromium
+from support.clients import rdkafka_clients
+from support.clients.raw_client import RawClient
 from support.http import get, url_of
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
+from support.receivers.webhook import Webhook
 from support.waiting import wait_for
-from support.webhook import Webhook
 
 from fleetgauge.terminal.text import printable
 

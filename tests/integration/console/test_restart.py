@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.export import Export
+from support.brokers.kafka_broker import KafkaBroker
+from support.brokers.plugin_records import Brokers
+from support.fleet.landing import landed
 from support.http import get_url
-from support.kafka_broker import KafkaBroker
-from support.landing import landed
-from support.plugin_records import Brokers
+from support.programs.export import Export
 from support.waiting import wait_for
 from typer.testing import CliRunner
 from unit.fleet import dialect_payloads as dialect

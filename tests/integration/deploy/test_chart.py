@@ -12,9 +12,9 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 import yaml
+from support.brokers.kafka_broker import KafkaBroker
 from support.built import ROOT
 from support.certificates import Authority
-from support.export import Export
 from support.helm import (
     CHART,
     KUBERNETES,
@@ -27,10 +27,10 @@ from support.helm import (
     resources,
 )
 from support.http import get, get_at
-from support.kafka_broker import KafkaBroker
-from support.node import Node
 from support.ports import free_port
-from support.prometheus_server import MISSING as NO_PROMETHEUS
+from support.programs.export import Export
+from support.programs.node import Node
+from support.receivers.prometheus_server import MISSING as NO_PROMETHEUS
 from support.waiting import wait_for
 from typer import Context
 from typer.core import TyperGroup

@@ -16,15 +16,15 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 from confluent_kafka import Producer
+from support.brokers.kafka_broker import MISSING as NO_BROKER
+from support.brokers.kafka_broker import KafkaBroker
+from support.brokers.kafka_jars import bridge_jar
 from support.built import ROOT
-from support.export import Export
 from support.http import HttpAnswer, get_at
-from support.kafka_broker import MISSING as NO_BROKER
-from support.kafka_broker import KafkaBroker
-from support.kafka_jars import bridge_jar
 from support.ports import free_port
-from support.prometheus_server import MISSING as NO_PROMETHEUS
-from support.prometheus_server import PrometheusServer
+from support.programs.export import Export
+from support.receivers.prometheus_server import MISSING as NO_PROMETHEUS
+from support.receivers.prometheus_server import PrometheusServer
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 COMPOSE = ROOT / "deploy" / "compose"

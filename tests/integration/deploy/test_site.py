@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.brokers.kafka_jars import VERSIONS
 from support.built import ROOT
-from support.kafka_jars import VERSIONS
 from support.waiting import PATIENCE_S
 
 from fleetgauge.cli import _Commands

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from support.built import ROOT
+from support.clients.raw_client import RawClient
 from support.http import get
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 from support.waiting import wait_for
 from typer import Context
 from typer.core import TyperGroup

@@ -7,11 +7,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
+from support.receivers.webhook import Webhook
 from support.waiting import PATIENCE_S, wait_for
-from support.webhook import Webhook
 
 from fleetgauge.telemetry.push_record import format_instance_id
 

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import (
+from support.clients.raw_client import (
     GZIP,
     LZ4,
     SNAPPY,
@@ -23,6 +21,8 @@ from support.raw_client import (
     header,
     push_request,
 )
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.built import BUILD_WITHIN_S, built
-from support.node import Node
-from support.raw_client import ZSTD, RawClient
+from support.clients.raw_client import ZSTD, RawClient
+from support.programs.node import Node
 from zstandard import ZstdCompressor
 
 pytestmark = [

@@ -7,8 +7,8 @@ console, and a webhook that refuses some of the pushes, which must be among the 
 from pathlib import Path
 
 import pytest
-from support.crash_rounds import Figures, crash_rounds
-from support.kafka_broker import KafkaBroker
+from support.brokers.kafka_broker import KafkaBroker
+from support.programs.crash_rounds import Figures, crash_rounds
 
 pytestmark = pytest.mark.integration
 

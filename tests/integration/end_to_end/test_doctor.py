@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from support.certificates import Authority
-from support.node import Node, run_cli
 from support.ports import free_ports
+from support.programs.node import Node, run_cli
 
 pytestmark = pytest.mark.integration
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.clients.raw_client import RawClient
 from support.http import get_url
 from support.ports import free_ports
-from support.raw_client import RawClient
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.node import Node
+from support.programs.node import Node
 from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.node import Node
+from support.programs.node import Node
 
 pytestmark = pytest.mark.integration
 

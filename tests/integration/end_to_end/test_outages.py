@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.landing import landed
-from support.node import Node
-from support.payloads import metrics_data
+from support.clients.raw_client import RawClient
+from support.fleet.landing import landed
+from support.payloads.payloads import metrics_data
 from support.ports import free_port
-from support.raw_client import RawClient
-from support.receiver import OtlpReceiver
+from support.programs.node import Node
+from support.receivers.receiver import OtlpReceiver
+from support.receivers.webhook import Webhook
 from support.small_disk import small_disk
 from support.waiting import PATIENCE_S
-from support.webhook import Webhook
 
 from fleetgauge.telemetry import format_instance_id
 
@@ -141,7 +141,7 @@ def test_a_node_that_cannot_write_its_log_serves_and_delivers_all_the_same(tmp_p
 
 def test_reporters_that_raise_and_hang_reach_no_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    reporters = "metric.reporters=support.bad_reporters.Raising,support.bad_reporters.Hanging"
+    reporters = "metric.reporters=support.programs.bad_reporters.Raising,support.programs.bad_reporters.Hanging"
     with Node(tmp_path, reporters, "plugin.export.timeout.ms=50") as node, RawClient(node.port) as client:
         for _ in range(5):
             assert client.push(client.get(uuid.uuid4()), metrics_data()).error_code == 0

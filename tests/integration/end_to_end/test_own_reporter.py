@@ -5,10 +5,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support.gateway import GatewayBefore
-from support.kafka_broker import KafkaBroker
-from support.node import Node
-from support.raw_client import RawClient
+from support.brokers.kafka_broker import KafkaBroker
+from support.clients.raw_client import RawClient
+from support.gateway.gateway import GatewayBefore
+from support.programs.node import Node
 
 from fleetgauge.telemetry import format_instance_id
 

@@ -5,9 +5,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from support.node import Node, run_cli
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, run_cli
 
 from fleetgauge.telemetry.push_record import format_instance_id
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from support.broker_pipeline import DATA_TOPIC, create_topic
+from support.brokers.broker_pipeline import DATA_TOPIC, create_topic
+from support.brokers.kafka_broker import MISSING, KafkaBroker
+from support.brokers.kafka_jars import bridge_jar, kafka_jars
 from support.built import BUILD_WITHIN_S, ROOT
+from support.fleet.landing import landed
 from support.http import get_url
-from support.kafka_broker import MISSING, KafkaBroker
-from support.kafka_jars import bridge_jar, kafka_jars
-from support.landing import landed
-from support.otlp_receivers import GrpcReceiver
 from support.ports import free_ports
+from support.receivers.otlp_receivers import GrpcReceiver
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 pytestmark = [

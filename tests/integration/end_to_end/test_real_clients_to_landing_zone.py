@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.landing import landed
-from support.node import Node, run_cli
-from support.payloads import metrics_data
-from support.push_watch import close_after_a_push
-from support.raw_client import RawClient
-from support.receiver import OtlpReceiver
+from support.clients.push_watch import close_after_a_push
+from support.clients.raw_client import RawClient
+from support.fleet.landing import landed
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, run_cli
+from support.receivers.receiver import OtlpReceiver
 from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration

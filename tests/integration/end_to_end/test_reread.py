@@ -6,10 +6,10 @@ import uuid
 from pathlib import Path
 
 import pytest
-from support.export import Export
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.export import Export
+from support.programs.node import Node
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient, Subscription
+from support.clients.raw_client import RawClient, Subscription
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 from support.waiting import pause, ticking
 
 from fleetgauge.push_log.embedded.inspect import records_after

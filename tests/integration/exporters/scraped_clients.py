@@ -8,12 +8,12 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from support.broker_pipeline import PUSH_TOPIC, broker_with_plugin
+from support.brokers.broker_pipeline import PUSH_TOPIC, broker_with_plugin
 from support.built import ROOT
-from support.export import Export
+from support.clients.working_clients import FRANZ_GO, LIBRARIES, LIBRDKAFKA, WorkingClients
 from support.ports import free_port
+from support.programs.export import Export
 from support.waiting import PATIENCE_S
-from support.working_clients import FRANZ_GO, LIBRARIES, LIBRDKAFKA, WorkingClients
 
 TOPIC = "orders"
 PARTITIONS = 2

@@ -17,10 +17,10 @@ from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from integration.exporters.scraped_clients import ScrapedClients
-from support.kafka_broker import MISSING as NO_BROKER
-from support.prometheus_server import MISSING as NO_PROMETHEUS
-from support.prometheus_server import PrometheusServer
-from support.telemetry_clients import missing_tools
+from support.brokers.kafka_broker import MISSING as NO_BROKER
+from support.clients.telemetry_clients import missing_tools
+from support.receivers.prometheus_server import MISSING as NO_PROMETHEUS
+from support.receivers.prometheus_server import PrometheusServer
 from support.waiting import PATIENCE_S, ticking, wait_for
 
 pytestmark = pytest.mark.integration

@@ -10,10 +10,10 @@ from types import ModuleType
 import grpc
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
-from support.landing import landed
-from support.trickling import BODY, HEAD, TLS, trickling
+from support.fleet.landing import landed
+from support.proxies.trickling import BODY, HEAD, TLS, trickling
+from support.receivers.webhook import Webhook
 from support.waiting import wait_for
-from support.webhook import Webhook
 
 from fleetgauge.exporters.exporter import Delivered, Exporter, Refused, RefusedRecord, Retry, TooLarge
 from fleetgauge.exporters.options import ExporterConfigError

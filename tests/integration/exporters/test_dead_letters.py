@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
+from support.receivers.webhook import Webhook
 from support.waiting import PATIENCE_S
-from support.webhook import Webhook
 from typer.testing import CliRunner, Result
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.push_log import RecordWriter, push_record, small_log
+from support.programs.push_log import RecordWriter, push_record, small_log
 from support.waiting import PATIENCE_S
 
 from fleetgauge.node.config import load_config

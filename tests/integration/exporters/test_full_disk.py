@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from support.landing import landed
+from support.fleet.landing import landed
 from support.small_disk import fill_up, small_disk
 
 from fleetgauge.base.clock import MockTime

@@ -5,12 +5,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
-from support.trickling import BODY, trickling
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
+from support.proxies.trickling import BODY, trickling
+from support.receivers.webhook import Webhook
 from support.waiting import ticking, wait_for
-from support.webhook import Webhook
 
 pytestmark = pytest.mark.integration
 

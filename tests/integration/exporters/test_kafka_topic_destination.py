@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Message
 from structlog.processors import TimeStamper
 from structlog.testing import capture_logs
+from support.brokers.consumed import consumed
+from support.brokers.kafka_broker import MISSING, KafkaBroker
 from support.certificates import Authority
-from support.consumed import consumed
-from support.delivery import Delivery, real_records
-from support.kafka_broker import MISSING, KafkaBroker
 from support.ports import free_ports
-from support.push_log import push_record
+from support.programs.delivery import Delivery, real_records
+from support.programs.push_log import push_record
 from support.waiting import wait_for
 
 from fleetgauge.exporters.exporter import Retry

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import dataset, fs
 from pyarrow import parquet as pq
-from support.delivery import PATIENCE_MS, Delivery, real_records
-from support.push_log import push_record
+from support.programs.delivery import PATIENCE_MS, Delivery, real_records
+from support.programs.push_log import push_record
 from support.waiting import PATIENCE_S
 
 from fleetgauge.base.clock import MockTime
@@ -184,8 +184,8 @@ import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
-from support.delivery import Delivery, real_records
-from support.push_log import push_record
+from support.programs.delivery import Delivery, real_records
+from support.programs.push_log import push_record
 SqlitePushLogReader.commit = lambda self, batch: os.kill(os.getpid(), 9)
 with Delivery(Path({root!r}), type="landing", path={zone!r}, linger__ms=1) as delivery:
     delivery.push(*real_records(50))

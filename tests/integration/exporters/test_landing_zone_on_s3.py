@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from pyarrow import dataset, fs
-from support.delivery import Delivery, real_records
-from support.resetting_proxy import ResettingProxy
-from support.s3_store import SECRET, s3, s3_store
+from support.programs.delivery import Delivery, real_records
+from support.proxies.resetting_proxy import ResettingProxy
+from support.receivers.s3_store import SECRET, s3, s3_store
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.exporter import Delivered, Retry

@@ -12,11 +12,11 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from structlog.testing import capture_logs
 from support.certificates import Authority
-from support.delivery import Delivery, instance_id, real_records
-from support.otel_collector import OtelCollector, compare, missing_tools
-from support.payloads import metrics_data
-from support.push_log import push_record
-from support.resetting_proxy import ResettingProxy
+from support.payloads.payloads import metrics_data
+from support.programs.delivery import Delivery, instance_id, real_records
+from support.programs.push_log import push_record
+from support.proxies.resetting_proxy import ResettingProxy
+from support.receivers.otel_collector import OtelCollector, compare, missing_tools
 from support.waiting import ticking, wait_for
 
 from fleetgauge.exporters.labels import LabelSettings

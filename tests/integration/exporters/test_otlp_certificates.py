@@ -12,9 +12,9 @@ from pathlib import Path
 import grpc
 import pytest
 from support.certificates import Authority, Certificate
-from support.otlp_receivers import GrpcReceiver, HttpHandler, HttpReceiver
-from support.payloads import metrics_data
-from support.push_log import push_record
+from support.payloads.payloads import metrics_data
+from support.programs.push_log import push_record
+from support.receivers.otlp_receivers import GrpcReceiver, HttpHandler, HttpReceiver
 from support.waiting import PATIENCE_S
 
 from fleetgauge.exporters.exporter import Delivered, Retry

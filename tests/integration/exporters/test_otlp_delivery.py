@@ -15,10 +15,10 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from structlog.testing import capture_logs
-from support.delivery import PATIENCE_MS
-from support.otlp_receivers import GrpcAnswer as Handler
-from support.otlp_receivers import GrpcReceiver as Receiver
 from support.ports import free_port
+from support.programs.delivery import PATIENCE_MS
+from support.receivers.otlp_receivers import GrpcAnswer as Handler
+from support.receivers.otlp_receivers import GrpcReceiver as Receiver
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.base.clock import SystemTime

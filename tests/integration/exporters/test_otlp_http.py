@@ -12,12 +12,12 @@ import pytest
 import zstandard
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from support.certificates import Authority
-from support.otlp_receivers import HttpAnswer as Answer
-from support.otlp_receivers import HttpHandler as Handler
-from support.otlp_receivers import HttpReceiver as Receiver
-from support.payloads import metrics_data
+from support.payloads.payloads import metrics_data
 from support.ports import free_port
-from support.push_log import push_record
+from support.programs.push_log import push_record
+from support.receivers.otlp_receivers import HttpAnswer as Answer
+from support.receivers.otlp_receivers import HttpHandler as Handler
+from support.receivers.otlp_receivers import HttpReceiver as Receiver
 from support.waiting import PATIENCE_S, ticking, wait_for
 
 from fleetgauge.exporters.exporter import Delivered, Refused, Retry, TooLarge

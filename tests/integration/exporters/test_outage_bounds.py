@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.delivery import PATIENCE_MS
-from support.node import Node
-from support.payloads import metrics_data
-from support.push_log import RecordWriter, push_record
-from support.raw_client import RawClient
+from support.clients.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.delivery import PATIENCE_MS
+from support.programs.node import Node
+from support.programs.push_log import RecordWriter, push_record
+from support.receivers.webhook import Webhook
 from support.rss import RssWatch
 from support.waiting import wait_for
-from support.webhook import Webhook
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.delivery.pipeline import Pipeline

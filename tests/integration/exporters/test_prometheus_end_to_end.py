@@ -9,14 +9,14 @@ from urllib.request import urlopen
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
-from support.admin_client import AdminClient
-from support.client_fleet import ALL_EACH_SECOND
-from support.client_series import DELTA, LATENCY_ON_PAGE, REQUESTS_ON_PAGE, Samples, counter, gauge, payload
-from support.node import Node
+from support.brokers.admin_client import AdminClient
+from support.clients.client_fleet import ALL_EACH_SECOND
+from support.clients.raw_client import RawClient, Subscription
+from support.clients.telemetry_clients import LibrdkafkaProcess
+from support.payloads.client_series import DELTA, LATENCY_ON_PAGE, REQUESTS_ON_PAGE, Samples, counter, gauge, payload
 from support.ports import free_port
-from support.prometheus_server import MISSING, PrometheusServer
-from support.raw_client import RawClient, Subscription
-from support.telemetry_clients import LibrdkafkaProcess
+from support.programs.node import Node
+from support.receivers.prometheus_server import MISSING, PrometheusServer
 from support.waiting import PATIENCE_S, pause, wait_for
 
 from fleetgauge.exporters.prometheus.page import TEXT

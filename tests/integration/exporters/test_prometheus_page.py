@@ -16,9 +16,9 @@ from typing import get_args
 import pyarrow.parquet as pq
 import pytest
 from structlog.testing import capture_logs
-from support.client_series import REQUESTS_ON_PAGE, Samples, counter, export, gauge, push, started
 from support.http import read_to_end, reset, responses_of
-from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
+from support.payloads.client_series import REQUESTS_ON_PAGE, Samples, counter, export, gauge, push, started
+from support.payloads.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.base.clock import SystemTime

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics
-from support.node import Node
-from support.otel_collector import OtelCollector, missing_tools
-from support.otlp_receivers import GrpcReceiver
+from support.programs.node import Node
+from support.receivers.otel_collector import OtelCollector, missing_tools
+from support.receivers.otlp_receivers import GrpcReceiver
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.base.clock import SystemTime

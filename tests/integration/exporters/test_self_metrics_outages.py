@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import grpc
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.otlp_receivers import GrpcReceiver
 from support.ports import free_port
+from support.receivers.otlp_receivers import GrpcReceiver
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.base.clock import SystemTime

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from support.killed_runs import QUICK_JVM, QUICK_SPARK
+from support.fleet.killed_runs import QUICK_JVM, QUICK_SPARK
 from typer.testing import CliRunner
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.full_points import LAST, arrow, points
-from support.killed_runs import QUICK_JVM
+from support.fleet.full_points import LAST, arrow, points
+from support.fleet.killed_runs import QUICK_JVM
+from support.fleet.written_files import written
 from support.waiting import PATIENCE_S
-from support.written_files import written
 
 from fleetgauge.fleet.errors import JavaError
 from fleetgauge.fleet.session import check_java

@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
-from support.kafka_broker import CLUSTER_ID, MISSING, KafkaBroker
+from support.brokers.kafka_broker import CLUSTER_ID, MISSING, KafkaBroker
+from support.clients.working_clients import JAVA_4, WorkingClients
 from support.waiting import PATIENCE_S, ticking, wait_for
-from support.working_clients import JAVA_4, WorkingClients
 
 from fleetgauge.exporters.group_offsets.run import OffsetsRun
 from fleetgauge.exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings

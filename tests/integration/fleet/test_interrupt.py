@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.killed_runs import QUICK_JVM
+from support.fleet.killed_runs import QUICK_JVM
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.fleet.errors import JavaError

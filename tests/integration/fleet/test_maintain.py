@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
-from support.full_points import arrow, points
-from support.standing_tables import rows
-from support.written_files import written
+from support.fleet.full_points import arrow, points
+from support.fleet.standing_tables import rows
+from support.fleet.written_files import written
 from typer.testing import CliRunner
 
 from fleetgauge.fleet.cli import app

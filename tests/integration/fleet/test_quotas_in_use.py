@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.broker_pipeline import broker_with_plugin, create_topic, export_config, settled, wait_until_landed
-from support.export import Export
-from support.node import run_cli
-from support.quota_pipeline import fleet, load
-from support.receiver import OtlpReceiver
+from support.brokers.broker_pipeline import broker_with_plugin, create_topic, export_config, settled, wait_until_landed
+from support.programs.export import Export
+from support.programs.node import run_cli
+from support.quotas.quota_pipeline import fleet, load
+from support.receivers.receiver import OtlpReceiver
 
 pytestmark = [
     pytest.mark.integration,

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from support.killed_runs import QUICK_JVM
-from support.node import Node
+from support.fleet.killed_runs import QUICK_JVM
+from support.programs.node import Node
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 from fleetgauge.fleet.errors import JavaError

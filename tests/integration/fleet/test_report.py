@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support import chromium
-from support.report_tables import HOSTILE, empty_tables, hostile_tables
+from support.fleet.report_tables import HOSTILE, empty_tables, hostile_tables
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
-from support.standing_tables import OF_SIDE_ROWS, assert_equal, contents, for_every_table, rows
+from support.fleet.standing_tables import OF_SIDE_ROWS, assert_equal, contents, for_every_table, rows
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
 

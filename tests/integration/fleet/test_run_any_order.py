@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spark.landing_zone import LandingZone, push
-from support.fleet_in_disorder import (
+from support.fleet.fleet_in_disorder import (
     CONSUMED,
     INTERVAL_US,
     NOON_US,
@@ -21,8 +21,8 @@ from support.fleet_in_disorder import (
     shuffled_batches,
     sums,
 )
-from support.standing_tables import OF_SIDE_ROWS, assert_equal, contents, rows
-from support.traffic_rows import Row, produced, write_traffic
+from support.fleet.standing_tables import OF_SIDE_ROWS, assert_equal, contents, rows
+from support.gateway.traffic_rows import Row, produced, write_traffic
 from typer.testing import CliRunner
 
 from fleetgauge.exporters.group_offsets.schema import Sample, record_batch

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
-from support.fleet_in_disorder import CONSUMED, sums
-from support.killed_runs import ON_SPARK, RUN_S, kill_at_random, start_run
-from support.standing_tables import assert_equal, contents, for_every_table
+from support.fleet.fleet_in_disorder import CONSUMED, sums
+from support.fleet.killed_runs import ON_SPARK, RUN_S, kill_at_random, start_run
+from support.fleet.standing_tables import assert_equal, contents, for_every_table
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
 

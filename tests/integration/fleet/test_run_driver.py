@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from spark.landing_zone import NOON_US, LandingZone, push
-from support.standing_tables import for_every_table
+from support.fleet.standing_tables import for_every_table
 from typer.testing import CliRunner
 
 from fleetgauge.fleet.cli import app

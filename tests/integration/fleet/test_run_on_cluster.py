@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
-from support.killed_runs import QUICK_JVM, QUICK_SPARK
-from support.spark_cluster import ON_LOOPBACK, cluster, packed_environment, shipped_code
-from support.standing_tables import assert_equal, contents, for_every_table
+from support.fleet.killed_runs import QUICK_JVM, QUICK_SPARK
+from support.fleet.spark_cluster import ON_LOOPBACK, cluster, packed_environment, shipped_code
+from support.fleet.standing_tables import assert_equal, contents, for_every_table
 from support.waiting import PATIENCE_S
 from unit.fleet import dialect_payloads as dialect
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from pyarrow import fs
+from support.fleet.standing_tables import assert_equal, contents, rows
 from support.ports import free_port
-from support.s3_store import SECRET, s3, s3_store
-from support.standing_tables import assert_equal, contents, rows
+from support.receivers.s3_store import SECRET, s3, s3_store
 from typer.testing import CliRunner, Result
 
 from fleetgauge.fleet.cli import app

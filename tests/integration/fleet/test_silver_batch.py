@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
 from spark.landing_zone import NOON_US, LandingZone, push
-from support.silver_tables import SilverTables
+from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES
 from fleetgauge.fleet.errors import LandingError

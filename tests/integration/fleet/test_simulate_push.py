@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.kafka_broker import KafkaBroker
-from support.kafka_jars import bridge_jar
-from support.node import Node
+from support.brokers.kafka_broker import KafkaBroker
+from support.brokers.kafka_jars import bridge_jar
 from support.ports import free_port
+from support.programs.node import Node
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 

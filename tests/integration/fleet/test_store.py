@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
-from support.full_points import LAST, LONG_GROUP, arrow, points
-from support.written_files import written
+from support.fleet.full_points import LAST, LONG_GROUP, arrow, points
+from support.fleet.written_files import written
 
 from fleetgauge.fleet.schemas import POINTS, TIME
 from fleetgauge.fleet.tables import catalog

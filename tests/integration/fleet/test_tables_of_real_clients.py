@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.client_fleet import ALL_EACH_SECOND
-from support.node import Node
-from support.telemetry_clients import (
+from support.clients.client_fleet import ALL_EACH_SECOND
+from support.clients.telemetry_clients import (
     FranzGoProcess,
     JavaProcess,
     LibrdkafkaProcess,
     missing_tools,
 )
+from support.programs.node import Node
 from support.waiting import wait_for
 
 from fleetgauge.fleet.engine import InProcess

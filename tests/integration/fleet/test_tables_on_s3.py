@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake.exceptions import CommitFailedError
 from pyarrow import fs
-from support.full_points import LAST, arrow, points
-from support.s3_store import SECRET, s3, s3_store
-from support.written_files import written
+from support.fleet.full_points import LAST, arrow, points
+from support.fleet.written_files import written
+from support.receivers.s3_store import SECRET, s3, s3_store
 
 from fleetgauge.fleet.pipeline.ledger import Ledger, Part
 from fleetgauge.fleet.tables import catalog

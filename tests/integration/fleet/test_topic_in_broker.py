@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from integration.fleet.fleet_commands import FleetCommands
 from spark.landing_zone import OTHER_INSTANCE, push
-from support.kafka_broker import KafkaBroker
+from support.brokers.kafka_broker import KafkaBroker
+from support.fleet.standing_tables import rows
 from support.ports import free_ports
-from support.standing_tables import rows
 from support.waiting import PATIENCE_S
 from unit.fleet import dialect_payloads as dialect
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from spark.landing_zone import NOON_US, LandingZone, push
-from support.standing_tables import rows
-from support.traffic_rows import MINUTE_US, Row, produced, write_traffic
+from support.fleet.standing_tables import rows
+from support.gateway.traffic_rows import MINUTE_US, Row, produced, write_traffic
 from typer.testing import CliRunner
 from unit.fleet import dialect_payloads as dialect
 

@@ -17,10 +17,10 @@ import pytest
 from deltalake.exceptions import TableNotFoundError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from spark.landing_zone import NOON_US, LandingZone, push
-from support.alertmanager import Alertmanager, missing_tools
-from support.json_receiver import JsonReceiver, listening
-from support.standing_tables import rows
-from support.trickling import HEAD, trickling
+from support.fleet.standing_tables import rows
+from support.proxies.trickling import HEAD, trickling
+from support.receivers.alertmanager import Alertmanager, missing_tools
+from support.receivers.json_receiver import JsonReceiver, listening
 from support.waiting import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 from unit.fleet import dialect_payloads as dialect

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.quota_pipeline import compare
+from support.quotas.quota_pipeline import compare
 
 pytestmark = [
     pytest.mark.integration,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from pyarrow import fs
-from support.kafka_broker import with_the_test_run
-from support.trickling import BODY, HEAD, Trickling, trickling
+from support.brokers.kafka_broker import with_the_test_run
+from support.proxies.trickling import BODY, HEAD, Trickling, trickling
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.fleet import zone_files

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.gateway import GatewayBefore
-from support.gateway_cluster import ClusterBroker
+from support.gateway.gateway import GatewayBefore
+from support.gateway.gateway_cluster import ClusterBroker
 from support.ports import free_ports
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from support.gateway import GatewayBefore, make_topic
-from support.kafka_broker import KafkaBroker
+from support.brokers.kafka_broker import KafkaBroker
+from support.gateway.gateway import GatewayBefore, make_topic
 
 pytestmark = pytest.mark.integration
 CONFIGS = ("kafka.admin.ConfigCommand", "--bootstrap-server")

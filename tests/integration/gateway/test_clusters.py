@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
-from support import rdkafka_round_trip
+from support.brokers.kafka_broker import MISSING, KafkaBroker
+from support.brokers.zookeeper_kafka import ZooKeeperKafka
 from support.certificates import Authority
-from support.gateway import GatewayBefore, ShareGroup, consumed, round_trip
-from support.gateway_cluster import ClusterBroker, create_topic
-from support.gateway_traffic import request
-from support.kafka_broker import MISSING, KafkaBroker
-from support.node import run_cli
+from support.clients import rdkafka_round_trip
+from support.clients.raw_client import RawClient
+from support.gateway.gateway import GatewayBefore, ShareGroup, consumed, round_trip
+from support.gateway.gateway_cluster import ClusterBroker, create_topic
+from support.gateway.gateway_traffic import request
 from support.ports import free_ports
 from support.preload import preload
-from support.raw_client import RawClient
+from support.programs.node import run_cli
 from support.waiting import PATIENCE_S, wait_for
-from support.zookeeper_kafka import ZooKeeperKafka
 
 pytestmark = [
     pytest.mark.integration,

@@ -12,19 +12,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
+from support.brokers.kafka_broker import KafkaBroker
+from support.brokers.kafka_jars import kroxylicious_filter_jar
+from support.brokers.kroxylicious import Kroxylicious
 from support.certificates import Authority, Certificate
-from support.gateway import make_topic, rdkafka_round_trip, round_trip
-from support.http import get_at
-from support.java_clients import JavaClients
-from support.jvm import QUICK
-from support.kafka_broker import KafkaBroker
-from support.kafka_jars import kroxylicious_filter_jar
-from support.kroxylicious import Kroxylicious
-from support.landing import landed
-from support.node import Node
-from support.payloads import metrics_data
-from support.ports import free_port
-from support.raw_client import (
+from support.clients.java_clients import JavaClients
+from support.clients.raw_client import (
     API_VERSIONS,
     GET_TELEMETRY,
     RawClient,
@@ -37,6 +30,13 @@ from support.raw_client import (
     push_request,
     uvarint,
 )
+from support.fleet.landing import landed
+from support.gateway.gateway import make_topic, rdkafka_round_trip, round_trip
+from support.http import get_at
+from support.jvm import QUICK
+from support.payloads.payloads import metrics_data
+from support.ports import free_port
+from support.programs.node import Node
 from support.waiting import PATIENCE_S, ticking, wait_for
 
 pytestmark = pytest.mark.integration

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 import uvloop
-from support.gateway import GatewayBefore
-from support.gateway_traffic import request, response
+from support.gateway.gateway import GatewayBefore
+from support.gateway.gateway_traffic import request, response
 from support.rss import rss_bytes
 from support.waiting import PATIENCE_S
 

@@ -19,11 +19,11 @@ from confluent_kafka.admin import (
 )
 from kafka.consumer import KafkaConsumer
 from kafka.producer import KafkaProducer
+from support.brokers.kafka_broker import KafkaBroker
 from support.certificates import Authority
-from support.gateway import GatewayBefore, consumed, round_trip
-from support.kafka_broker import KafkaBroker
-from support.node import credential_lines
+from support.gateway.gateway import GatewayBefore, consumed, round_trip
 from support.ports import free_ports
+from support.programs.node import credential_lines
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.cli.doctor.finding import Finding

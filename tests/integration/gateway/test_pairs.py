@@ -12,7 +12,7 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 from support.certificates import Authority
-from support.gateway_traffic import framed, produce, request, response
+from support.gateway.gateway_traffic import framed, produce, request, response
 from support.ports import free_ports
 from support.waiting import PATIENCE_S, wait_for_async
 

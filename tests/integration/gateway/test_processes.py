@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from support.gateway import GatewayBefore
-from support.node import Node, run_cli
+from support.gateway.gateway import GatewayBefore
+from support.programs.node import Node, run_cli
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from support.gateway import GatewayBefore, make_topic
-from support.kafka_broker import KafkaBroker
+from support.brokers.kafka_broker import KafkaBroker
+from support.gateway.gateway import GatewayBefore, make_topic
 from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration

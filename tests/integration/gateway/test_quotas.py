@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from support.admin_client import AdminClient as WireAdmin
-from support.gateway import GatewayBefore, make_topic
-from support.kafka_broker import KafkaBroker
+from support.brokers.admin_client import AdminClient as WireAdmin
+from support.brokers.kafka_broker import KafkaBroker
+from support.gateway.gateway import GatewayBefore, make_topic
 from support.waiting import PATIENCE_S, ticking, wait_for
 
 pytestmark = pytest.mark.integration

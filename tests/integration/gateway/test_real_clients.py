@@ -16,12 +16,12 @@ from kafka.consumer import KafkaConsumer
 from kafka.producer import KafkaProducer
 from playwright.sync_api import expect
 from support import chromium
-from support.gateway import GatewayBefore, ShareGroup, make_topic, rdkafka_round_trip, round_trip
+from support.brokers.kafka_broker import KafkaBroker
+from support.clients.java_clients import streams_command
+from support.clients.telemetry_clients import FranzGoProcess
+from support.gateway.gateway import GatewayBefore, ShareGroup, make_topic, rdkafka_round_trip, round_trip
 from support.http import get_at
-from support.java_clients import streams_command
-from support.kafka_broker import KafkaBroker
 from support.ports import free_ports
-from support.telemetry_clients import FranzGoProcess
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 pytestmark = pytest.mark.integration

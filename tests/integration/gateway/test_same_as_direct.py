@@ -17,11 +17,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka.consumer import KafkaConsumer
 from kafka.producer import KafkaProducer
-from support.gateway import GatewayBefore, ShareGroup, consumed, round_trip
-from support.gateway_cluster import ClusterBroker, create_topic
-from support.java_clients import streams_command
-from support.kafka_broker import MISSING
-from support.telemetry_clients import franz_go
+from support.brokers.kafka_broker import MISSING
+from support.clients.java_clients import streams_command
+from support.clients.telemetry_clients import franz_go
+from support.gateway.gateway import GatewayBefore, ShareGroup, consumed, round_trip
+from support.gateway.gateway_cluster import ClusterBroker, create_topic
 from support.waiting import PATIENCE_S, follow, unfollow
 
 pytestmark = [

@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from support.export import Export
+from support.brokers.kafka_broker import KafkaBroker
+from support.brokers.plugin_records import Brokers
+from support.clients.raw_client import RawClient
 from support.http import get_url
-from support.kafka_broker import KafkaBroker
-from support.node import Node
-from support.payloads import metrics_data
-from support.plugin_records import Brokers
+from support.payloads.payloads import metrics_data
 from support.ports import free_port
-from support.raw_client import RawClient
+from support.programs.export import Export
+from support.programs.node import Node
+from support.receivers.webhook import Webhook
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
-from support.webhook import Webhook
 
 from fleetgauge.push_log.kafka_topic.clients import make_admin
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings

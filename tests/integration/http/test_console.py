@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clients.raw_client import RawClient
+from support.fleet.report_tables import HOSTILE
 from support.http import HttpAnswer, address_of, get, get_at, raw, read_to_end, responses_of
-from support.node import Node, run_cli
-from support.payloads import metrics_data
-from support.raw_client import RawClient
-from support.report_tables import HOSTILE
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, run_cli
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.console.events import MAX_STREAMS

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.clients.raw_client import RawClient, get_request
 from support.http import HttpAnswer, address_of, get, get_at, raw, read_to_end, reset, responses_of, url_of
-from support.node import Node, run_cli
-from support.payloads import metrics_data
-from support.raw_client import RawClient, get_request
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, run_cli
 from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration

@@ -16,11 +16,11 @@ from urllib.parse import urlencode
 import pytest
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
+from support.clients.push_watch import close_after_a_push
+from support.clients.raw_client import ZSTD, RawClient, get_request, parse_get
 from support.http import get, url_of
-from support.node import Node, run_cli
-from support.payloads import metrics_data
-from support.push_watch import close_after_a_push
-from support.raw_client import ZSTD, RawClient, get_request, parse_get
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, run_cli
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.telemetry.push_record import format_instance_id

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from support.certificates import Authority
-from support.node import Node
 from support.ports import free_port
-from support.prometheus_server import MISSING, PrometheusServer
+from support.programs.node import Node
+from support.receivers.prometheus_server import MISSING, PrometheusServer
 from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]

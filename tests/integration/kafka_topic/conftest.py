@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from support.kafka_broker import KafkaBroker
+from support.brokers.kafka_broker import KafkaBroker
 
 from fleetgauge.push_log.kafka_topic.clients import make_admin
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from support.delivery import PATIENCE_MS
-from support.payloads import metrics_data
-from support.push_log import RecordWriter, numbers, push_of, push_record, small_log
+from support.payloads.payloads import metrics_data
+from support.programs.delivery import PATIENCE_MS
+from support.programs.push_log import RecordWriter, numbers, push_of, push_record, small_log
 from support.waiting import PATIENCE_S, pause, wait_for
 
 from fleetgauge.base.clock import SystemTime

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from support.export import Export
+from support.brokers.plugin_records import Brokers
 from support.http import HttpAnswer, get_url
-from support.node import run_cli
-from support.payloads import metrics_data
-from support.plugin_records import Brokers
+from support.payloads.payloads import metrics_data
+from support.programs.export import Export
+from support.programs.node import run_cli
+from support.receivers.webhook import Webhook
 from support.waiting import PATIENCE_S, ticking, wait_for
-from support.webhook import Webhook
 
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from support.export import Export
-from support.kafka_broker import KafkaBroker
-from support.landing import landed
-from support.node import Node
-from support.payloads import metrics_data
-from support.push_log import push_record
-from support.push_watch import PushWatch
-from support.raw_client import RawClient
-from support.receiver import OtlpReceiver
+from support.brokers.kafka_broker import KafkaBroker
+from support.clients.push_watch import PushWatch
+from support.clients.raw_client import RawClient
+from support.fleet.landing import landed
+from support.payloads.payloads import metrics_data
+from support.programs.export import Export
+from support.programs.node import Node
+from support.programs.push_log import push_record
+from support.receivers.receiver import OtlpReceiver
 from support.waiting import PATIENCE_S, ticking, wait_for
 
 from fleetgauge.push_log.kafka_topic.record_codec import encode_record

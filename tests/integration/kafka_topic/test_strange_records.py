@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from integration.kafka_topic.raw_produce import raw_produce
 from structlog.testing import capture_logs
-from support.payloads import metrics_data
-from support.push_log import numbers, push_record
+from support.payloads.payloads import metrics_data
+from support.programs.push_log import numbers, push_record
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.push_log.kafka_topic.clients import make_admin

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.landing import landed
-from support.node import Node
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.clients.raw_client import RawClient
+from support.fleet.landing import landed
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node
 
 pytestmark = pytest.mark.integration
 

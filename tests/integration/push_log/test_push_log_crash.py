@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.push_log import RecordWriter, poll_all, small_log
+from support.programs.push_log import RecordWriter, poll_all, small_log
 from support.waiting import PATIENCE_S, pause, wait_for
 
 from fleetgauge.push_log.embedded.inspect import log_stats
@@ -29,7 +29,7 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
-from support.push_log import RecordWriter, push_record, small_log, zstd
+from support.programs.push_log import RecordWriter, push_record, small_log, zstd
 writer = RecordWriter(small_log(Path(sys.argv[1]), segment_bytes=200_000, flush=sys.argv[3]))
 number = int(sys.argv[2])
 while True:
@@ -47,7 +47,7 @@ READER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from support.push_log import numbers, small_log
+from support.programs.push_log import numbers, small_log
 from fleetgauge.push_log.log import PushLogError
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
 from fleetgauge.push_log.embedded.retention import Retention

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.push_log import RecordWriter, at_once, poll_all, push_record, small_log
+from support.programs.push_log import RecordWriter, at_once, poll_all, push_record, small_log
 from support.small_disk import fill_up, small_disk
 
 from fleetgauge.base.clock import MockTime

@@ -1,9 +1,9 @@
-"""Random scenarios on our quota managers of clients, as scripts for `support.quota_oracle`."""
+"""Random scenarios on our quota managers of clients, as scripts for `support.quotas.quota_oracle`."""
 
 import random
 
-from support.quota_oracle import START_MS, Script
-from support.quota_scenarios import truth
+from support.quotas.quota_oracle import START_MS, Script
+from support.quotas.quota_scenarios import truth
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import KafkaPrincipal

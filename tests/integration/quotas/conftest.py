@@ -2,7 +2,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from support.quota_oracle import QuotaOracle
+from support.quotas.quota_oracle import QuotaOracle
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.client_fleet import ALL_EACH_SECOND, ClientFleet
-from support.delta_sums import DeltaSums
-from support.landing import landed
-from support.node import Node
-from support.telemetry_clients import missing_tools
+from support.clients.client_fleet import ALL_EACH_SECOND, ClientFleet
+from support.clients.telemetry_clients import missing_tools
+from support.fleet.delta_sums import DeltaSums
+from support.fleet.landing import landed
+from support.programs.node import Node
 from support.waiting import wait_for
 
 pytestmark = [

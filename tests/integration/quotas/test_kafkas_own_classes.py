@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 
 import pytest
-from support.limit_scenarios import limit_script
-from support.quota_oracle import QuotaOracle, Script, same
-from support.quota_scenarios import connection_script, replication_script, sensor_script
+from support.quotas.limit_scenarios import limit_script
+from support.quotas.quota_oracle import QuotaOracle, Script, same
+from support.quotas.quota_scenarios import connection_script, replication_script, sensor_script
 
 from fleetgauge.base.errors import InvalidConfigError
 from fleetgauge.quotas import USER_AND_CLIENT_QUOTA_KEYS, ConnectionQuotaConfig, checked_quota_value

@@ -2,7 +2,7 @@
 
 import pytest
 from integration.quotas.client_quota_scenarios import client_script
-from support.quota_oracle import QuotaOracle
+from support.quotas.quota_oracle import QuotaOracle
 
 pytestmark = pytest.mark.integration
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from support.certificates import Authority, Certificate
-from support.delta_sums import DeltaSums
-from support.landing import landed
-from support.node import Node
-from support.raw_client import RawClient
-from support.telemetry_clients import Client, LibrdkafkaProcess
+from support.clients.raw_client import RawClient
+from support.clients.telemetry_clients import Client, LibrdkafkaProcess
+from support.fleet.delta_sums import DeltaSums
+from support.fleet.landing import landed
+from support.programs.node import Node
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration

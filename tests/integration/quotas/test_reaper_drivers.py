@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support.quotas import CONFIG, Channel, session
+from support.quotas.quotas import CONFIG, Channel, session
 from support.waiting import PATIENCE_S, wait_for, wait_for_async
 
 from fleetgauge.base.clock import SystemTime

@@ -12,8 +12,8 @@ from itertools import cycle
 from typing import Any
 
 from integration.reality.stage import TOPIC, Stage
-from support.kafka_cluster import FAR
-from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients, shifted_clock
+from support.brokers.kafka_cluster import FAR
+from support.clients.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients, shifted_clock
 
 Steps = Iterator[None]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Self
 
 from integration.reality.verdict_pipeline import PUSH_INTERVAL_MS, VerdictPipeline
-from support.kafka_cluster import NEAR, KafkaCluster
+from support.brokers.kafka_cluster import NEAR, KafkaCluster
+from support.clients.working_clients import LIBRARIES, WorkingClients
 from support.waiting import pause
-from support.working_clients import LIBRARIES, WorkingClients
 
 TOPIC = "orders"
 HISTORY_S = 55.0

@@ -11,7 +11,7 @@ from integration.reality.faults import ALL, FOUR
 from integration.reality.rounds import Outcome, make, table, write
 from integration.reality.stage import Stage
 from integration.reality.verdict_pipeline import Row
-from support.kafka_broker import MISSING
+from support.brokers.kafka_broker import MISSING
 from support.waiting import ticking
 
 pytestmark = [

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Consumer
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.delaying_proxy import DelayingProxy
-from support.gateway import GatewayBefore, make_topic
-from support.kafka_broker import KafkaBroker
+from support.brokers.kafka_broker import KafkaBroker
+from support.clients.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
+from support.gateway.gateway import GatewayBefore, make_topic
+from support.proxies.delaying_proxy import DelayingProxy
 from support.waiting import PATIENCE_S, pause, ticking, wait_for
-from support.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients
 
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import records_after

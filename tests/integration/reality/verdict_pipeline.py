@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyarrow.parquet as pq
-from support.broker_pipeline import PUSH_TOPIC
-from support.export import Export
-from support.kafka_broker import with_the_test_run
+from support.brokers.broker_pipeline import PUSH_TOPIC
+from support.brokers.kafka_broker import with_the_test_run
+from support.programs.export import Export
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 ROOT = Path(__file__).parents[3]

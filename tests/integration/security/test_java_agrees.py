@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from support.built import ROOT
 from support.certificates import Authority
-from support.java_clients import clients_jars
-from support.node import Node, credential_lines, run_cli
+from support.clients.java_clients import clients_jars
+from support.programs.node import Node, credential_lines, run_cli
 from support.waiting import PATIENCE_S, follow, unfollow
 
 from fleetgauge.wire.distinguished_name import subject_of

@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Producer
-from support.java_clients import java_program
-from support.kafka_jars import kafka_jars
-from support.landing import landed
-from support.node import Node
-from support.raw_client import RawClient
-from support.raw_sasl import authenticate, handshake, is_served
+from support.brokers.kafka_jars import kafka_jars
+from support.clients.java_clients import java_program
+from support.clients.raw_client import RawClient
+from support.clients.raw_sasl import authenticate, handshake, is_served
+from support.fleet.landing import landed
+from support.programs.node import Node
 from support.tokens import AUDIENCE, ISSUER, Issuer, initial_response, jwks, jwks_file, unsigned
 from support.waiting import PATIENCE_S, follow, ticking, unfollow, wait_for
 

@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.node import Node, credential_lines
-from support.raw_client import RawClient
-from support.raw_sasl import NONE, SASL_AUTHENTICATION_FAILED, Flood, authenticate, handshake, is_served, log_in, plain
+from support.clients.raw_client import RawClient
+from support.clients.raw_sasl import (
+    NONE,
+    SASL_AUTHENTICATION_FAILED,
+    Flood,
+    authenticate,
+    handshake,
+    is_served,
+    log_in,
+    plain,
+)
+from support.programs.node import Node, credential_lines
 from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from support.certificates import Authority, Certificate
-from support.landing import landed
-from support.node import Node, credential_lines, run_cli
+from support.fleet.landing import landed
 from support.ports import free_port
+from support.programs.node import Node, credential_lines, run_cli
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration

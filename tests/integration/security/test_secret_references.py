@@ -4,10 +4,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.node import Node, credential_lines
-from support.payloads import metrics_data
-from support.raw_client import RawClient
-from support.raw_sasl import NONE, SASL_AUTHENTICATION_FAILED, log_in
+from support.clients.raw_client import RawClient
+from support.clients.raw_sasl import NONE, SASL_AUTHENTICATION_FAILED, log_in
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, credential_lines
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
@@ -62,7 +62,7 @@ def test_an_exporter_that_repeats_its_token_in_errors_does_not_write_it_to_the_l
     (tmp_path / "token").write_text(SECRET)
     config = f"""
 [exporters.mine]
-type = "support.exporter_types:fails"
+type = "support.programs.exporter_types:fails"
 token = "${{file:{tmp_path}/token}}"
 """
     with Node(tmp_path, config=config) as node, RawClient(node.port) as client:

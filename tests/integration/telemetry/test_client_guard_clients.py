@@ -11,8 +11,8 @@ from typing import IO, Any
 import pytest
 from confluent_kafka import Producer
 from integration.telemetry.old_client import old_python, polling_client
-from support.java_clients import clients_jars, java_program
-from support.node import Node, run_cli
+from support.clients.java_clients import clients_jars, java_program
+from support.programs.node import Node, run_cli
 from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration

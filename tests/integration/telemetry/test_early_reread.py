@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.node import Node
+from support.programs.node import Node
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED
+from support.brokers.kafka_broker import MISSING
+from support.clients.raw_client import GZIP, LZ4, NONE, SNAPPY, ZSTD, RawClient
 from support.differential.pair import Pair
 from support.differential.payloads import payload
-from support.export import Export
-from support.kafka_broker import MISSING
-from support.landing import landed
-from support.node import Node, run_cli
+from support.fleet.landing import landed
+from support.payloads.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED
 from support.ports import free_port
-from support.raw_client import GZIP, LZ4, NONE, SNAPPY, ZSTD, RawClient
+from support.programs.export import Export
+from support.programs.node import Node, run_cli
 from support.waiting import wait_for
 
 from fleetgauge.base.clock import SystemTime

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from support.java_clients import java_program
-from support.node import Node
-from support.payloads import metric_names, metrics_of
+from support.clients.java_clients import java_program
+from support.payloads.payloads import metric_names, metrics_of
+from support.programs.node import Node
 from support.waiting import wait_for
 
 from fleetgauge.node.data_dir import DataDirectory

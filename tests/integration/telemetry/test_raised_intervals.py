@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.broker_pipeline import PUSH_TOPIC, broker_with_plugin, url_of
-from support.export import Export
+from support.brokers.broker_pipeline import PUSH_TOPIC, broker_with_plugin, url_of
+from support.brokers.kafka_broker import MISSING, KafkaBroker
 from support.http import get_url
-from support.kafka_broker import MISSING, KafkaBroker
-from support.node import run_cli
 from support.ports import free_port
+from support.programs.export import Export
+from support.programs.node import run_cli
 from support.waiting import PATIENCE_S, ticking, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]

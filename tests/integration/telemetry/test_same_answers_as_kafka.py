@@ -12,11 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 import uvloop
-from support.differential.campaign import CODES, Campaign, Outcome
-from support.differential.differences import RULES
-from support.differential.pair import GROUPS, SIDES, Content, Pair
-from support.differential.traces import trace_with_edits, traces
-from support.raw_client import (
+from support.clients.raw_client import (
     API_VERSIONS,
     GET_TELEMETRY,
     PUSH_TELEMETRY,
@@ -29,6 +25,10 @@ from support.raw_client import (
     read_uvarint,
     uvarint,
 )
+from support.differential.campaign import CODES, Campaign, Outcome
+from support.differential.differences import RULES
+from support.differential.pair import GROUPS, SIDES, Content, Pair
+from support.differential.traces import trace_with_edits, traces
 from support.waiting import PATIENCE_S
 
 pytestmark = [

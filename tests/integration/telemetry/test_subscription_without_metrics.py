@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from support.node import Node
-from support.raw_client import RawClient
+from support.clients.raw_client import RawClient
+from support.programs.node import Node
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.integration

@@ -20,15 +20,15 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from support.broker_pipeline import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic, url_of
+from support.brokers.broker_pipeline import PACKAGE, PUSH_TOPIC, REPORTERS, create_topic, url_of
+from support.brokers.kafka_broker import MISSING, KafkaBroker
+from support.brokers.kafka_jars import bridge_jar, kafka_jars
 from support.built import ROOT
 from support.certificates import Authority
-from support.export import Export
 from support.http import get_url
-from support.kafka_broker import MISSING, KafkaBroker
-from support.kafka_jars import bridge_jar, kafka_jars
-from support.node import run_cli
 from support.ports import free_ports
+from support.programs.export import Export
+from support.programs.node import run_cli
 from support.waiting import PATIENCE_S, pause, wait_for
 
 from fleetgauge.cli.subscription_file import read_file

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.landing import landed
-from support.node import Node, run_cli
-from support.otlp_receivers import GrpcReceiver, HttpReceiver
+from support.clients.pusher import Pusher
+from support.fleet.landing import landed
 from support.ports import free_port
-from support.pusher import Pusher
+from support.programs.node import Node, run_cli
+from support.receivers.otlp_receivers import GrpcReceiver, HttpReceiver
 from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration

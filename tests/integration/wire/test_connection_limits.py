@@ -14,7 +14,7 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 from support.certificates import Authority
-from support.node import Node
+from support.programs.node import Node
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime, SystemTime, Time

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.abuse import is_closed
+from support.clients.abuse import is_closed
+from support.clients.raw_client import RawClient
 from support.http import get
-from support.node import Node, run_cli
-from support.payloads import metrics_data
-from support.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, run_cli
 from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.integration

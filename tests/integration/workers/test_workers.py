@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from support.clients.pusher import Pusher
+from support.clients.raw_client import RawClient
+from support.fleet.landing import landed
 from support.http import get
-from support.landing import landed
-from support.node import Node, run_cli
-from support.payloads import metrics_data
-from support.pusher import Pusher
-from support.raw_client import RawClient
+from support.payloads.payloads import metrics_data
+from support.programs.node import Node, run_cli
 from support.waiting import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.console_fleet import GivenPushes
+from support.fleet.console_fleet import GivenPushes
 
 import fleetgauge.console.windows
 from fleetgauge.base.clock import MockTime

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetrics, ScopeMetrics
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from support.label_reference import label, read, reference
+from support.payloads.label_reference import label, read, reference
 
 from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, encode_varint
 

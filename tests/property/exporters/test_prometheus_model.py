@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
-from support.client_series import CUMULATIVE, REQUESTS_ON_PAGE, batch_of, clock_at, counter, push, samples_of, started
-from support.real_pushes import real_pushes
-from support.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
+from support.payloads.client_series import (
+    CUMULATIVE,
+    REQUESTS_ON_PAGE,
+    batch_of,
+    clock_at,
+    counter,
+    push,
+    samples_of,
+    started,
+)
+from support.payloads.real_pushes import real_pushes
+from support.payloads.strange_metrics import KINDS, LABELS, NAMES, UNITS, VALUES, strange_metric
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.exporter import Delivered, Retry

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
-from support.client_series import CUMULATIVE, attributes, clock_at, counter, gauge, page_of, payload, push
-from support.client_series import export as export_records
-from support.real_pushes import real_pushes
+from support.payloads.client_series import CUMULATIVE, attributes, clock_at, counter, gauge, page_of, payload, push
+from support.payloads.client_series import export as export_records
+from support.payloads.real_pushes import real_pushes
 
 from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
 from fleetgauge.exporters.prometheus.points import PushPoints, PushReader

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from support.fleet_in_disorder import fleet_pushes, shuffled_batches
-from support.silver_tables import SilverTables
+from support.fleet.fleet_in_disorder import fleet_pushes, shuffled_batches
+from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.decode.stage import regroup
 from fleetgauge.fleet.pipeline.batch import BatchWriter

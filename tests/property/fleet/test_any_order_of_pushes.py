@@ -8,8 +8,16 @@ import pyarrow as pa
 import pytest
 from property.fleet.silver_in_disorder import WRITES, read_cut_off, read_in_disorder, read_in_order, same
 from spark.landing_zone import push
-from support.fleet_in_disorder import CONSUMED, INTERVAL_US, NOON_US, SECOND_US, fleet_pushes, shuffled_batches, sums
-from support.silver_tables import SilverTables
+from support.fleet.fleet_in_disorder import (
+    CONSUMED,
+    INTERVAL_US,
+    NOON_US,
+    SECOND_US,
+    fleet_pushes,
+    shuffled_batches,
+    sums,
+)
+from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
 from fleetgauge.fleet.schemas import POINTS

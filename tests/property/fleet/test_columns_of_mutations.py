@@ -9,8 +9,8 @@ import pytest
 from fuzz.corpus import read_corpus
 from fuzz.payloads import payloads
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.decoded import senders_of
-from support.mutations import mutated, rearranged
+from support.fleet.decoded import senders_of
+from support.payloads.mutations import mutated, rearranged
 
 from fleetgauge.fleet.decode import by_bytes, by_protobuf
 from fleetgauge.fleet.decode.flat import Reader

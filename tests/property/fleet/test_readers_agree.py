@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from support.payloads import with_library_metrics
+from support.payloads.payloads import with_library_metrics
 
 from fleetgauge.fleet.decode import by_bytes, by_protobuf
 from fleetgauge.fleet.decode.flat import Reader

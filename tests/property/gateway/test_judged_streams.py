@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
-from support.gateway_traffic import encoded, framed, request, response
-from support.judged_relay import JudgedRelay
+from support.gateway.gateway_traffic import encoded, framed, request, response
+from support.gateway.judged_relay import JudgedRelay
 
 from fleetgauge.gateway.apis import PASSED
 from fleetgauge.wire.errors import ProtocolError

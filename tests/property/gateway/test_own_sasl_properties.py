@@ -4,9 +4,9 @@ import struct
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.gateway_pair import FETCH, PUSH, Pair
-from support.gateway_traffic import framed, produce, request
-from support.raw_sasl import authenticate, handshake
+from support.clients.raw_sasl import authenticate, handshake
+from support.gateway.gateway_pair import FETCH, PUSH, Pair
+from support.gateway.gateway_traffic import framed, produce, request
 
 from fleetgauge.gateway.broker_login import BrokerLogin
 from fleetgauge.wire.sasl.authenticator import SaslSettings

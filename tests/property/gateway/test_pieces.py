@@ -4,7 +4,7 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.gateway_traffic import Relay, produce, request, response
+from support.gateway.gateway_traffic import Relay, produce, request, response
 
 FETCH, UNANSWERED, PUSH, METADATA = "fetch", "unanswered", "push", "metadata"
 

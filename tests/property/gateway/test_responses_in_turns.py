@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.gateway_traffic import Relay, encoded, produce, request, response, response_schema
-from support.made_messages import Made
+from support.gateway.gateway_traffic import Relay, encoded, produce, request, response, response_schema
+from support.payloads.made_messages import Made
 
 from fleetgauge.gateway.apis import PASSED
 from fleetgauge.gateway.hidden_endpoints import has_hidden_endpoints

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from structlog.testing import capture_logs
-from support.push_log import RecordWriter, at_once, numbers, poll, push_record, small_log
+from support.programs.push_log import RecordWriter, at_once, numbers, poll, push_record, small_log
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.push_log.embedded.cursors import Cursors

@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.payloads import metrics_data
-from support.push_log import push_record
+from support.payloads.payloads import metrics_data
+from support.programs.push_log import push_record
 
 from fleetgauge.push_log.kafka_topic.record_codec import (
     HEADER_FIELDS,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from support.quotas import DEFAULT, Channel, session, set_quota, value_of
+from support.quotas.quotas import DEFAULT, Channel, session, set_quota, value_of
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.quotas import Avg, MeasurableStat, Rate, SimpleRate, TokenBucket, WindowedCount, WindowedSum

@@ -6,7 +6,7 @@ from fuzz.corpus import read_corpus
 from fuzz.payloads import payloads
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.mutations import mutated
+from support.payloads.mutations import mutated
 
 from fleetgauge.base.errors import InvalidRecordError
 from fleetgauge.telemetry.otlp.check import is_well_formed

@@ -6,8 +6,8 @@ from fuzz.corpus import read_corpus
 from fuzz.payloads import payloads
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.damaged_payloads import READABLE
-from support.mutations import mutated
+from support.payloads.damaged_payloads import READABLE
+from support.payloads.mutations import mutated
 
 from fleetgauge.base.errors import InvalidRecordError
 from fleetgauge.telemetry.otlp.repair import TextRepair

@@ -11,10 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from support.kafka_broker import KafkaBroker
-from support.kafka_jars import bridge_jar
-from support.node import Node
-from support.raw_client import (
+from support.brokers.kafka_broker import KafkaBroker
+from support.brokers.kafka_jars import bridge_jar
+from support.clients.raw_client import (
     API_VERSIONS,
     PushAnswer,
     RawClient,
@@ -27,6 +26,7 @@ from support.raw_client import (
     push_request,
     uvarint,
 )
+from support.programs.node import Node
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.telemetry.subscriptions.subscription_id import java_uuid_hash

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import lz4.frame
 import snappy
 import zstandard
-from support.payloads import metrics_data
-from support.raw_client import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from support.clients.raw_client import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from support.payloads.payloads import metrics_data
 
 MAX_BYTES = 1 << 20
 """`telemetry.max.bytes` of both, by default."""

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from support.clients.raw_client import PushAnswer, Subscription
 from support.differential.pair import SIDES, Content, Contents, Wire
 from support.differential.payloads import payload
 from support.differential.traces import (
@@ -26,7 +27,6 @@ from support.differential.traces import (
     Trace,
     Wait,
 )
-from support.raw_client import PushAnswer, Subscription
 from support.waiting import pause_async
 
 WITHIN_INTERVALS = 0.7

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from support.report_tables import HOSTILE
+from support.fleet.report_tables import HOSTILE
 
 from fleetgauge.console.api import Fleetless
 from fleetgauge.console.node import Node

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
-from support.console_fleet import WALL_MS, FleetOfTest, instance_id
-from support.payloads import metrics_data
-from support.push_log import push_record, zstd
-from support.real_pushes import real_pushes
+from support.fleet.console_fleet import WALL_MS, FleetOfTest, instance_id
+from support.payloads.payloads import metrics_data
+from support.payloads.real_pushes import real_pushes
+from support.programs.push_log import push_record, zstd
 
 from fleetgauge.console.fleet import ClientQuery
 from fleetgauge.console.live import Budget, LiveMeasures

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.console_fleet import FleetOfTest, instance_id
+from support.fleet.console_fleet import FleetOfTest, instance_id
 
 from fleetgauge.console.clients import application_of
 from fleetgauge.console.fleet import ClientQuery

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.push_log import RECEIVED_AT_US, RecordWriter, at_once, push_record, small_log
+from support.programs.push_log import RECEIVED_AT_US, RecordWriter, at_once, push_record, small_log
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.console.source import LOOKBACK_US, EmbeddedSource

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.console_fleet import FleetOfTest, instance_id
+from support.fleet.console_fleet import FleetOfTest, instance_id
 
 from fleetgauge.console.fleet import ClientQuery
 from fleetgauge.telemetry.instances.inventory import ClientRow

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from support.push_log import push_record
-from support.topic import TopicMessage, topic_message
+from support.brokers.topic import TopicMessage, topic_message
+from support.programs.push_log import push_record
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.console import topic_source

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.push_log import push_record
-from support.report_tables import HOSTILE
+from support.fleet.report_tables import HOSTILE
+from support.programs.push_log import push_record
 from unit.console.console_site import HOST, TOKEN, ConsoleSite
 
 from fleetgauge.base.clock import SystemTime

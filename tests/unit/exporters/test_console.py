@@ -5,9 +5,9 @@ import json
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
-from support.payloads import metrics_data
-from support.push_log import push_record
-from support.real_pushes import real_pushes
+from support.payloads.payloads import metrics_data
+from support.payloads.real_pushes import real_pushes
+from support.programs.push_log import push_record
 
 from fleetgauge.exporters.console import ConsoleExporter, ConsoleSettings
 from fleetgauge.exporters.exporter import Delivered, Retry

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.push_log import push_record
+from support.programs.push_log import push_record
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter

@@ -1,7 +1,7 @@
 """After an outage: in order, as fast as the destination takes it or at the rate that was set."""
 
 import pytest
-from support.pipelines import RECORD, Destination, Log, Rig, answers
+from support.programs.pipelines import RECORD, Destination, Log, Rig, answers
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.exporter import BatchSettings, Delivered, Outcome, Retry

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from support.pipelines import Destination
+from support.programs.pipelines import Destination
 from support.waiting import PATIENCE_S
 
 from fleetgauge.exporters.exporter import Exporter

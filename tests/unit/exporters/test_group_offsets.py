@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import AdminClient
-from support.trickling import KAFKA, trickling
+from support.proxies.trickling import KAFKA, trickling
 
 from fleetgauge.base.clock import MockTime, SystemTime
 from fleetgauge.exporters.group_offsets.requests import NOT_SAMPLED, Requests, error_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
-from support.push_log import push_record
+from support.programs.push_log import push_record
 from support.waiting import wait_for
 
 from fleetgauge.exporters.exporter import Delivered, Retry

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 from structlog.testing import capture_logs
-from support.pipelines import Destination, Log, Rig, answers, records, refuses
+from support.programs.pipelines import Destination, Log, Rig, answers, records, refuses
 
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.exporters.delivery.ambiguous_rejections import IN_DOUBT_FOR_MS

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import pytest
-from support.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED, with_rack
-from support.payloads import metrics_data, metrics_of, with_library_metrics
-from support.push_log import push_record
+from support.payloads.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED, with_rack
+from support.payloads.payloads import metrics_data, metrics_of, with_library_metrics
+from support.programs.push_log import push_record
 
 from fleetgauge.exporters.delivery.readable import export_readable
 from fleetgauge.exporters.exporter import Delivered, Outcome, Refused, RefusedRecord, Retry, TooLarge, refusals

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from support.pipelines import Destination, Log, Rig, answers, records, refuses
+from support.programs.pipelines import Destination, Log, Rig, answers, records, refuses
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings

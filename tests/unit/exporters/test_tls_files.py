@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 from support.certificates import Authority, Certificate, openssl
-from support.payloads import metrics_data
-from support.push_log import push_record
+from support.payloads.payloads import metrics_data
+from support.programs.push_log import push_record
 
 from fleetgauge.exporters.exporter import Retry
 from fleetgauge.exporters.otlp.endpoint import PROTOCOLS

@@ -1,7 +1,7 @@
 """Answers that have no end, of tables in S3 and of Prometheus: each costs one deadline."""
 
 import pytest
-from support.trickling import BODY, HEAD, trickling
+from support.proxies.trickling import BODY, HEAD, trickling
 from support.waiting import wait_for
 from typer.testing import CliRunner
 

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from spark.landing_zone import NOON_US, push
-from support.fleet_in_disorder import CONSUMED, sums
-from support.silver_tables import SilverTables
+from support.fleet.fleet_in_disorder import CONSUMED, sums
+from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.silver.correct import CORRECTED, MARKS, Correct, files_with
 from fleetgauge.fleet.tables import catalog

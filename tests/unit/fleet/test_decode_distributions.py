@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
-from support.decoded import senders_of
+from support.fleet.decoded import senders_of
 from unit.fleet import dialect_payloads as dialect
 
 from fleetgauge.fleet.decode import by_bytes, by_protobuf

@@ -1,7 +1,7 @@
 """Payloads that are no OTLP, in the columns of a fleet: read as far as they can be, by both readers alike."""
 
 import pytest
-from support.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED, with_rack
+from support.payloads.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED, with_rack
 
 from fleetgauge.fleet.decode import by_protobuf
 from fleetgauge.fleet.decode.flat import Reader

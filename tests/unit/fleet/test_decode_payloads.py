@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, NumberDataPoint
-from support.decoded import senders_of
+from support.fleet.decoded import senders_of
 from unit.fleet import dialect_payloads as dialect
 
 from fleetgauge.fleet.decode import by_bytes, by_protobuf

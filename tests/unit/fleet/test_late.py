@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from spark.landing_zone import NOON_US, push
-from support.fleet_in_disorder import CONSUMED, sums
-from support.silver_tables import SilverTables
+from support.fleet.fleet_in_disorder import CONSUMED, sums
+from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.schemas import BRONZE
 from fleetgauge.fleet.silver.check import check

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.written_files import written
+from support.fleet.written_files import written
 
 from fleetgauge.fleet.schemas import encoded
 from fleetgauge.fleet.tables.parquet_files import FileLimits, WriteFiles

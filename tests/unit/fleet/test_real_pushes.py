@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
-from support.silver_tables import SilverTables
+from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.decode.arrow import Table, pc
 from fleetgauge.fleet.gold import latency, members, throttling

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.side_by_side import SideBySide
+from support.fleet.side_by_side import SideBySide
 
 from fleetgauge.fleet.decode.arrow import Table
 from fleetgauge.fleet.engine import InProcess

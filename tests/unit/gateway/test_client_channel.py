@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, cast
 
-from support.gateway_pair import FETCH, FETCHED, IDLE_MS, PUSH, Pair
-from support.gateway_traffic import produce, response
+from support.gateway.gateway_pair import FETCH, FETCHED, IDLE_MS, PUSH, Pair
+from support.gateway.gateway_traffic import produce, response
 
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.rules import ClientConnection, NoRules, RequestVerdict

@@ -4,7 +4,16 @@ import base64
 import struct
 
 import pytest
-from support.gateway_traffic import Relay, authenticate, authenticated, begin, exchange, handshake, request, response
+from support.gateway.gateway_traffic import (
+    Relay,
+    authenticate,
+    authenticated,
+    begin,
+    exchange,
+    handshake,
+    request,
+    response,
+)
 
 from fleetgauge.wire.errors import ProtocolError
 

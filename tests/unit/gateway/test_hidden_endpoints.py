@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from kio.serial.readers import read_unsigned_varint
-from support.gateway_traffic import Relay, encoded, request, response, response_schema
-from support.made_messages import Made
+from support.gateway.gateway_traffic import Relay, encoded, request, response, response_schema
+from support.payloads.made_messages import Made
 
 from fleetgauge.gateway.apis import PASSED, PRODUCE
 from fleetgauge.gateway.hidden_endpoints import has_hidden_endpoints

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
-from support.gateway_pair import FETCH, FETCHED, IDLE_MS, PUSH, Pair
-from support.gateway_traffic import framed, produce, request, response
-from support.raw_sasl import authenticate, handshake
+from support.clients.raw_sasl import authenticate, handshake
+from support.gateway.gateway_pair import FETCH, FETCHED, IDLE_MS, PUSH, Pair
+from support.gateway.gateway_traffic import framed, produce, request, response
 
 from fleetgauge.gateway.client_channel import ClientChannel
 from fleetgauge.wire.codec import encode_push_telemetry_response

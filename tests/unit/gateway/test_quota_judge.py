@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
-from support.gateway_traffic import encoded, framed, request, request_schema, response, response_schema
-from support.judged_relay import CLIENT, Counted, JudgedRelay
+from support.gateway.gateway_traffic import encoded, framed, request, request_schema, response, response_schema
+from support.gateway.judged_relay import CLIENT, Counted, JudgedRelay
 
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.quotas.judge import with_throttle_time

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from support.gateway_traffic import Relay, encoded, request, response, response_schema
+from support.gateway.gateway_traffic import Relay, encoded, request, response, response_schema
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.gateway.requests.walk import MAX_STEPS, MAX_TOPICS

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from support.gateway_traffic import Relay, begin, exchange, framed, produce, request, response
+from support.gateway.gateway_traffic import Relay, begin, exchange, framed, produce, request, response
 
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.rules import WHOLE_FRAME, Answer, ClientConnection, Hold, More, NoRules, RequestVerdict, Rewrite

@@ -7,9 +7,17 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
-from support.gateway_pair import PUSH, Pair, Transport
-from support.gateway_traffic import authenticate, encoded, handshake, produce, request, response, response_schema
-from support.judged_relay import JudgedRelay
+from support.gateway.gateway_pair import PUSH, Pair, Transport
+from support.gateway.gateway_traffic import (
+    authenticate,
+    encoded,
+    handshake,
+    produce,
+    request,
+    response,
+    response_schema,
+)
+from support.gateway.judged_relay import JudgedRelay
 
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.quotas.judge import with_throttle_time

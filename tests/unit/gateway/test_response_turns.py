@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.gateway_pair import FETCH, FETCHED, Pair
-from support.gateway_traffic import Relay, encoded, produce, request, response, response_schema
-from support.judged_relay import JudgedRelay
-from support.made_messages import Made
+from support.gateway.gateway_pair import FETCH, FETCHED, Pair
+from support.gateway.gateway_traffic import Relay, encoded, produce, request, response, response_schema
+from support.gateway.judged_relay import JudgedRelay
+from support.payloads.made_messages import Made
 
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.requests.layout import Step, response_layout

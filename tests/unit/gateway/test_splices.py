@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from kio.serial import entity_reader
-from support.gateway_traffic import Relay, encoded, produce, request, response, response_schema
-from support.made_messages import Made
+from support.gateway.gateway_traffic import Relay, encoded, produce, request, response, response_schema
+from support.payloads.made_messages import Made
 
 from fleetgauge.gateway.apis import PASSED
 from fleetgauge.gateway.splices import has_addresses, read_text, uvarint

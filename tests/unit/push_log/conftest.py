@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.push_log import RecordWriter, at_once, push_record, small_log
+from support.programs.push_log import RecordWriter, at_once, push_record, small_log
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.push_log.embedded.directory import LogDirectory

@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.push_log import RECEIVED_AT_US, RecordWriter, at_once, numbers, push_record, small_log
+from support.programs.push_log import RECEIVED_AT_US, RecordWriter, at_once, numbers, push_record, small_log
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.push_log.embedded.directory import LogDirectory

@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from support.push_log import RecordWriter, at_once, numbers, poll_all, push_record, small_log
+from support.programs.push_log import RecordWriter, at_once, numbers, poll_all, push_record, small_log
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.push_log.embedded.inspect import added_stats, all_stats, holds_pushes

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 from structlog.testing import capture_logs
-from support.push_log import numbers, poll_all, push_of, push_record
+from support.programs.push_log import numbers, poll_all, push_of, push_record
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime

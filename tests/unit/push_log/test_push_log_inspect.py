@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.push_log import RECEIVED_AT_US, poll, poll_all, small_log
+from support.programs.push_log import RECEIVED_AT_US, poll, poll_all, small_log
 
 from fleetgauge.push_log.embedded.inspect import log_stats, records_after, tail
 from fleetgauge.push_log.embedded.position import Position

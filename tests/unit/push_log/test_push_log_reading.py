@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import pytest
 from structlog.testing import capture_logs
-from support.push_log import numbers, poll, poll_all, push_record, zstd
+from support.programs.push_log import numbers, poll, poll_all, push_record, zstd
 from support.waiting import PATIENCE_S
 
 from fleetgauge.base.clock import SystemTime

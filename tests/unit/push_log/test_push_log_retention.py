@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.push_log import RECEIVED_AT_US, numbers, poll, poll_all, push_record, small_log
+from support.programs.push_log import RECEIVED_AT_US, numbers, poll, poll_all, push_record, small_log
 
 from fleetgauge.push_log.embedded.cursors import Cursors
 from fleetgauge.push_log.embedded.directory import LogDirectory

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.push_log import RecordWriter, numbers, poll_all, push_record, small_log, zstd
+from support.programs.push_log import RecordWriter, numbers, poll_all, push_record, small_log, zstd
 
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.inspect import log_stats

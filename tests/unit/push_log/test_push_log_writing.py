@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import lz4.frame
 import pytest
-from support.push_log import at_once, poll, poll_all, push_record, small_log, zstd
+from support.programs.push_log import at_once, poll, poll_all, push_record, small_log, zstd
 
 from fleetgauge.push_log.embedded import free_space
 from fleetgauge.push_log.embedded.segment import SegmentCorruptError

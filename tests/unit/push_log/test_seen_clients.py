@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.damaged_payloads import LATIN_1, REPLACED, with_rack
-from support.push_log import push_record
-from support.topic import topic_message
+from support.brokers.topic import topic_message
+from support.payloads.damaged_payloads import LATIN_1, REPLACED, with_rack
+from support.programs.push_log import push_record
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.push_log.kafka_topic.seen_clients import KEPT_UNASSIGNED_MS, SeenClients

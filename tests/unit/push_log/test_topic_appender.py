@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, Producer
 from structlog.testing import capture_logs
-from support.push_log import push_of, push_record
+from support.programs.push_log import push_of, push_record
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime

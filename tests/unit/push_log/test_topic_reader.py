@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from structlog.testing import capture_logs
-from support.push_log import numbers
-from support.topic import TopicMessage, place, topic_message
+from support.brokers.topic import TopicMessage, place, topic_message
+from support.programs.push_log import numbers
 from support.waiting import wait_for
 
 from fleetgauge.push_log.kafka_topic import group_member

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from support.payloads import metrics_data
-from support.push_log import push_record
+from support.payloads.payloads import metrics_data
+from support.programs.push_log import push_record
 
 from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError, decode_record, encode_record
 

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
-from support.push_log import numbers, push_record
-from support.topic import TopicMessage, place, topic_message
+from support.brokers.topic import TopicMessage, place, topic_message
+from support.programs.push_log import numbers, push_record
 
 from fleetgauge.exporters.exporter import halves
 from fleetgauge.push_log.kafka_topic.record_codec import decode_record

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from support.quotas import CONFIG, DEFAULT, Channel, session, set_quota, value_of
+from support.quotas.quotas import CONFIG, DEFAULT, Channel, session, set_quota, value_of
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import InvalidConfigError

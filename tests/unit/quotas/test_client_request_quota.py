@@ -1,5 +1,5 @@
 import pytest
-from support.quotas import CONFIG, session, set_quota, value_of
+from support.quotas.quotas import CONFIG, session, set_quota, value_of
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager, nanos_to_percentage

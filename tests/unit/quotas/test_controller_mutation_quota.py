@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
 import pytest
-from support.quotas import session, set_quota, value_of
+from support.quotas.quotas import session, set_quota, value_of
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ErrorCode

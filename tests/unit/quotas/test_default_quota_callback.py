@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from support.quotas import CONFIG, DEFAULT, session, set_quota
+from support.quotas.quotas import CONFIG, DEFAULT, session, set_quota
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.quotas.client_quota import ClientQuotaManager

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.quotas import CONFIG, DEFAULT, session, set_quota
+from support.quotas.quotas import CONFIG, DEFAULT, session, set_quota
 from support.waiting import PATIENCE_S
 
 from fleetgauge.base.clock import MockTime

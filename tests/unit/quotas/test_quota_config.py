@@ -2,7 +2,7 @@ import math
 from typing import Any
 
 import pytest
-from support.quotas import Channel, session, set_quota
+from support.quotas.quotas import Channel, session, set_quota
 
 from fleetgauge.base.clock import MockTime, Time
 from fleetgauge.base.errors import InvalidConfigError

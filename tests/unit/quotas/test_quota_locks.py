@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.quotas import CONFIG, Channel, session, set_quota
+from support.quotas.quotas import CONFIG, Channel, session, set_quota
 from unit.quotas.interleaving import Meeting
 
 from fleetgauge.base.clock import MockTime

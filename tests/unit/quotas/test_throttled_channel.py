@@ -1,7 +1,7 @@
 import logging
 
 import pytest
-from support.quotas import Channel
+from support.quotas.quotas import Channel
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.quotas.throttled_channel import DelayQueue, ThrottledChannel, ThrottledChannelReaper

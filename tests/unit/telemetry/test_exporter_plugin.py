@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.payloads import metrics_data
+from support.payloads.payloads import metrics_data
 from unit.telemetry.node import Client, Node
 
 from fleetgauge.base.errors import ErrorCode, InvalidConfigError

@@ -3,8 +3,8 @@
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from structlog.testing import capture_logs
-from support.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED, with_rack
-from support.payloads import metrics_data, with_library_metrics
+from support.payloads.damaged_payloads import LATIN_1, READABLE, REPLACED, UNREADABLE, WELL_FORMED, with_rack
+from support.payloads.payloads import metrics_data, with_library_metrics
 from unit.telemetry.node import Client, Node
 
 from fleetgauge.base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError

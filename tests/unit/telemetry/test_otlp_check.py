@@ -3,7 +3,7 @@
 import pytest
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from support.real_pushes import real_pushes
+from support.payloads.real_pushes import real_pushes
 from unit.telemetry.test_validate_metrics import field, nested
 
 from fleetgauge.telemetry.otlp.check import is_well_formed

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.client_series import clock_at, started
+from support.payloads.client_series import clock_at, started
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.prometheus.exporter import PrometheusExporter

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.client_series import (
+from support.payloads.client_series import (
     CUMULATIVE,
     LATENCY_ON_PAGE,
     REQUESTS_ON_PAGE,

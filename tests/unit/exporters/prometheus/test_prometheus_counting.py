@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, AggregationTemporality, Metric
-from support.client_series import (
+from support.payloads.client_series import (
     CUMULATIVE,
     LATENCY_ON_PAGE,
     REQUESTS_ON_PAGE,

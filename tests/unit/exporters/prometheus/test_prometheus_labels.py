@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
-from support.client_series import (
+from support.payloads.client_series import (
     CUMULATIVE,
     LATENCY,
     LATENCY_ON_PAGE,

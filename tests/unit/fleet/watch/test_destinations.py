@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support import trickling
-from support.json_receiver import listening
+from support.proxies import trickling
+from support.receivers.json_receiver import listening
 from support.waiting import wait_for
 from unit.fleet.watch.verdict_rows import Row, at, verdict
 

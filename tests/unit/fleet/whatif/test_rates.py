@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.whatif_tables import CLUSTER, NOON, Sender, windows
+from support.fleet.whatif_tables import CLUSTER, NOON, Sender, windows
 
 from fleetgauge.fleet.measures.rows import ROWS
 from fleetgauge.fleet.whatif.quotas import FETCH, PRODUCE

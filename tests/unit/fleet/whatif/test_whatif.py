@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.whatif_tables import Sender, write_tables
+from support.fleet.whatif_tables import Sender, write_tables
 from typer.testing import CliRunner, Result
 
 from fleetgauge.fleet.cli import app
