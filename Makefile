@@ -38,6 +38,7 @@ lint: setup  ## formatting, lint, types, import contracts
 
 check: lint  ## lint and the quickest tests: a minute
 	$(BIN)/python tests/run.py check
+	@$(BIN)/python tools/size.py
 
 test: lint docs  ## lint, documentation, every quick test, and one trip through each form: minutes
 	$(BIN)/python tests/run.py test

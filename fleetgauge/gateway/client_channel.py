@@ -90,10 +90,10 @@ class ClientChannel(asyncio.Protocol):
         "last_active_ms",
         "listener_name",
         "principal",
+        "push_templates",
         "security_protocol",
         "spends_unanswered",
         "traffic",
-        "usual_pushes",
     )
 
     def __init__(self, shared: Shared, accepted: Accepted) -> None:
@@ -162,7 +162,7 @@ class ClientChannel(asyncio.Protocol):
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
         self.attachment: object = None
-        self.usual_pushes: tuple[Any, ...] = ()
+        self.push_templates: tuple[Any, ...] = ()
         self.traffic: Any = None
 
     # The client's side, called by the loop
@@ -492,7 +492,7 @@ class ClientChannel(asyncio.Protocol):
     def authenticated(self, principal: KafkaPrincipal) -> None:
         """See `wire.sasl_session.SaslConnection`."""
         self.principal = principal
-        self.usual_pushes = ()
+        self.push_templates = ()
         self._handshake = None
 
     def revoke(self, security: ListenerSecurity) -> bool:

@@ -141,7 +141,7 @@ class GroupCommit:
             self._failure, self._failed_ms = str(error), self._time.hi_res_clock_ms()
             self._report(error)
 
-    def _tell(self, pushes: Sequence[Push], error: PushLogError | None) -> None:
+    def _notify(self, pushes: Sequence[Push], error: PushLogError | None) -> None:
         if not pushes:
             return
         try:

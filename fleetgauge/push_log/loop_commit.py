@@ -86,5 +86,5 @@ class LoopCommit(GroupCommit):
             self._next_ns = self._time.nanoseconds() + self._linger_ns
         error = self._write(pushes)
         self._note_outcome(len(pushes), error)
-        self._tell(pushes, error)
+        self._notify(pushes, error)
         self._settled.set()

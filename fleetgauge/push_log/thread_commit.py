@@ -91,7 +91,7 @@ class ThreadCommit(GroupCommit):
         if self._gathering:
             self._loop.call_soon(self._commit)
         self._note_outcome(len(pushes), error)
-        self._tell([push for push in pushes if not push.is_answered], error)
+        self._notify([push for push in pushes if not push.is_answered], error)
         self._settled.set()
 
     def _release(self, pushes: Sequence[Push]) -> None:
@@ -112,7 +112,7 @@ class ThreadCommit(GroupCommit):
             self._counts["timed_out"] += len(late) + len(overdue)
             error = PushLogTimeoutError(f"the push log's disk took longer than {self._ack_timeout_ms} ms")
             self._report(error)
-            self._tell([*overdue, *late], error)
+            self._notify([*overdue, *late], error)
             self._settled.set()
 
     def _arm_timer(self, oldest_ms: int) -> None:

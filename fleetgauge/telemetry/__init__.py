@@ -39,7 +39,7 @@ __getattr__, __all__ = public_names(
         "telemetry.push_record": "PushIds PushRecord SCHEMA_VERSION format_instance_id is_push_id parse_instance_id",
         "telemetry.settings": "ClientMetricsSettings",
         "telemetry.subscriptions.client_guard": "ClientGuard GuardAction GuardRule GuardWhen",
-        "telemetry.subscriptions.interval_scaling": "Pace Paced TelemetryPace",
+        "telemetry.subscriptions.interval_scaling": "IntervalScaling ScaledClient TelemetryIntervalScaling",
         "telemetry.subscriptions.match": "ClientMatchingParam Selector parse_match",
         "telemetry.subscriptions.resources": "EffectiveSubscription Subscription Subscriptions check_subscription "
         "parse_subscription",

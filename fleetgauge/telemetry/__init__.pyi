@@ -45,9 +45,9 @@ from fleetgauge.telemetry.subscriptions.client_guard import ClientGuard as Clien
 from fleetgauge.telemetry.subscriptions.client_guard import GuardAction as GuardAction
 from fleetgauge.telemetry.subscriptions.client_guard import GuardRule as GuardRule
 from fleetgauge.telemetry.subscriptions.client_guard import GuardWhen as GuardWhen
-from fleetgauge.telemetry.subscriptions.interval_scaling import Pace as Pace
-from fleetgauge.telemetry.subscriptions.interval_scaling import Paced as Paced
-from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryPace as TelemetryPace
+from fleetgauge.telemetry.subscriptions.interval_scaling import IntervalScaling as IntervalScaling
+from fleetgauge.telemetry.subscriptions.interval_scaling import ScaledClient as ScaledClient
+from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryIntervalScaling as TelemetryIntervalScaling
 from fleetgauge.telemetry.subscriptions.known_clients import SHIPPED as SHIPPED
 from fleetgauge.telemetry.subscriptions.known_clients import guard_rules as guard_rules
 from fleetgauge.telemetry.subscriptions.match import ClientMatchingParam as ClientMatchingParam

@@ -28,7 +28,7 @@ from fleetgauge.telemetry.push_record import SCHEMA_VERSION, PushIds
 from fleetgauge.telemetry.refusal import Refusal
 from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.telemetry.subscriptions.client_guard import ClientGuard, GuardRule
-from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryPace
+from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryIntervalScaling
 from fleetgauge.telemetry.subscriptions.known_clients import SHIPPED
 from fleetgauge.telemetry.subscriptions.prefix_advice import PrefixAdvice
 from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT, Subscriptions
@@ -72,7 +72,7 @@ class ClientMetricsManager:
         plugin: ClientTelemetryExporterPlugin | None = None,
         new_instance_id: Callable[[], uuid.UUID] = uuid.uuid4,
         guard_rules: Iterable[GuardRule] = SHIPPED,
-        pace: TelemetryPace | None = None,
+        pace: TelemetryIntervalScaling | None = None,
     ) -> None:
         self._settings = settings
         self._node_id = node_id
@@ -150,7 +150,7 @@ class ClientMetricsManager:
     def process_push_telemetry(
         self, request: PushRequest, context: RequestContext, *, now_ms: int, received_at_us: int
     ) -> Push | ErrorCode:
-        """Validates a push of any instance; see `judge`.
+        """Validates a push of any instance; see `validate_push`.
 
         Args:
             request: the push; its instance may be unknown on this node, as long as the subscription id is right.
@@ -166,7 +166,7 @@ class ClientMetricsManager:
         if instance is None:
             self._refusals[refused.TOO_MANY_INSTANCES] += 1
             return refused.TOO_MANY_INSTANCES.error_code
-        return self.judge(
+        return self.validate_push(
             instance,
             request.subscription_id,
             request.terminating,
@@ -176,8 +176,8 @@ class ClientMetricsManager:
             received_at_us,
         )
 
-    def meet_again(self, instance: ClientInstance, now_ms: int) -> bool:
-        """Records a push on the same connection as the latest request of its instance; `judge` may follow.
+    def touch(self, instance: ClientInstance, now_ms: int) -> bool:
+        """Records a push on the same connection as the latest request of its instance; `validate_push` may follow.
 
         Returns False without an effect if `process_push_telemetry` must look the instance up: its subscription may have
         changed, or a telemetry quota or a reporter needs the request's context.
@@ -193,7 +193,7 @@ class ClientMetricsManager:
         self._instances.cache.touch(instance, now_ms)
         return True
 
-    def judge(
+    def validate_push(
         self,
         instance: ClientInstance,
         subscription_id: int,
@@ -212,7 +212,7 @@ class ClientMetricsManager:
             `logged` or `not_logged`, and answers.
         """
         gate = instance.gate
-        if gate.seat.is_terminated:
+        if gate.times.is_terminated:
             return self._refuse(refused.AFTER_TERMINATING, instance, now_ms)
         interval_ms = instance.subscription.push_interval_ms
         is_due = gate.may_push(interval_ms, now_ms)
@@ -221,7 +221,7 @@ class ClientMetricsManager:
         refusal, metrics = self._check(instance, subscription_id, terminating, compression_type, encoded, now_ms)
         if refusal is not None and not (refusal is refused.MALFORMED_METRICS and self._settings.accept_malformed):
             return self._refuse_push(refusal, instance, is_due, now_ms)
-        turn = gate.take_turn(now_ms, terminating=terminating, is_due=is_due)
+        claim = gate.claim(now_ms, terminating=terminating, is_due=is_due)
         tokens = len(encoded) * TOKEN
         for allowance in instance.allowances:
             allowance.bytes.left -= tokens
@@ -236,7 +236,7 @@ class ClientMetricsManager:
             len(encoded),
             SCHEMA_VERSION,
         )
-        push = Push(instance, turn, now_ms, row, metrics, encoded)
+        push = Push(instance, claim, now_ms, row, metrics, encoded)
         push.is_malformed = refusal is not None
         pace = self._pace
         if pace is not None and pace.enabled:
@@ -250,9 +250,9 @@ class ClientMetricsManager:
         longest_ms = total_ms = 0.0
         count = 0
         for push in pushes:
-            if push.turn is None:
+            if push.claim is None:
                 continue  # its outcome is known already
-            push.turn = None
+            push.claim = None
             took_ms = float(now_ms - push.taken_at_ms)
             instance = push.instance
             instance.gate.last_known_error = ErrorCode.NONE
@@ -276,10 +276,10 @@ class ClientMetricsManager:
         repeated.
         """
         for push in pushes:
-            turn, push.turn = push.turn, None
-            if turn is not None:
+            claim, push.claim = push.claim, None
+            if claim is not None:
                 instance = push.instance
-                instance.gate.give_back(turn)
+                instance.gate.give_back(claim)
                 instance.note_refusal(refused.NOT_LOGGED, now_ms)
                 self._refusals[refused.NOT_LOGGED] += 1
                 self._stats.record_plugin_error(instance.metrics, now_ms)
@@ -428,7 +428,11 @@ class ClientMetricsManager:
 
     @staticmethod
     def _keeps_pace(
-        pace: TelemetryPace, instance: ClientInstance, context: RequestContext, terminating: bool, now_ms: int
+        pace: TelemetryIntervalScaling,
+        instance: ClientInstance,
+        context: RequestContext,
+        terminating: bool,
+        now_ms: int,
     ) -> bool:
         """False if a push exceeds a telemetry quota and its client is not known to keep to its interval.
 
@@ -476,8 +480,10 @@ class ClientMetricsManager:
         return self._decompress(codec[1], encoded)
 
     def _decompress(self, decompress: Callable[[bytes], bytes], encoded: bytes) -> tuple[Refusal | None, bytes]:
-        """Checks of the payload itself: size, codec, OTLP. `judge` refuses what is no OTLP only if so configured: the
-        refusal would end the client's telemetry, and a broker gives none.
+        """Checks of the payload itself: size, codec, OTLP.
+
+        `validate_push` refuses what is no OTLP only if so configured: the refusal would end the client's telemetry, and
+        a broker gives none.
         """
         fault, metrics = refused.BROKEN_COMPRESSION, b""
         try:
@@ -527,7 +533,7 @@ class ClientMetricsManager:
         if refusal.gives_back:
             instance.gate.pass_over(is_due=is_due)
         else:
-            instance.gate.take_turn(now_ms, is_due=is_due)
+            instance.gate.claim(now_ms, is_due=is_due)
         if refusal is refused.UNKNOWN_SUBSCRIPTION:
             self._stats.record_unknown_subscription(now_ms)
         elif refusal in refused.UNREADABLE:

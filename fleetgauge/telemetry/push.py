@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import Any
 
-from fleetgauge.telemetry.instances.gate import Turn
+from fleetgauge.telemetry.instances.gate import PushClaim
 from fleetgauge.telemetry.instances.instance import ClientInstance
 from fleetgauge.telemetry.push_record import PushRecord
 
@@ -13,7 +13,7 @@ class Push:
 
     Attributes:
         instance: the client instance that sent it.
-        turn: state with which the gate can undo the push.
+        claim: with which the gate can undo the push.
         taken_at_ms: time of arrival [ms, monotonic].
         row: fields of its `PushRecord`, without `metrics`.
         metrics: the payload, decompressed; empty for a heartbeat.
@@ -30,6 +30,7 @@ class Push:
 
     __slots__ = (
         "awaitables",
+        "claim",
         "correlation_id",
         "encoded",
         "instance",
@@ -42,20 +43,19 @@ class Push:
         "slot",
         "taken_at_ms",
         "throttle_time_ms",
-        "turn",
     )
 
     def __init__(
         self,
         instance: ClientInstance,
-        turn: Turn,
+        claim: PushClaim,
         taken_at_ms: int,
         row: tuple[object, ...],
         metrics: bytes,
         encoded: bytes,
     ) -> None:
         self.instance = instance
-        self.turn: Turn | None = turn
+        self.claim: PushClaim | None = claim
         self.taken_at_ms = taken_at_ms
         self.row = row
         self.metrics = metrics

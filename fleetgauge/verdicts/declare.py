@@ -26,7 +26,7 @@ BY_OFFSETS, BY_TELEMETRY, BY_GATEWAY = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Test:
+class Threshold:
     """A number of each unit (a row of a client, or a group, ...) against a bound.
 
     Attributes:
@@ -77,7 +77,7 @@ class Test:
         found[np.isnan(observed) | np.isnan(bound)] = 0.0
         return found
 
-    def among(self, before: int, after: int) -> "Test":
+    def among(self, before: int, after: int) -> "Threshold":
         """With so many units before and after its own, which are not judged."""
 
         def wider(values: Any) -> Any:
@@ -116,7 +116,7 @@ class Finding:
     """
 
     subjects: Subjects
-    tests: Sequence[Test]
+    tests: Sequence[Threshold]
     unit_of: Numbers
     judged: Numbers | None = None
     rows: Numbers | None = None
@@ -162,7 +162,7 @@ class Verdict:
 
 def of_clients(
     window: Window,
-    tests: Sequence[Test],
+    tests: Sequence[Threshold],
     judged: Numbers | None = None,
     certainty: Numbers | float = PHYSICAL,
     sources: Numbers | None = None,
@@ -175,7 +175,7 @@ def of_clients(
     )  # fmt: skip
 
 
-def of_subjects(subjects: Subjects, tests: Sequence[Test], **more: Any) -> Finding:
+def of_subjects(subjects: Subjects, tests: Sequence[Threshold], **more: Any) -> Finding:
     """A finding whose units are the subjects themselves; `more` as `Finding` has it."""
     return Finding(subjects=subjects, tests=tests, unit_of=np.arange(len(subjects)), **more)
 

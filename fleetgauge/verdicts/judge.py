@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
-from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Test, Verdict, amount
+from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount
 from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.notes import note_clients, note_window
 from fleetgauge.verdicts.offsets import SCHEMA as GROUP_TRENDS
@@ -250,7 +250,7 @@ class _Round:
         case.excess = own
         self._describe(case, place, units, unit, test)
 
-    def _worst(self, units: Numbers, excess: Numbers) -> tuple[Test, int]:
+    def _worst(self, units: Numbers, excess: Numbers) -> tuple[Threshold, int]:
         """The test and the unit farthest beyond its bound; of several as far the most extreme, whatever their order."""
         at, _ = np.unravel_index(int(np.argmax(excess)), excess.shape)
         test, units = self._finding.tests[int(at)], units[excess[at] == excess[at].max()]
@@ -258,7 +258,7 @@ class _Round:
         observed = test.observed[units] if test.is_upper else -test.observed[units]
         return test, int(units[np.lexsort((expected[units], observed))[-1]])
 
-    def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Test) -> None:
+    def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Threshold) -> None:
         finding, window = self._finding, self._window
         case.certainty = float(np.broadcast_to(finding.certainty, finding.unit_of.shape)[unit])
         case.is_hint = case.is_hint and bool(np.broadcast_to(finding.is_hint, finding.unit_of.shape)[unit])

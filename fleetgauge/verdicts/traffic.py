@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Array, Numbers, Table, pa, pc
-from fleetgauge.verdicts.declare import BY_GATEWAY, BY_TELEMETRY, PHYSICAL, Finding, Test
+from fleetgauge.verdicts.declare import BY_GATEWAY, BY_TELEMETRY, PHYSICAL, Finding, Threshold
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.window import Registry, Subjects, Window
 
@@ -308,7 +308,7 @@ def _instances(window: Window, traffic: Traffic) -> Numbers:
     return found
 
 
-def beside_traffic(window: Window, found: Finding, tests: Sequence[Test], *, is_rate: bool = False) -> Finding:
+def beside_traffic(window: Window, found: Finding, tests: Sequence[Threshold], *, is_rate: bool = False) -> Finding:
     """A finding about client ids by telemetry where there is some, else by what gateways counted.
 
     Args:

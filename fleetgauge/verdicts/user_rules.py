@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
+class Limit:
     """A value is beyond a bound for longer than `for_us` (KIP-714, Proactive monitoring: 5,000 ms, 180 s).
 
     Attributes:
@@ -64,7 +64,7 @@ class Increase:
     within_us: int
 
 
-Condition: TypeAlias = Threshold | Increase
+Condition: TypeAlias = Limit | Increase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ def _condition(key: str, read: Mapping[str, Any]) -> Condition:
             raise RulesError(f"{key}.{each} means nothing beside {kind}: leave it out")
     if kind == "increase_above":
         return Increase(metrics=metrics, bound=read[kind], within_us=read["within"])
-    return Threshold(metrics=metrics, bound=read[kind], is_upper=kind == "above", for_us=read.get("for", 0))
+    return Limit(metrics=metrics, bound=read[kind], is_upper=kind == "above", for_us=read.get("for", 0))
 
 
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {

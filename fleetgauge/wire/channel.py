@@ -19,8 +19,8 @@ class Channel(Protocol):
         client_software_name, client_software_version: `unknown` until the handler of ApiVersions sets them.
         attachment: data that the request handler keeps with the connection (Java's `SelectionKey.attachment`);
             initially None.
-        usual_pushes: what `RequestHandler.push` keeps of pushes that it may handle on this connection; initially empty.
-            Emptied when the principal or the software changes.
+        push_templates: what `RequestHandler.push` keeps of pushes that it may handle on this connection; emptied when
+            the principal or the software changes.
     """
 
     connection_id: str
@@ -32,7 +32,7 @@ class Channel(Protocol):
     client_software_name: str
     client_software_version: str
     attachment: object
-    usual_pushes: tuple[Any, ...]
+    push_templates: tuple[Any, ...]
 
     @property
     def is_authenticated(self) -> bool:

@@ -209,7 +209,7 @@ class Listener:
     def forget_usual_pushes(self) -> None:
         """Has the next push of every instance pass `RequestHandler.handle`, which decides again if it is allowed."""
         for channel in self._context.channels if self._context is not None else ():
-            channel.usual_pushes = ()
+            channel.push_templates = ()
 
     def close_excess(self, excess: int) -> None:
         """Closes the least recently used connections, so that `excess` connections are closed or closing."""

@@ -18,9 +18,9 @@ class ListenerCounters:
         accept_errors: accepts that failed for lack of file descriptors or memory.
         accept_waits: connections delayed by connection limits; later ones in the backlog waited behind them.
         closed: ended connections by reason.
-        frames: whole frames received, but for the usual pushes.
-        requests: requests handed to the handler, by api key, but for the usual pushes.
-        usual_pushes: pushes that `RequestHandler.push` handled: a count of their own, since they are most requests.
+        frames: whole frames received, but for those on the fast path.
+        requests: requests handed to the handler, by api key, but for those on the fast path.
+        fast_pushes: pushes that `RequestHandler.push` handled: a count of their own, since they are most requests.
         bytes_received, bytes_sent: on the wire [B].
     """
 
@@ -30,7 +30,7 @@ class ListenerCounters:
     closed: Counter[str] = field(default_factory=Counter)
     frames: int = 0
     requests: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))  # faster than a Counter to set
-    usual_pushes: int = 0
+    fast_pushes: int = 0
     bytes_received: int = 0
     bytes_sent: int = 0
 
@@ -38,10 +38,10 @@ class ListenerCounters:
         """Returns the counts as plain values, for a status page."""
         requests = {_API_NAMES.get(key, str(key)): count for key, count in self.requests.items()}
         values = _values(self)
-        if usual := values.pop("usual_pushes"):
-            values["frames"] += usual
+        if fast := values.pop("fast_pushes"):
+            values["frames"] += fast
             name = ApiKey.PUSH_TELEMETRY.name
-            requests[name] = requests.get(name, 0) + usual
+            requests[name] = requests.get(name, 0) + fast
         return values | {"closed": dict(self.closed), "requests": requests}
 
 

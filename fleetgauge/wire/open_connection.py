@@ -12,14 +12,14 @@ class OpenConnection(Protocol):
     Attributes:
         last_active_ms: when it was last used [ms, monotonic].
         buffered_bytes: bytes of requests that no handler has seen [B].
-        usual_pushes: see `wire.channel.Channel`.
+        push_templates: see `wire.channel.Channel`.
     """
 
     listener_name: str
     client_address: str
     last_active_ms: int
     buffered_bytes: int
-    usual_pushes: tuple[Any, ...]
+    push_templates: tuple[Any, ...]
 
     @property
     def is_ending(self) -> bool:

@@ -155,7 +155,7 @@ class SecureChannel(TcpChannel):
     def authenticated(self, principal: KafkaPrincipal) -> None:
         """See `wire.sasl_session.SaslConnection`."""
         self.principal = principal
-        self.usual_pushes = ()
+        self.push_templates = ()
         settings = self._context.settings
         self._connection.bound_frames(None, settings.socket_request_max_bytes, "socket.request.max.bytes")
 

@@ -78,8 +78,8 @@ class TcpChannel:
         "last_active_ms",
         "listener_name",
         "principal",
+        "push_templates",
         "security_protocol",
-        "usual_pushes",
     )
 
     def __init__(
@@ -115,7 +115,7 @@ class TcpChannel:
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
         self.attachment: object = None
-        self.usual_pushes: tuple[Any, ...] = ()
+        self.push_templates: tuple[Any, ...] = ()
 
     def respond(self, slot: int, response: bytes) -> None:
         """See `Channel.respond`."""
@@ -318,7 +318,7 @@ class TcpChannel:
         if response is None:
             connection.withdraw_slot()
             return False
-        context.counters.usual_pushes += 1
+        context.counters.fast_pushes += 1
         if response:
             connection.respond(slot, response)
             self.flush()

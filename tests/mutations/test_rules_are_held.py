@@ -48,7 +48,11 @@ MUTATIONS = [
         LADDER,
     ),
     Mutation(
-        "terminating is the last", "fleetgauge/telemetry/manager.py", "if gate.seat.is_terminated:", "if False:", LADDER
+        "terminating is the last",
+        "fleetgauge/telemetry/manager.py",
+        "if gate.times.is_terminated:",
+        "if False:",
+        LADDER,
     ),
     Mutation(
         "a push keeps its interval",
@@ -67,8 +71,8 @@ MUTATIONS = [
     Mutation(
         "a refused terminating push does not count",
         "fleetgauge/telemetry/manager.py",
-        "            instance.gate.take_turn(now_ms, is_due=is_due)",
-        "            instance.gate.take_turn(now_ms, is_due=is_due, terminating=True)",
+        "            instance.gate.claim(now_ms, is_due=is_due)",
+        "            instance.gate.claim(now_ms, is_due=is_due, terminating=True)",
         LADDER,
     ),
     Mutation(
@@ -176,7 +180,7 @@ MUTATIONS = [
     Mutation(
         "a failed log costs the client nothing",
         "fleetgauge/telemetry/manager.py",
-        "                instance.gate.give_back(turn)\n",
+        "                instance.gate.give_back(claim)\n",
         "                pass\n",
         LADDER,
     ),
@@ -225,7 +229,7 @@ MUTATIONS = [
     Mutation(
         "a thief's terminating push ends no other connection",
         "fleetgauge/telemetry/instances/gate.py",
-        "        return self.seat.is_terminated",
+        "        return self.times.is_terminated",
         "        return any(seat.is_terminated for seat in self._seats)",
         GATE,
     ),
@@ -253,7 +257,7 @@ MUTATIONS = [
     Mutation(
         "a thief's haste costs no other connection its turn",
         "fleetgauge/telemetry/instances/gate.py",
-        "        last_push_ms = self.seat.last_push_ms\n        if last_push_ms is None:\n"
+        "        last_push_ms = self.times.last_push_ms\n        if last_push_ms is None:\n"
         "            last_push_ms = self._latest_push_ms\n        return",
         "        last_push_ms = self._latest_push_ms\n        return",
         GATE,

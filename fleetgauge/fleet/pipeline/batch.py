@@ -30,7 +30,7 @@ from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.pipeline.ledger import day_of
 from fleetgauge.fleet.pipeline.source import Batch
 from fleetgauge.fleet.pipeline.spans import from_micros
-from fleetgauge.fleet.silver.batch import Made, MakeSilver
+from fleetgauge.fleet.silver.batch import MakeSilver, SilverResult
 from fleetgauge.fleet.silver.correct import CORRECTED, Correct, files_with
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Transaction
@@ -117,7 +117,7 @@ class BatchWriter:
         write = {table.name: store.files_of(table) for table in _WRITTEN if not self._has(table, batch)}
         return MakeSilver(write=write, standing=standing, window_s=self._window_s)
 
-    def _commit(self, batch: Batch, report: BatchReport, made: Iterable[Made], bad: Mapping[str, str]) -> None:
+    def _commit(self, batch: Batch, report: BatchReport, made: Iterable[SilverResult], bad: Mapping[str, str]) -> None:
         store, transaction = self._store, Transaction(app_id=self._app_id, version=batch.number)
         files = [file for each in made for file in each.files]
         files += self._bad_files(batch, bad)
@@ -207,7 +207,7 @@ class BatchWriter:
         }
 
 
-def _refuse_newer(batch: Batch, task: MakeSilver, made: Sequence[Made]) -> None:
+def _refuse_newer(batch: Batch, task: MakeSilver, made: Sequence[SilverResult]) -> None:
     """A newer sink writes the zone: to set its pushes aside for good would lose what an upgrade can read."""
     version = max((each.schema_version for each in made), default=0)
     if batch.records is None and version > SCHEMA_VERSION:
@@ -224,7 +224,7 @@ def _bad_file(path: str, reason: str) -> dict[str, Any]:
     return {"source_file": path, "reason": reason, "date": day_of(path)}
 
 
-def _report(batch: Batch, made: Sequence[Made], bad: dict[str, str]) -> BatchReport:
+def _report(batch: Batch, made: Sequence[SilverResult], bad: dict[str, str]) -> BatchReport:
     days = set[int]().union(*(each.days for each in made))
     windows = set[int]().union(*(each.windows for each in made))
     rejects = sum((each.rejects for each in made), Counter(bad.values()))

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fleetgauge.fleet.pipeline.batch import BatchReport
-from fleetgauge.fleet.pipeline.source import News
+from fleetgauge.fleet.pipeline.source import NewInput
 
 
 class RunProgress:
@@ -45,9 +45,9 @@ class RunProgress:
     ) -> None:
         self._progress.stop()
 
-    def expect(self, news: News) -> None:
+    def expect(self, found: NewInput) -> None:
         """What there is to be done."""
-        self._progress.update(self._task, total=news.amount, unit=news.unit)
+        self._progress.update(self._task, total=found.amount, unit=found.unit)
 
     def stage(self, what: str) -> None:
         """What is being done now: a table, mostly."""

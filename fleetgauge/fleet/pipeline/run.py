@@ -211,14 +211,14 @@ class _Run:
         self._write(source, ledger, ledger.unfinished())
         self._redecode(source, ledger)
         self._choose_engine(source)  # a day that is read again may be large
-        news = source.news()
-        self._progress.expect(news)
+        new = source.new_input()
+        self._progress.expect(new)
         self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
         self._progress.begin(None)
         self._read_beside(source)
         days = self._compute()
         sizes = self._sizes() if self._reports or days else {}
-        return replace(self._report(), lost=news.lost, changed=news.changed, days=days, sizes=sizes)
+        return replace(self._report(), lost=new.lost, changed=new.changed, days=days, sizes=sizes)
 
     def _read_beside(self, source: "LandingSource | TopicStretch") -> None:
         """Samples of groups and traffic, which only landing zones have."""

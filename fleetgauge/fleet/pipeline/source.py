@@ -64,7 +64,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class NewInput:
     """What a source holds that was not yet read.
 
     Attributes:
@@ -112,11 +112,11 @@ class LandingSource:
         self._sizes = {path: size for path, size in sizes.items() if has_pushes(path)}
         self._ledger = ledger
 
-    def news(self) -> News:
+    def new_input(self) -> NewInput:
         """New files, and those that have changed."""
         known = self._ledger.read_to
         changed = [f"{self.root}/{path}" for path, size in self._sizes.items() if known.get(path, size) != size]
-        return News(amount=len(self._sizes.keys() - known), unit="files", changed=tuple(sorted(changed)))
+        return NewInput(amount=len(self._sizes.keys() - known), unit="files", changed=tuple(sorted(changed)))
 
     def bytes_to_read(self) -> int:
         """Size of the files that are new, or of a batch that was cut off [B]."""

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from fleetgauge.fleet.errors import TopicError
 from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan
-from fleetgauge.fleet.pipeline.source import Batch, Bounds, News
+from fleetgauge.fleet.pipeline.source import Batch, Bounds, NewInput
 from fleetgauge.fleet.topic.offsets import Span, client_options, find_bounds
 from fleetgauge.fleet.topic.read import reader_options
 from fleetgauge.fleet.topic.records import to_bronze
@@ -35,14 +35,14 @@ class TopicStretch:
             if read_to.get(number, 0) < span.end
         }
 
-    def news(self) -> News:
+    def new_input(self) -> NewInput:
         """Records, and how many are gone."""
         amount = sum(span.end - span.start for span in self._new.values())
-        return News(amount=amount, unit="records", lost=self._lost)
+        return NewInput(amount=amount, unit="records", lost=self._lost)
 
     def cut(self, bounds: Bounds) -> Iterator[list[Part]]:
         """Each batch takes the same share of every partition, so that it holds about the same time of each."""
-        batches = -(-self.news().amount // bounds.max_records) or int(bool(self._new))
+        batches = -(-self.new_input().amount // bounds.max_records) or int(bool(self._new))
         for number in range(batches):
             yield [
                 Part(path=str(partition), begin=_cut(span, number, batches), end=_cut(span, number + 1, batches))

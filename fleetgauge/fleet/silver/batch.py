@@ -54,7 +54,7 @@ Write = Callable[[str, RecordBatch], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Made:
+class SilverResult:
     """What a task made of its pushes.
 
     Attributes:
@@ -94,7 +94,7 @@ class MakeSilver:
     standing: Mapping[str, Snapshot]
     window_s: int = DEFAULT_WINDOW_S
 
-    def __call__(self, batches: Iterable[RecordBatch]) -> Made:
+    def __call__(self, batches: Iterable[RecordBatch]) -> SilverResult:
         """BRONZE of all pushes of some instances, in ORDER, -> what was made and written."""
         with ExitStack() as stack:
             writers = {name: stack.enter_context(to.open()) for name, to in self.write.items()}
@@ -139,7 +139,7 @@ class _Task:
     """What one task knows."""
 
     def __init__(self, write: Write, standing: Mapping[str, Snapshot], window_s: int) -> None:
-        self.made = Made()
+        self.made = SilverResult()
         self._write = write
         self._standing = standing
         self._window_s = window_s

@@ -53,7 +53,7 @@ class RequestDispatcher:
         self._misdirected = misdirected
         self._request_quota = request_quota
         self._time = time
-        self.push = pushes.take_usual
+        self.push = pushes.try_fast_path
         self._handlers: dict[int, Handler] = {
             ApiKey.API_VERSIONS: lambda channel, request: handle_api_versions(table, channel, request),
             ApiKey.SASL_HANDSHAKE: handle_sasl,

@@ -25,7 +25,7 @@ from fleetgauge.quotas.metrics import Metrics
 from fleetgauge.quotas.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.quotas.usage import usages
-from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryPace
+from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryIntervalScaling
 from fleetgauge.wire.api_table import ApiTable
 
 log = structlog.get_logger(__name__)
@@ -94,7 +94,7 @@ class NodeQuotas:
         }
         self.identities = Identities()
         self.request = RequestQuota(self._managers.request, self.identities, table, time)
-        self.pace = TelemetryPace(pushes, payloads, self.identities)
+        self.pace = TelemetryIntervalScaling(pushes, payloads, self.identities)
         self._limits: dict[Entity, Mapping[str, float]] = {}
         self._workers = config.workers
         self._callback_class = config.client_quota_callback_class

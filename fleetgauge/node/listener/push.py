@@ -1,8 +1,8 @@
 """PushTelemetry (72): appends a push to the push log, and answers it with the outcome.
 
 The usual push arrives as exactly one chunk, from an instance that pushed before on the same connection, and so is
-allowed to: `take_usual` handles it in one straight function. All others are decoded by `wire.codec` and handled by
-`handle`. Both end in `ClientMetricsManager.judge` and `_log`.
+allowed to: `try_fast_path` handles it in one straight function. All others are decoded by `wire.codec` and handled by
+`handle`. Both end in `ClientMetricsManager.validate_push` and `_log`.
 
 A push is answered when it is in the push log (docs/decisions/003-answer-after-the-log.md). `throttle_time_ms` is 0
 unless a request quota is exceeded, so that telemetry never stalls a client's connection.
@@ -38,14 +38,37 @@ _CORRELATION_ID: Final = struct.Struct(">8xi")
 _LOGGED: Final = ErrorCode.NONE.name
 """The name as a constant: reading it from the enum member takes longer than encoding the response."""
 _THROTTLED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-_MAX_USUAL: Final = 2
-"""Maximum number of instances whose usual pushes are kept with a connection; most connections have one."""
+_MAX_TEMPLATES: Final = 2
+"""Maximum number of instances of which a connection keeps a template; most connections have one."""
 _MAX_CLIENT_ID_BYTES: Final = 255
 """Maximum size of a client id that is kept so [B]; pushes with a longer one are handled by `handle`."""
-_Usual = tuple[bytes, RequestContext, ClientInstance, int, int]
-"""The usual push of an instance: the bytes from the client id to the compression type, which all have in common; its
-context, instance, subscription id and compression type.
-"""
+
+
+class PushTemplate:
+    """How the pushes of an instance on a connection begin, and what that means.
+
+    Attributes:
+        beginning: the bytes from the client id to the compression type, which all have in common.
+        context: the sender.
+        instance: whose pushes they are.
+        subscription_id, compression_type: of the pushes.
+    """
+
+    __slots__ = ("beginning", "compression_type", "context", "instance", "subscription_id")
+
+    def __init__(
+        self,
+        beginning: bytes,
+        context: RequestContext,
+        instance: ClientInstance,
+        subscription_id: int,
+        compression_type: int,
+    ) -> None:
+        self.beginning = beginning
+        self.context = context
+        self.instance = instance
+        self.subscription_id = subscription_id
+        self.compression_type = compression_type
 
 
 class PushHandler:
@@ -85,27 +108,33 @@ class PushHandler:
         self.plugin_timeouts = 0
         push_log.answer = self.answer
 
-    def take_usual(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
+    def try_fast_path(self, channel: Channel, data: bytes, slot: int, now_ms: int) -> bytes | None:
         """See `RequestHandler.push`: None, without side effects, for a push that needs `handle`."""
         if self._request_quota.clock is not None:
             return None
-        usual: _Usual
-        for usual in channel.usual_pushes:
-            if data.startswith(usual[0], _CORRELATION_ID.size):
+        template: PushTemplate
+        for template in channel.push_templates:
+            if data.startswith(template.beginning, _CORRELATION_ID.size):
                 break
         else:
             return None
-        beginning, context, instance, subscription_id, compression_type = usual
-        encoded = read_payload(data, _CORRELATION_ID.size + len(beginning))
+        instance = template.instance
+        encoded = read_payload(data, _CORRELATION_ID.size + len(template.beginning))
         if (
             encoded is None
-            or instance.context is not context
+            or instance.context is not template.context
             or instance.connection_id is not channel.connection_id
-            or not self._manager.meet_again(instance, now_ms)
+            or not self._manager.touch(instance, now_ms)
         ):
             return None
-        judged = self._manager.judge(
-            instance, subscription_id, False, compression_type, encoded, now_ms, self._time.microseconds()
+        judged = self._manager.validate_push(
+            instance,
+            template.subscription_id,
+            False,
+            template.compression_type,
+            encoded,
+            now_ms,
+            self._time.microseconds(),
         )
         if not isinstance(judged, Push):
             return self._refuse(judged, _CORRELATION_ID.unpack_from(data)[0])
@@ -128,7 +157,7 @@ class PushHandler:
         )
         if not isinstance(judged, Push):
             return self._refuse(judged, request.correlation_id)
-        _keep_usual(channel, judged.instance, context, request)
+        _keep_template(channel, judged.instance, context, request)
         for awaitable in judged.awaitables:
             self._let_finish(awaitable)
         if request.started_ns:
@@ -204,18 +233,23 @@ class PushHandler:
             self.plugin_timeouts += 1
 
 
-def _keep_usual(channel: Channel, instance: ClientInstance, context: RequestContext, request: Request) -> None:
-    """Keeps with the connection how the pushes of an instance begin, so that `take_usual` knows the next one."""
+def _keep_template(channel: Channel, instance: ClientInstance, context: RequestContext, request: Request) -> None:
+    """Keeps with the connection how the pushes of an instance begin, so that `try_fast_path` knows the next one."""
     body: PushTelemetry = request.body
     subscription_id, compression_type = body.subscription_id, body.compression_type
-    for known in channel.usual_pushes:
-        if known[1] is context and known[2] is instance and known[3:] == (subscription_id, compression_type):
+    known: PushTemplate
+    for known in channel.push_templates:
+        if (
+            known.context is context
+            and known.instance is instance
+            and (known.subscription_id, known.compression_type) == (subscription_id, compression_type)
+        ):
             return
     client_id = b"" if request.client_id is None else request.client_id.encode()
     if request.client_id is None or body.terminating or len(client_id) > _MAX_CLIENT_ID_BYTES:
         return
     fixed = FIXED_FIELDS.pack(instance.instance_id.bytes, subscription_id, False, compression_type)
     beginning = len(client_id).to_bytes(2, "big") + client_id + NO_TAGGED_FIELDS + fixed
-    usual: _Usual = (beginning, context, instance, subscription_id, compression_type)
-    others = [each for each in channel.usual_pushes if each[2] is not instance]
-    channel.usual_pushes = (usual, *others[: _MAX_USUAL - 1])
+    template = PushTemplate(beginning, context, instance, subscription_id, compression_type)
+    others = [each for each in channel.push_templates if each.instance is not instance]
+    channel.push_templates = (template, *others[: _MAX_TEMPLATES - 1])

@@ -147,7 +147,7 @@ class InstanceCache:
         replaced = gate.enter(connection_id, now_ms - instance.expiry_ms)
         if replaced is not None:
             self._detach(instance, replaced)
-        if gate.seat.connection_id != connection_id:
+        if gate.times.connection_id != connection_id:
             return  # the gate remembers no further connections
         seen = self._by_connection.setdefault(connection_id, instance)
         if isinstance(seen, dict):

@@ -13,7 +13,7 @@ from fleetgauge.telemetry.instances.sender_bounds import Allowance
 from fleetgauge.telemetry.plugin.api import RequestContext
 from fleetgauge.telemetry.push_record import format_instance_id
 from fleetgauge.telemetry.refusal import Refusal
-from fleetgauge.telemetry.subscriptions.interval_scaling import Pace
+from fleetgauge.telemetry.subscriptions.interval_scaling import IntervalScaling
 from fleetgauge.telemetry.subscriptions.match import ClientMatchingParam, instance_id_forms
 from fleetgauge.telemetry.subscriptions.resources import EffectiveSubscription
 from fleetgauge.telemetry.subscriptions.subscription_id import subscription_id
@@ -156,7 +156,7 @@ class ClientInstance:
         self.last_refusal_ms = 0
         self.metrics: InstanceMetrics | None = None
         self.payload_faults: PayloadFaults | None = None
-        self.pace: Pace | None = None
+        self.pace: IntervalScaling | None = None
         self.connection_id = ""
         self.context = context
         self.row_context: tuple[object, ...] | None = None

@@ -18,7 +18,7 @@ from fleetgauge.telemetry.instances.sender_bounds import SenderBounds
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.subscriptions.client_guard import ClientGuard
 from fleetgauge.telemetry.subscriptions.interval_bound import bounded_for, lengthened
-from fleetgauge.telemetry.subscriptions.interval_scaling import Pace, TelemetryPace
+from fleetgauge.telemetry.subscriptions.interval_scaling import IntervalScaling, TelemetryIntervalScaling
 from fleetgauge.telemetry.subscriptions.resources import EffectiveSubscription, Subscriptions
 
 LAST_RESERVED_ID: Final = 1
@@ -49,7 +49,7 @@ class KnownInstances:
         guard: ClientGuard,
         metrics: ClientMetrics,
         new_instance_id: Callable[[], uuid.UUID],
-        pace: TelemetryPace | None,
+        pace: TelemetryIntervalScaling | None,
         bounds: SenderBounds,
     ) -> None:
         self._subscriptions = subscriptions
@@ -156,7 +156,7 @@ class KnownInstances:
         return bounded_for(subscription, context.client_software_name, context.client_software_version)
 
     def _effective(
-        self, wanted: EffectiveSubscription, pace: Pace | None, context: RequestContext
+        self, wanted: EffectiveSubscription, pace: IntervalScaling | None, context: RequestContext
     ) -> EffectiveSubscription:
         """Returns the effective subscription: interval scaled by its quota, metrics adapted to its software."""
         name, version = context.client_software_name, context.client_software_version

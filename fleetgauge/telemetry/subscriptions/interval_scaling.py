@@ -35,7 +35,7 @@ _MICRO: Final = 1_000_000
 _PUSHES, _BYTES = 0, 1
 
 
-class Pace:
+class IntervalScaling:
     """Interval scaling of one instance (`ClientInstance.pace`).
 
     Attributes:
@@ -60,13 +60,13 @@ class Pace:
         return self.previous_push_ms is not None and now_ms - self.previous_push_ms >= push_interval_ms
 
 
-class Paced(Protocol):
+class ScaledClient(Protocol):
     """The attributes of a client instance that are used here."""
 
     instance_id: uuid.UUID
     sender: bytes
     last_push_ms: int | None
-    pace: Pace | None
+    pace: IntervalScaling | None
 
 
 class _Sharers:
@@ -89,7 +89,7 @@ class _Sharers:
         self.kept_until_ms = 0
 
 
-class TelemetryPace:
+class TelemetryIntervalScaling:
     """The telemetry quotas of a node. Not for several threads.
 
     Args:
@@ -116,18 +116,20 @@ class TelemetryPace:
         """Updates `enabled` after a change of quotas."""
         self.enabled = any(manager.quotas_enabled for manager in self._managers)
 
-    def begin(self, instance_id: uuid.UUID, context: RequestContext, base_interval_ms: int, now_ms: int) -> Pace | None:
+    def begin(
+        self, instance_id: uuid.UUID, context: RequestContext, base_interval_ms: int, now_ms: int
+    ) -> IntervalScaling | None:
         """Returns the interval scaling of a new instance, with the factor required by its quota; None without any
         quota.
         """
         if not self.enabled:
             return None
-        pace = Pace(base_interval_ms, _factor_for(self._load(context, now_ms)))
+        pace = IntervalScaling(base_interval_ms, _factor_for(self._load(context, now_ms)))
         pace.previous_push_ms = self._gone.pop(instance_id.bytes + context.sender, None)
         self.slowed += pace.factor > 1
         return pace
 
-    def changes_interval(self, instance: Paced, context: RequestContext, interval_ms: int, now_ms: int) -> bool:
+    def changes_interval(self, instance: ScaledClient, context: RequestContext, interval_ms: int, now_ms: int) -> bool:
         """Changes the factor of an instance if needed and due; True if it did.
 
         Increases in one step to the needed factor, decreases by halves; either at most once in five of the client's
@@ -135,7 +137,7 @@ class TelemetryPace:
         """
         pace = instance.pace
         if pace is None:
-            pace = instance.pace = Pace(interval_ms, 1)
+            pace = instance.pace = IntervalScaling(interval_ms, 1)
         if pace.changed_ms is not None and now_ms - pace.changed_ms < INTERVALS_BETWEEN_CHANGES * interval_ms:
             return False
         factor = self._target(pace.factor, context, now_ms)
@@ -161,7 +163,7 @@ class TelemetryPace:
             return False
         return True
 
-    def record(self, instance: Paced, context: RequestContext, payload_bytes: int, now_ms: int) -> None:
+    def record(self, instance: ScaledClient, context: RequestContext, payload_bytes: int, now_ms: int) -> None:
         """Records an accepted push of `payload_bytes` [B] as received."""
         pace = instance.pace
         if pace is None:
@@ -172,7 +174,7 @@ class TelemetryPace:
             demand = value * 1_000 * _MICRO // pace.base_interval_ms
             _keep(self._share(pace, kind, sensors.quota_sensor.name, demand), pace, now_ms)
 
-    def leave(self, instance: Paced) -> None:
+    def leave(self, instance: ScaledClient) -> None:
         """Removes an instance, except the time of its last push: it may reconnect."""
         pace = instance.pace
         if pace is not None:
@@ -206,7 +208,7 @@ class TelemetryPace:
             if manager.quotas_enabled
         ]
 
-    def _share(self, pace: Pace, kind: int, name: str, demand: int) -> _Sharers:
+    def _share(self, pace: IntervalScaling, kind: int, name: str, demand: int) -> _Sharers:
         """Replaces the demand of an instance, which may have moved to another quota."""
         known = self._sharers[kind]
         sharers = known.get(name)
@@ -224,7 +226,7 @@ class TelemetryPace:
         return sharers
 
     @staticmethod
-    def _unshare(pace: Pace, kind: int) -> None:
+    def _unshare(pace: IntervalScaling, kind: int) -> None:
         share, pace.shares[kind] = pace.shares[kind], None
         if share is not None:
             sharers, demand = share
@@ -251,7 +253,7 @@ class TelemetryPace:
         return factor // 2 if factor > 1 and load <= RETURN_AT * (factor // 2) else factor
 
 
-def _keep(sharers: _Sharers, pace: Pace, now_ms: int) -> None:
+def _keep(sharers: _Sharers, pace: IntervalScaling, now_ms: int) -> None:
     """Extends their time so that a client with this interval can reconnect and get its factor back."""
     away_ms = max(MIN_KEPT_MS, INTERVALS_BETWEEN_CHANGES * pace.base_interval_ms * pace.factor)
     sharers.kept_until_ms = max(sharers.kept_until_ms, now_ms + away_ms)

@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, pa
-from fleetgauge.verdicts.declare import Finding, Test, Verdict
+from fleetgauge.verdicts.declare import Finding, Threshold, Verdict
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.points import Points
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.user_rules import Increase, Threshold, UserRule
+from fleetgauge.verdicts.user_rules import Increase, Limit, UserRule
 from fleetgauge.verdicts.window import DIALECTS, Subjects, Window
 
 _LEAST_PATIENCE_US: Final = 60_000_000
@@ -71,7 +71,7 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
     _note_sent(metric >= 0, points, window, memory)
     rows = np.flatnonzero((metric >= 0) & points.of_clients(rule.match) & (np.abs(values) <= _LARGEST))
     remembered = memory.facts.setdefault(rule.name, {})
-    judge = _ByIncrease if isinstance(rule.condition, Increase) else _ByThreshold
+    judge = _ByIncrease if isinstance(rule.condition, Increase) else _ByLimit
     found = judge(rule, points, values, remembered).judge(rows, window.end_us)
     if not len(rows):
         return None
@@ -95,12 +95,12 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
         judged=is_known,
         named=lambda place: codes[place : place + 1],
         tests=[
-            Test(
+            Threshold(
                 metric=name,
                 unit="",
                 observed=np.where(of == number, observed, np.nan),
                 bound=rule.threshold,
-                is_upper=not isinstance(rule.condition, Threshold) or rule.condition.is_upper,
+                is_upper=not isinstance(rule.condition, Limit) or rule.condition.is_upper,
                 says="{text}",
                 more={"text": texts},
             )
@@ -119,7 +119,7 @@ def _note_sent(is_read: Numbers, points: Points, window: Window, memory: Memory)
 
 
 @dataclass(slots=True)
-class _ByThreshold:
+class _ByLimit:
     """Values beyond a bound: `remembered` has by an instance's key since when, and up to when it is still known."""
 
     rule: UserRule
@@ -130,7 +130,7 @@ class _ByThreshold:
     def judge(self, rows: Numbers, end_us: int) -> dict[int, _Judged]:
         """Of the instances that were or are beyond."""
         condition = self.rule.condition
-        assert isinstance(condition, Threshold)
+        assert isinstance(condition, Limit)
         worst, bound = (self.values, condition.bound) if condition.is_upper else (-self.values, -condition.bound)
         beyond = self.points.instance[rows[worst[rows] > bound]]
         found = {}
@@ -141,7 +141,7 @@ class _ByThreshold:
             del self.remembered[name]
         return found
 
-    def _judge(self, condition: Threshold, key: str, rows: list[int]) -> _Judged:
+    def _judge(self, condition: Limit, key: str, rows: list[int]) -> _Judged:
         since_us, until_us = self.remembered.pop(key, (None, 0))
         bad: _Judged | None = None
         for row in rows:

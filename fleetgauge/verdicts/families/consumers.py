@@ -11,7 +11,7 @@ from fleetgauge.verdicts.declare import (
     OWN_HISTORY,
     PHYSICAL,
     Finding,
-    Test,
+    Threshold,
     Verdict,
     of_clients,
 )
@@ -46,7 +46,7 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     return of_clients(
         window,
         [
-            Test(
+            Threshold(
                 metric="poll_idle_ratio_avg",
                 unit="ratio",
                 observed=np.where(is_of_time, ratio, np.nan),
@@ -54,7 +54,7 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
                 is_upper=False,
                 says="{subject} waits in poll() {observed} of the time, which leaves less than {bound} to spare",
             ),
-            Test(
+            Threshold(
                 metric="time_between_poll_max_ms",
                 unit="ms",
                 observed=between_ms,
@@ -74,17 +74,17 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
 # nothing by itself.
 
 
-def _beside_lag(of_polls: Numbers, grows: Numbers, figures: Figures) -> Test:
+def _beside_lag(of_polls: Numbers, grows: Numbers, figures: Figures) -> Threshold:
     """Few calls of librdkafka's poll() wait, while the lag of the group grows, as brokers know it."""
     enough = figures["idle_ratio"]
-    return Test(
+    return Threshold(
         metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, bound=enough,
         observed=np.where(grows | (of_polls >= enough), of_polls, np.nan),
         says="{subject} waits in {observed} of its calls of poll(), while the lag of its group grows",
     )  # fmt: skip
 
 
-def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Figures) -> Test:
+def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Figures) -> Threshold:
     """Hardly any call of librdkafka's poll() waits, of one that usually waits in ten times as many.
 
     With bursts of n messages, one call in n waits while there is time to spare, less as the part of the time to spare
@@ -94,7 +94,7 @@ def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Fi
     usual = np.exp(history.expected(clients.codes, figures["history_windows"]))[clients.of_row]
     history.learn(clients.codes, np.log(np.maximum(clients.median(of_polls), _LEAST_RATIO)), window.length_s)
     bound = np.minimum(figures["idle_ratio"] * usual, figures["waiting_polls"])
-    return Test(
+    return Threshold(
         metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, observed=of_polls, bound=bound, expected=usual,
         says="{subject} waits in hardly any of its calls of poll(), in {expected} of them usually",
     )  # fmt: skip
@@ -115,7 +115,7 @@ def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
     found = of_clients(
         window,
         [
-            Test(
+            Threshold(
                 metric="fetch_size_avg_bytes",
                 unit="bytes",
                 observed=np.where(rate >= figures["fetches_per_s"], size, np.where(np.isnan(rate), np.nan, np.inf)),
@@ -132,7 +132,7 @@ def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
     fetches = np.where(sums["requests"] > 0, sums["requests"], np.nan)
     rate = per_instance(window, window.traffic, fetches)
     size = np.where(rate >= figures["fetches_per_s"], sums["response_bytes"] / fetches, np.inf)
-    tiny = Test(
+    tiny = Threshold(
         metric="traffic.bytes_per_fetch",
         unit="bytes",
         observed=np.where(np.isnan(rate), np.nan, size),

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, pa
-from fleetgauge.verdicts.declare import OWN_HISTORY, Finding, Test, Verdict, amount, of_subjects
+from fleetgauge.verdicts.declare import OWN_HISTORY, Finding, Threshold, Verdict, amount, of_subjects
 from fleetgauge.verdicts.families.latency import parts_of
 from fleetgauge.verdicts.families.peers import without_number
 from fleetgauge.verdicts.memory import Memory
@@ -76,19 +76,19 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     if (sends < least_per_s).any():
         least_per_s[_is_shared(window, sends, per_s, age_s < figures["within_s"], factor)] = np.nan
     tests = [
-        Test(
+        Threshold(
             metric="request_latency_avg_ms", unit="ms", expected=before_ms,
             observed=np.expm1(expected + medians(of_row, latency.above, len(clients))),
             bound=np.maximum(factor * before_ms, before_ms + figures["least_ms"]),
             says="{subject} waits {waits} for its brokers since it was deployed at {at}{change}, {waited} before",
         ),
-        Test(
+        Threshold(
             metric="record_errors", unit="ratio", observed=failing, expected=before["failed"],
             bound=np.maximum(factor * before["failed"], before["failed"] + figures["least_failed"]),
             says="{observed} of the records of {subject} fail or are sent again since it was deployed at {at}{change}, "
             "{expected} before",
         ),
-        Test(
+        Threshold(
             metric="records_sent", unit="records per s", is_upper=False, observed=sends, bound=least_per_s,
             expected=per_s,
             says="{subject} sends {observed} since it was deployed at {at}{change}, {expected} before, both at the "

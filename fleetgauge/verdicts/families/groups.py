@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
-from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Finding, Test, Verdict, of_subjects
+from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Finding, Threshold, Verdict, of_subjects
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
 from fleetgauge.verdicts.rules import Figures
@@ -119,18 +119,18 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     per_hour, share = _of_the_hour(window, memory, now, figures)
     is_seen = now.is_seen
     tests = [
-        Test(
+        Threshold(
             metric="rebalances", unit="times", observed=np.where(is_seen, np.nan, per_hour),
             bound=figures["per_hour"], says="group {subject} rebalanced {observed} within an hour",
         ),
-        Test(
+        Threshold(
             metric="rebalance_latency_total_ms", unit="ratio", observed=share, bound=figures["time_share"],
             says="group {subject} spent {observed} of an hour rebalancing",
         ),
     ]  # fmt: skip
     if window.traffic is None:
         return of_subjects(groups, tests)
-    seen = Test(
+    seen = Threshold(
         metric="traffic.rebalances", unit="times", observed=np.where(is_seen, per_hour, np.nan),
         bound=figures["per_hour"],
         says="group {subject} rebalanced {observed} within an hour, at least, as a gateway saw it",
@@ -157,7 +157,7 @@ def _is_sampled(window: Window) -> Numbers:
     return found
 
 
-def _by_either(window: Window, telemetry: Sequence[Test], offsets: Test) -> Finding:
+def _by_either(window: Window, telemetry: Sequence[Threshold], offsets: Threshold) -> Finding:
     """A finding about groups: by samples where there are some, else by telemetry."""
     agrees = np.logical_or.reduce([test.is_known & test.is_bad for test in telemetry])
     is_sampled = offsets.is_known
@@ -193,7 +193,7 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     groups = window.groups
     lag, grown = _lag_of_members(window, memory)
     consumed = np.nan_to_num(groups.sum(window.rows.number("records_consumed")))
-    telemetry = Test(
+    telemetry = Threshold(
         metric="lag_records", unit="records", observed=grown,
         bound=np.maximum(figures["least_records"], figures["share"] * consumed),
         says="the lag of group {subject} grows, by {observed} in one window to {lag:,.0f} records, while it "
@@ -204,7 +204,7 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
         return of_subjects(groups, [telemetry])
     whole = window.offsets.whole
     committed = _of_samples(window, whole.committed)
-    offsets = Test(
+    offsets = Threshold(
         metric="group_offsets.lag_records", unit="records",
         observed=_growing(window), bound=figures["share"] * committed,
         says="the lag of group {subject} grows, by {observed} in {lasts} to {lag:,.0f} records, while it "
@@ -251,7 +251,7 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     lag, consumed = (groups.sum(rows.number(name)) for name in ("lag_records", "records_consumed"))
     commits, assigned = (np.nan_to_num(groups.sum(rows.number(name))) for name in ("commits", "assigned_partitions"))
     does_nothing = (consumed == 0) & (commits == 0) & (assigned > 0)
-    telemetry = Test(
+    telemetry = Threshold(
         metric="lag_records", unit="records", observed=np.where(does_nothing, lag, 0 * (lag + consumed)),
         bound=figures["least_records"],
         says="group {subject} reads and commits nothing of its {assigned:.0f} partitions, {observed} wait",
@@ -263,7 +263,7 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     polls = rows.number("last_poll_seconds_ago") < _POLLS_WITHIN_S
     fetches = groups.sum(np.where(polls, rows.number("fetch_rate_per_s"), np.nan))
     is_idle = (consumed == 0) & (groups.sum(np.where(polls, rows.number("assigned_partitions"), np.nan)) > 0)
-    fetching = Test(
+    fetching = Threshold(
         metric="fetch_rate_per_s", unit="per s", observed=np.where(is_idle, fetches, np.inf + fetches),
         bound=figures["fetches_per_s"], is_upper=False,
         says="group {subject} polls, but neither fetches nor reads anything of its {assigned:.0f} partitions: they are "
@@ -275,12 +275,12 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     return _by_either(window, [telemetry, fetching], _stalled_by_samples(window, window.offsets, figures))
 
 
-def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures) -> Test:
+def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures) -> Threshold:
     """What waits: in all partitions of a group that commits nothing, or in those that stall while records arrive."""
     stands = offsets.whole.trend == STALLED
     is_stuck = np.where(stands[offsets.group], offsets.partitions.trend == STALLED, offsets.stuck)
     waiting, stuck = offsets.sum(np.where(is_stuck, offsets.partitions.lag, 0)), offsets.sum(is_stuck)
-    return Test(
+    return Threshold(
         metric="group_offsets.lag_records", unit="records",
         observed=np.where(_is_sampled(window), _of_samples(window, waiting), np.nan), bound=figures["least_records"],
         says="group {subject} commits nothing of {stuck:.0f} of its {assigned:.0f} partitions, {observed} wait",
@@ -324,7 +324,7 @@ def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
         sources = np.concatenate([sources, BY_OFFSETS + BY_TELEMETRY * agrees])
     subjects = Subjects.by("client", clients)
     tests = [
-        Test(
+        Threshold(
             metric="assigned_partitions", unit="partitions", observed=assigned, bound=0.5, is_upper=False,
             expected=np.ones(len(assigned)), says="a member of {subject} has no partition",
         )
@@ -382,7 +382,7 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
     )
 
 
-def _uneven(groups: Subjects, group_of: Numbers, rate: Numbers, lag: Numbers, figures: Figures) -> list[Test]:
+def _uneven(groups: Subjects, group_of: Numbers, rate: Numbers, lag: Numbers, figures: Figures) -> list[Threshold]:
     """Tests of members, which `group_of` names the group of, against the median of their group."""
     tests = []
     for metric, unit, values, least in (
@@ -395,7 +395,7 @@ def _uneven(groups: Subjects, group_of: Numbers, rate: Numbers, lag: Numbers, fi
         middle = medians(group_of, np.where(is_judged, values, np.nan), len(groups))
         median = np.append(middle, np.nan)[group_of]
         tests.append(
-            Test(
+            Threshold(
                 metric=metric, unit=unit, observed=np.where(is_judged, values, np.nan),
                 bound=np.maximum(figures["factor"] * median, least), expected=median,
                 says="one member of group {subject} has {observed}, half of the {members} have {expected} or less"

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
-from fleetgauge.verdicts.declare import OWN_HISTORY, PEERS, Finding, Test, Verdict
+from fleetgauge.verdicts.declare import OWN_HISTORY, PEERS, Finding, Threshold, Verdict
 from fleetgauge.verdicts.families.peers import beside_other_nodes, beside_peers
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
@@ -158,11 +158,11 @@ def _ms(log: Numbers) -> Numbers:
 def _test(
     expected: Numbers, effect: Numbers, factor: float, least_ms: float, says: str,
     metric: str = "request_latency_avg_ms", **more: Numbers,
-) -> Test:  # fmt: skip
+) -> Threshold:  # fmt: skip
     """Bad where the effect is above the factor, and more than `least_ms`."""
     observed = _ms(expected + effect)
     bound = np.maximum(_ms(expected + np.log(factor)), _ms(expected) + least_ms)
-    return Test(
+    return Threshold(
         metric=metric, unit="ms", observed=observed, bound=bound, expected=_ms(expected), says=says,
         more=more, is_mean=True,
     )  # fmt: skip
@@ -244,7 +244,7 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     )
 
 
-def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Test:
+def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Threshold:
     """Commits of each client, less the longest delay of a broker of its cluster: any may coordinate its group.
 
     Where its fetches take no longer, from each broker if they are known by broker, it is its coordinator or the path

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, pa
-from fleetgauge.verdicts.declare import Finding, Test, Verdict, of_clients, of_subjects
+from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients, of_subjects
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.patterns import matches
 from fleetgauge.verdicts.rules import Figures
@@ -31,7 +31,7 @@ def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Findi
     return of_clients(
         window,
         [
-            Test(
+            Threshold(
                 metric="connections_created",
                 unit="per minute",
                 observed=rows.number("connections_created") / window.seconds * _MINUTE_S,
@@ -71,7 +71,7 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
     return of_subjects(
         Subjects("client", codes, np.searchsorted(codes, window.client)),
         [
-            Test(
+            Threshold(
                 metric="instances",
                 unit="times",
                 observed=observed,
@@ -150,7 +150,7 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     return of_subjects(
         Subjects("instance", np.arange(len(quiet_s)), window.instance),
         [
-            Test(
+            Threshold(
                 metric="last_push",
                 unit="s",
                 observed=quiet_s,
@@ -204,7 +204,7 @@ def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:
         unit_of=instances.of_row,
         rows=np.arange(len(window)),
         tests=[
-            Test(
+            Threshold(
                 metric="clock_skew_min_ms",
                 unit="ms",
                 observed=rows.number("clock_skew_min_ms"),
@@ -212,7 +212,7 @@ def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:
                 expected=np.zeros(len(window)),
                 says="the clock of this instance of {client} is {observed} behind that of the receiver",
             ),
-            Test(
+            Threshold(
                 metric="clock_skew_max_ms",
                 unit="ms",
                 observed=-rows.number("clock_skew_max_ms"),

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
-from fleetgauge.verdicts.declare import Finding, Test, Verdict, of_clients
+from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.traffic import PRODUCE, Traffic, beside_traffic, per_instance
@@ -20,12 +20,12 @@ def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
     found = of_clients(
         window,
         [
-            Test(
+            Threshold(
                 metric="records_per_request_avg", unit="records", is_upper=False, bound=figures["records"],
                 observed=np.where(is_busy, rows.number("records_per_request_avg"), _fine(rate)),
                 says="{subject} sends {rate:,.0f} requests a second of {observed} each", more=more,
             ),
-            Test(
+            Threshold(
                 metric="request_size_avg_bytes", unit="bytes", is_upper=False, bound=figures["bytes"],
                 observed=np.where(is_busy, rows.number("request_size_avg_bytes"), _fine(rate)),
                 says="{subject} sends {rate:,.0f} requests a second of {observed} each", more=more,
@@ -38,13 +38,13 @@ def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
     return beside_traffic(window, found, _small_by_traffic(window, window.traffic, figures), is_rate=True)
 
 
-def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> list[Test]:
+def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> list[Threshold]:
     sums = traffic.sums[PRODUCE]
     requests = np.where(sums["requests"] > 0, sums["requests"], np.nan)
     rate = per_instance(window, traffic, requests)
     is_busy = rate >= figures["requests_per_s"]
     return [
-        Test(
+        Threshold(
             metric=f"traffic.{name}", unit=unit, is_upper=False, bound=figures[unit], share=traffic.share,
             observed=np.where(is_busy & is_counted, sums[column] / requests, _fine(rate)),
             says="{subject} sends {rate:,.0f} produce requests a second of {observed} each through a gateway",
@@ -69,7 +69,7 @@ def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
     found = of_clients(
         window,
         [
-            Test(
+            Threshold(
                 metric="bytes_sent_per_s", unit="bytes per s", bound=figures["bytes_per_s"],
                 observed=np.where(ratio >= figures["compression_rate"], sent, ratio * 0),
                 says="{subject} sends {observed} without compression",
@@ -81,7 +81,7 @@ def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
     sums = window.traffic.sums[PRODUCE]
     is_plain = sums["uncompressed"] >= sums["batches"]
     rate = per_instance(window, window.traffic, np.where(is_plain, sums["record_bytes"], 0.0))
-    plain = Test(
+    plain = Threshold(
         metric="traffic.record_bytes_per_s", unit="bytes per s", bound=figures["bytes_per_s"],
         observed=np.where(sums["batches"] > 0, rate, np.nan), share=window.traffic.share,
         says="{subject} sends {observed} without compression through a gateway",
@@ -98,17 +98,17 @@ def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
     return of_clients(
         window,
         [
-            Test(
+            Threshold(
                 metric="buffer_wait_ratio_avg", unit="ratio", bound=figures["wait_ratio"],
                 observed=rows.number("buffer_wait_ratio_avg"),
                 says="{subject} waits {observed} of the time for memory in its buffer",
             ),
-            Test(
+            Threshold(
                 metric="buffer_exhausted_records", unit="records", bound=0.0,
                 observed=rows.number("buffer_exhausted_records"),
                 says="{subject} dropped {observed}, since its buffer was full",
             ),
-            Test(
+            Threshold(
                 metric="record_queue_time_avg_ms", unit="ms", observed=queue, expected=before,
                 bound=np.maximum(figures["queue_factor"] * before, figures["least_queue_ms"]),
                 says="records of {subject} wait {observed} in its queue, {expected} are usual",
@@ -131,12 +131,12 @@ def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
     found = of_clients(
         window,
         [
-            Test(
+            Threshold(
                 metric="record_errors", unit="records", observed=errors, bound=figures["errors"],
                 share=np.clip(part, 0.0, 1.0),
                 says="{observed} of {subject} failed in one window",
             ),
-            Test(
+            Threshold(
                 metric="record_retries", unit="ratio", observed=share, bound=figures["retry_share"],
                 says="{subject} sends {observed} of its records again",
             ),
@@ -145,7 +145,7 @@ def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
     if window.traffic is None:
         return found
     sums = window.traffic.sums[PRODUCE]
-    failed = Test(
+    failed = Threshold(
         metric="traffic.errors", unit="ratio", bound=figures["retry_share"], share=window.traffic.share,
         observed=np.where(sums["batches"] > 0, sums["errors"] / np.maximum(sums["batches"], 1), np.nan),
         says="{observed} of the batches of {subject} are answered with an error",

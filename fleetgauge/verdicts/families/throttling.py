@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
-from fleetgauge.verdicts.declare import Finding, Test, Verdict, of_clients
+from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.traffic import FETCH, PRODUCE, Traffic, beside_traffic
@@ -24,7 +24,7 @@ _REQUESTS: Final = (("produce", "request_rate_per_s"), ("fetch", "fetch_rate_per
 _APIS: Final = (("produce", PRODUCE), ("fetch", FETCH))
 
 
-def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, rate: str) -> Test:
+def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, rate: str) -> Threshold:
     """The part of the time that a client is held back, per broker.
 
     Of Java it is its requests' rate times the mean throttle time: 20 a second to 2 brokers of 30 ms are 0.3. Others
@@ -38,7 +38,7 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     most = rows.number(f"{request}_throttled") >= figures["pushes_share"] * np.maximum(rows.number("pushes"), 1)
     by_time = throttle_ms / (throttle_ms + np.fmax(latency_ms, 1.0))
     share = np.where(np.isnan(by_rate), np.where(most, by_time, np.where(np.isnan(throttle_ms), np.nan, 0.0)), by_rate)
-    return Test(
+    return Threshold(
         metric=f"{request}_throttle_avg_ms",
         unit="ratio",
         observed=np.minimum(share, 1.0),
@@ -48,7 +48,7 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     )
 
 
-def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> Test:
+def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> Threshold:
     """The part of the time that a gateway holds a client back, if it does so at most requests.
 
     By the throttle time's part of a request's whole time, as of libraries without a rate. No instance can be held back
@@ -59,7 +59,7 @@ def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> T
     by_time = throttle_ms / np.maximum(throttle_ms + sums["broker_time_ms"], 1.0)
     share = np.minimum(by_time, throttle_ms / 1000 / traffic.seconds)
     most = sums["throttled_requests"] >= figures["pushes_share"] * requests
-    return Test(
+    return Threshold(
         metric=f"traffic.{request}_throttle_time_ms",
         unit="ratio",
         observed=np.where(requests > 0, np.where(most, np.minimum(share, 1.0), 0.0), np.nan),

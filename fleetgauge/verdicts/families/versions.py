@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.telemetry.catalogue.software_version import parse_range, parse_version, version_of_part
-from fleetgauge.verdicts.declare import Finding, Test, Verdict, of_subjects
+from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_subjects
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import DIALECTS, LIBRDKAFKA, Window
@@ -40,7 +40,7 @@ def _outdated(window: Window, memory: Memory, figures: Figures) -> Finding:
     return of_subjects(
         versions,
         [
-            Test(
+            Threshold(
                 metric="client_software_version",
                 unit="known faults",
                 observed=np.array([float(bool(fault)) for fault in faults]),
@@ -49,7 +49,7 @@ def _outdated(window: Window, memory: Memory, figures: Figures) -> Finding:
                 says="{subject} {fault}",
                 more={"fault": np.array(faults, object)},
             ),
-            Test(
+            Threshold(
                 metric="client_software_version",
                 unit="major versions",
                 observed=np.array(behind, np.float64),

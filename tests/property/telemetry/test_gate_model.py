@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetgauge.base.errors import ErrorCode
-from fleetgauge.telemetry.instances.gate import MAX_SEATS, Gate, Seat
+from fleetgauge.telemetry.instances.gate import MAX_TIMED, ConnectionTimes, Gate
 
 INTERVAL_MS = 100
 
@@ -22,7 +22,7 @@ def push_is_due(history: list[tuple[str, int]], now_ms: int) -> bool:
 def trace(gate: Gate) -> dict[str, object]:
     """Everything that a gate with one connection remembers."""
     own = {name: getattr(gate, name) for name in attributes(Gate) if name != "seat"}
-    return own | {f"seat.{name}": getattr(gate.seat, name) for name in attributes(Seat)}
+    return own | {f"times.{name}": getattr(gate.times, name) for name in attributes(ConnectionTimes)}
 
 
 def attributes(kind: type) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def test_what_is_let_through_is_what_the_history_says(steps: list[tuple[str, int
         due = push_is_due(history, now_ms)
         assert gate.may_push(INTERVAL_MS, now_ms) == due
         if due:
-            turn = gate.take_turn(now_ms, terminating=False)
+            turn = gate.claim(now_ms, terminating=False)
             if kind == "unlogged push":
                 gate.give_back(turn)
             else:
@@ -61,9 +61,9 @@ def test_giving_back_a_turn_leaves_no_trace(steps: list[tuple[str, int]], termin
         if kind == "get":
             gate.record_get(now_ms)
         elif kind == "push":
-            gate.take_turn(now_ms, terminating=False)
+            gate.claim(now_ms, terminating=False)
         before = trace(gate)
-        gate.give_back(gate.take_turn(now_ms, terminating=terminating))
+        gate.give_back(gate.claim(now_ms, terminating=terminating))
         assert trace(gate) == before
 
 
@@ -79,7 +79,7 @@ def test_between_two_gets_there_are_never_two_pushes_within_an_interval(steps: l
                 pushes = []
         elif gate.may_push(INTERVAL_MS, now_ms):
             assert all(now_ms - at >= INTERVAL_MS for at in pushes)
-            gate.take_turn(now_ms, terminating=False)
+            gate.claim(now_ms, terminating=False)
             pushes.append(now_ms)
 
 
@@ -110,11 +110,11 @@ def test_any_number_of_connections_under_one_id_have_no_more_turns_than_seats(
         elif gets:
             gate.record_get(now_ms)
         elif not gate.is_terminated:
-            gate.take_turn(now_ms, terminating=ends, is_due=due)
+            gate.claim(now_ms, terminating=ends, is_due=due)
             pushes.append(now_ms)
     for at in pushes:
         # Every seat and the shared one once, once more after a Get that was due, and one terminating push of them all.
-        assert sum(at <= other < at + INTERVAL_MS for other in pushes) <= 2 * (MAX_SEATS + 1) + 1
+        assert sum(at <= other < at + INTERVAL_MS for other in pushes) <= 2 * (MAX_TIMED + 1) + 1
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 7), st.booleans(), st.integers(0, 60)), max_size=120))
@@ -129,7 +129,7 @@ def test_there_is_one_unthrottled_terminating_push_per_interval_on_any_number_of
         due = gate.may_push(INTERVAL_MS, now_ms)
         if gate.is_terminated or not (due or (terminating and gate.may_end_early(INTERVAL_MS, now_ms))):
             continue
-        gate.take_turn(now_ms, terminating=terminating, is_due=due)
+        gate.claim(now_ms, terminating=terminating, is_due=due)
         if not due:
             assert all(now_ms - at >= INTERVAL_MS for at in unthrottled)
             unthrottled.append(now_ms)
@@ -149,7 +149,7 @@ def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_
         gate.enter("its own", now_ms - 3 * INTERVAL_MS)
         assert not gate.is_terminated
         assert gate.may_push(INTERVAL_MS, now_ms)
-        gate.take_turn(now_ms, terminating=False)
+        gate.claim(now_ms, terminating=False)
 
     keep_to_the_interval()
     for thief, gets, terminating, wait_ms in haste:
@@ -159,7 +159,7 @@ def test_a_connection_that_keeps_to_its_interval_is_let_through_whatever_others_
             gate.record_get(now_ms)
         due = gate.may_push(INTERVAL_MS, now_ms)
         if due or (terminating and gate.may_end_early(INTERVAL_MS, now_ms)):
-            gate.take_turn(now_ms, terminating=terminating, is_due=due)
+            gate.claim(now_ms, terminating=terminating, is_due=due)
         now_ms += INTERVAL_MS - wait_ms
         keep_to_the_interval()
 
@@ -171,9 +171,9 @@ def test_nothing_that_others_do_makes_a_connection_a_terminated_one() -> None:
         gate.enter(f"thief {thief}", -3 * INTERVAL_MS)
         now_ms = thief * INTERVAL_MS
         assert gate.may_push(INTERVAL_MS, now_ms)
-        gate.take_turn(now_ms, terminating=False)
+        gate.claim(now_ms, terminating=False)
         if gate.may_end_early(INTERVAL_MS, now_ms):
-            gate.take_turn(now_ms, terminating=True, is_due=False)
+            gate.claim(now_ms, terminating=True, is_due=False)
     gate.enter("its own", -3 * INTERVAL_MS)
     assert not gate.is_terminated
     assert gate.may_push(INTERVAL_MS, now_ms + INTERVAL_MS)
@@ -181,12 +181,12 @@ def test_nothing_that_others_do_makes_a_connection_a_terminated_one() -> None:
 
 def test_a_last_push_on_the_shared_seat_ends_no_other_connection_that_shares_it() -> None:
     gate = Gate()
-    for number in range(MAX_SEATS):
+    for number in range(MAX_TIMED):
         gate.enter(f"c{number}", 0)
-        gate.take_turn(0, terminating=False)
+        gate.claim(0, terminating=False)
     gate.enter("thief", 0)
     assert gate.may_push(INTERVAL_MS, INTERVAL_MS)
-    gate.take_turn(INTERVAL_MS, terminating=True)
+    gate.claim(INTERVAL_MS, terminating=True)
     gate.enter("its own", 0)
     assert not gate.is_terminated
     assert gate.may_push(INTERVAL_MS, 2 * INTERVAL_MS)
@@ -198,13 +198,13 @@ def test_the_push_after_a_get_is_due_on_whichever_connection() -> None:
     for connection, now_ms in (("a", 0), ("b", INTERVAL_MS), ("a", INTERVAL_MS * 3 // 2)):
         gate.enter(connection, 0)
         assert gate.may_push(INTERVAL_MS, now_ms)
-        gate.take_turn(now_ms, terminating=False)
+        gate.claim(now_ms, terminating=False)
     gate.enter("b", 0)
     assert gate.may_get(INTERVAL_MS, 2 * INTERVAL_MS)
     gate.record_get(2 * INTERVAL_MS)
     gate.enter("a", 0)
     assert gate.may_push(INTERVAL_MS, 2 * INTERVAL_MS)
-    gate.take_turn(2 * INTERVAL_MS, terminating=False)
+    gate.claim(2 * INTERVAL_MS, terminating=False)
     assert not gate.may_push(INTERVAL_MS, 2 * INTERVAL_MS)
 
 
@@ -212,15 +212,15 @@ def test_a_last_push_that_is_not_due_opens_the_gate_to_no_other() -> None:
     gate = Gate()
     gate.enter("c", 0)
     gate.record_get(0)
-    gate.take_turn(0, terminating=False)
+    gate.claim(0, terminating=False)
     for now_ms in (1, 2):
         assert gate.may_end_early(INTERVAL_MS, now_ms)
-        gate.give_back(gate.take_turn(now_ms, terminating=True, is_due=False))
+        gate.give_back(gate.claim(now_ms, terminating=True, is_due=False))
         gate.last_known_error = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         assert gate.may_get(INTERVAL_MS, now_ms)
         gate.record_get(now_ms)
         assert not gate.may_push(INTERVAL_MS, now_ms)
-    gate.give_back(gate.take_turn(INTERVAL_MS, terminating=True))
+    gate.give_back(gate.claim(INTERVAL_MS, terminating=True))
     gate.last_known_error = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     gate.record_get(INTERVAL_MS)
     assert gate.may_push(INTERVAL_MS, INTERVAL_MS)

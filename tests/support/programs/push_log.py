@@ -75,8 +75,8 @@ def push_record(number: int, metrics: bytes | None = None, **fields: Any) -> Pus
 def push_of(record: PushRecord, encoded: bytes | None = None) -> Push:
     """An accepted push with this record, as far as a push log looks at it; without `encoded` it came uncompressed."""
     taken_at_ms = SystemTime().hi_res_clock_ms()
-    turn = SENDER.gate.take_turn(taken_at_ms)
-    return Push(SENDER, turn, taken_at_ms, record[:-1], record.metrics, record.metrics if encoded is None else encoded)
+    claim = SENDER.gate.claim(taken_at_ms)
+    return Push(SENDER, claim, taken_at_ms, record[:-1], record.metrics, record.metrics if encoded is None else encoded)
 
 
 class RecordWriter:

@@ -56,7 +56,7 @@ def test_rows_of_other_kinds_beside_the_pushes_are_no_news(store: Store, zone: P
     put(zone / "traffic" / DAY / "traffic-0.parquet", 10)
     put(zone / "group_offsets" / DAY / "offsets-0.parquet", 10)
     _, after = look(store, zone)
-    assert after.news() == before.news()
+    assert after.new_input() == before.new_input()
     assert [len(after.beside[each]) for each in ("group_offsets", "traffic")] == [1, 1]
 
 
@@ -101,7 +101,7 @@ def test_what_writers_keep_for_themselves_is_no_part_of_the_zone(store: Store, z
     for hidden in ("_tmp/a.parquet", f"{DAY}/.a.parquet", f"{DAY}/_a.parquet"):
         put(zone / hidden, 1)
     _, source = look(store, zone)
-    assert source.news().amount == 5
+    assert source.new_input().amount == 5
 
 
 def test_a_batch_that_was_cut_off_is_the_same_when_it_runs_again(store: Store, zone: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_batch_that_was_cut_off_is_the_same_when_it_runs_again(store: Store, z
     again, source = look(store, zone)
     assert again.app_id == ledger.app_id
     assert again.unfinished() == [planned]
-    assert source.news().amount == 1
+    assert source.new_input().amount == 1
     assert list(source.batch(planned).files) == [str(zone / part.path) for part in parts]
     done(store, again, planned)
     assert look(store, zone)[0].unfinished() == []
@@ -148,8 +148,8 @@ def test_a_zone_that_is_not_mounted_sets_nothing_aside(store: Store, tmp_path: P
 def test_a_file_that_changed_after_it_was_read_is_named_and_not_read_again(store: Store, zone: Path) -> None:
     plan_all(store, zone)
     put(zone / DAY / "part-3.parquet", 99)
-    news = look(store, zone)[1].news()
-    assert (news.amount, news.changed) == (0, (str(zone / DAY / "part-3.parquet"),))
+    found = look(store, zone)[1].new_input()
+    assert (found.amount, found.changed) == (0, (str(zone / DAY / "part-3.parquet"),))
 
 
 def test_two_runs_never_plan_the_same_batch(store: Store, zone: Path) -> None:
@@ -169,7 +169,7 @@ def test_the_numbers_of_a_lost_ledger_are_not_used_again(store: Store, zone: Pat
     store.log(catalog.LEDGER).delete("true")
     ledger, source = look(store, zone)
     assert ledger.app_id != before
-    assert source.news().amount == 5
+    assert source.new_input().amount == 5
 
 
 def test_tables_that_were_removed_under_the_ledger_are_an_error(store: Store, zone: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_day_to_be_read_again_is_remembered_until_it_is_forgotten_and_its_numb
     ledger, source = look(store, zone)
     assert (ledger.redecoding, ledger.unfinished()) == ([], [])
     assert [plan.number for plan in plan_all(store, zone)] == [2]
-    assert look(store, zone)[1].news().amount == 0
+    assert look(store, zone)[1].new_input().amount == 0
 
 
 def test_a_day_is_read_again_only_if_all_of_it_is_there(store: Store, zone: Path) -> None:
@@ -225,7 +225,7 @@ def test_batches_of_a_topic_hold_the_same_share_of_every_partition(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, topic = topic_of(store, monkeypatch, p0=(0, 10), p1=(100, 120), p2=(5, 5))
-    assert (topic.news().amount, topic.news().lost) == (30, 0)
+    assert (topic.new_input().amount, topic.new_input().lost) == (30, 0)
     batches = list(topic.cut(Bounds(max_records=15)))
     assert [[(part.path, part.begin, part.end) for part in batch] for batch in batches] == [
         [("0", 0, 5), ("1", 100, 110), ("2", 5, 5)],
@@ -245,10 +245,10 @@ def test_records_that_retention_took_are_counted_once_and_a_topic_made_anew_is_a
     for batch in topic.cut(Bounds()):
         done(store, ledger, ledger.plan(batch))
     ledger, topic = topic_of(store, monkeypatch, p0=(14, 14))
-    assert (topic.news().amount, topic.news().lost) == (0, 4)
+    assert (topic.new_input().amount, topic.new_input().lost) == (0, 4)
     (batch,) = topic.cut(Bounds())
     done(store, ledger, ledger.plan(batch))
-    assert topic_of(store, monkeypatch, p0=(14, 14))[1].news().lost == 0
+    assert topic_of(store, monkeypatch, p0=(14, 14))[1].new_input().lost == 0
     with pytest.raises(TopicError, match="its partition 0 was read up to offset 14, which it does not have; remove"):
         topic_of(store, monkeypatch, p0=(0, 3))
     with pytest.raises(TopicError, match="a topic has no days"):
@@ -321,7 +321,7 @@ def test_a_ledger_lost_amid_a_batch_is_an_error_and_else_one_that_begins_anew(st
         look(Store(store.root), zone)
     done(store, ledger, plan)
     again, source = look(Store(store.root), zone)
-    assert (again.app_id != ledger.app_id, source.news().amount, again.unfinished()) == (True, 5, [])
+    assert (again.app_id != ledger.app_id, source.new_input().amount, again.unfinished()) == (True, 5, [])
 
 
 def test_sources_have_names_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSett
 from fleetgauge.telemetry.plugin import ClientTelemetryExporterPlugin, RequestContext
 from fleetgauge.telemetry.push import Push as AcceptedPush
 from fleetgauge.telemetry.push_record import PushIds
-from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryPace
+from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryIntervalScaling
 
 INTERVAL_MS = 60_000
 
@@ -45,7 +45,7 @@ class Node:
         *,
         interval_ms: int = INTERVAL_MS,
         subscribed: bool = True,
-        pace_of: Callable[[MockTime, Metrics], TelemetryPace] | None = None,
+        pace_of: Callable[[MockTime, Metrics], TelemetryIntervalScaling] | None = None,
         **settings: object,
     ) -> None:
         self.time = MockTime()

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from unit.telemetry.node import Client, Node
 
 from fleetgauge.base.errors import ErrorCode
-from fleetgauge.telemetry.instances.gate import MAX_SEATS
+from fleetgauge.telemetry.instances.gate import MAX_TIMED
 
 INTERVAL_MS = 60_000
 
@@ -47,7 +47,7 @@ def test_only_the_latest_connections_of_a_client_are_remembered(node: Node, clie
     client.id = uuid.uuid4()
     for index in range(100):
         client.get(f"c{index}")
-    assert len(node.manager._instances.cache._by_connection) == MAX_SEATS
+    assert len(node.manager._instances.cache._by_connection) == MAX_TIMED
     for index in range(99):
         assert node.disconnect(f"c{index}") == 0
     assert node.disconnect("c99") == 1

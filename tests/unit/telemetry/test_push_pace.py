@@ -18,7 +18,7 @@ from fleetgauge.quotas.metrics import Metrics
 from fleetgauge.quotas.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.telemetry.subscriptions.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
-from fleetgauge.telemetry.subscriptions.interval_scaling import INTERVALS_BETWEEN_CHANGES, TelemetryPace
+from fleetgauge.telemetry.subscriptions.interval_scaling import INTERVALS_BETWEEN_CHANGES, TelemetryIntervalScaling
 
 NONE, UNKNOWN, THROTTLED = ErrorCode.NONE, ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.THROTTLING_QUOTA_EXCEEDED
 MINUTE = 60_000
@@ -32,7 +32,7 @@ class Quotas:
         config = ClientQuotaManagerConfig()
         self.pushes = ClientQuotaManager(config, metrics, QuotaType.TELEMETRY_PUSH, time)
         self.payloads = ClientQuotaManager(config, metrics, QuotaType.TELEMETRY_BYTE, time)
-        self.pace = TelemetryPace(self.pushes, self.payloads, Identities())
+        self.pace = TelemetryIntervalScaling(self.pushes, self.payloads, Identities())
 
     def set(
         self,
@@ -51,7 +51,7 @@ class PacedNode(Node):
     def __init__(self, **settings: Any) -> None:
         super().__init__(pace_of=self._pace_of, **settings)
 
-    def _pace_of(self, time: MockTime, metrics: Metrics) -> TelemetryPace:
+    def _pace_of(self, time: MockTime, metrics: Metrics) -> TelemetryIntervalScaling:
         self.quotas = Quotas(time, metrics)
         return self.quotas.pace
 

@@ -7,7 +7,7 @@ import pytest
 from fleetgauge.telemetry.catalogue.standard_metrics import known_metrics
 from fleetgauge.verdicts.errors import RulesError
 from fleetgauge.verdicts.rules import as_toml, default_rules, load_rules, parse_rules
-from fleetgauge.verdicts.user_rules import MAX_RULES, Increase, Threshold, UserRule
+from fleetgauge.verdicts.user_rules import MAX_RULES, Increase, Limit, UserRule
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 LATENCY = "org.apache.kafka.producer.node.request.latency.max"
@@ -26,10 +26,10 @@ def refused(body: str) -> str:
 
 
 def test_a_rule_of_each_kind_is_read() -> None:
-    assert one(SLOW + 'for = "180s"').condition == Threshold(
+    assert one(SLOW + 'for = "180s"').condition == Limit(
         metrics=(LATENCY,), bound=5000, is_upper=True, for_us=180_000_000
     )
-    assert one('custom_metric = ["a", "b"]\nbelow = 0.5').condition == Threshold(
+    assert one('custom_metric = ["a", "b"]\nbelow = 0.5').condition == Limit(
         metrics=("a", "b"), bound=0.5, is_upper=False, for_us=0
     )
     assert one('custom_metric = "a"\nincrease_above = 5\nwithin = "10m"').condition == Increase(
@@ -41,7 +41,7 @@ def test_the_example_is_read_and_names_metrics_that_clients_send_among_them_thos
     rules = load_rules(EXAMPLES / "watch_rules.toml")
     assert rules.metric_names <= {metric.name for metric in known_metrics()}
     slow = next(rule for rule in rules.own if "slow" in rule.name)
-    assert isinstance(slow.condition, Threshold)
+    assert isinstance(slow.condition, Limit)
     assert (slow.condition.bound, slow.condition.for_us) == (5_000, 180_000_000)
     assert rules["silent"].patterns("stays") == ("checkout-.*",)
 

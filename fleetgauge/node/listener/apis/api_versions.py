@@ -28,7 +28,7 @@ def handle_api_versions(table: ApiTable, channel: Channel, request: Request) -> 
             return _answer(table, request, ErrorCode.INVALID_REQUEST)
         channel.client_software_name = name[:MAX_KEPT_CHARACTERS]
         channel.client_software_version = version[:MAX_KEPT_CHARACTERS]
-        channel.usual_pushes = ()
+        channel.push_templates = ()
     return _answer(table, request, ErrorCode.NONE)
 
 
