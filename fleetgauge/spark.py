@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from fleetgauge.fleet import jobs
+from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.bronze import select_pushes
-from fleetgauge.fleet.decode.arrow import pa
 from fleetgauge.fleet.errors import FleetError, TableError, first_line
 from fleetgauge.fleet.local_rows import local_rows
 from fleetgauge.fleet.pipeline.show import open_table

@@ -54,8 +54,7 @@ from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.generate_landing import Size, generate
 from fleetgauge.fleet.bronze import read_landing
 from fleetgauge.fleet.decode.stage import DecodePoints
-from fleetgauge.fleet.engine import OnSpark
-from fleetgauge.fleet.pipeline.source import Batch
+from fleetgauge.fleet.engine import Batch, OnSpark
 from fleetgauge.fleet.schemas import CHECKED, DECODED
 from fleetgauge.fleet.session import SessionSettings, start_session
 from fleetgauge.fleet.silver.batch import MakeSilver

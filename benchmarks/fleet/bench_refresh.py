@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.fleet.bench_decode import about
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.engine import InProcess
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.pipeline.answers import Answers

@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.fleet.bench_judge import Fleet
-from fleetgauge.fleet.decode.arrow import pa, pc
+from fleetgauge.fleet.arrow import pa, pc
 from fleetgauge.fleet.gold.latency import latency
 from fleetgauge.fleet.gold.members import groups, members
 from fleetgauge.fleet.gold.throttling import throttling

@@ -6,7 +6,7 @@ from typing import Final
 
 from fleetgauge.console.clients import InstanceKey, Known
 from fleetgauge.console.verdict_rows import Row, Verdicts, by_severity
-from fleetgauge.fleet.decode.arrow import pa
+from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.html.words import title, who
 from fleetgauge.fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts

@@ -15,7 +15,7 @@ from fleetgauge.console.measures import COLUMNS as SHOWN
 from fleetgauge.console.rings import Numbers, Rings
 from fleetgauge.console.source import StoredPush
 from fleetgauge.console.windows import WINDOW_S, WINDOW_US, OpenWindows, by_window_start
-from fleetgauge.fleet.decode.arrow import RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN, LAG, LAG_OF_CLIENT, LAG_RECORDS
 from fleetgauge.fleet.measures.values import Wide
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.measures.rows import KEY, codes, numbered
 from fleetgauge.fleet.pipeline.by_window import SOURCES, judged_of
 from fleetgauge.fleet.schemas import INSTANCE

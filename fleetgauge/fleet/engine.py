@@ -1,23 +1,24 @@
 """What runs the tasks of a job: this process, or Spark."""
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from pyarrow.fs import FileSystem
+
 from fleetgauge.fleet import landing
-from fleetgauge.fleet.decode.arrow import RecordBatch, allocate_with_jemalloc, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, allocate_with_jemalloc, pa, pc
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE
 from fleetgauge.fleet.selection import Selection
 from fleetgauge.fleet.silver.check import KEYS
 from fleetgauge.fleet.silver.repeats import ORDER
+from fleetgauge.fleet.zone_files import LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from fleetgauge.fleet.pipeline.source import Batch
 
 Part = TypeVar("Part")
 Made = TypeVar("Made")
@@ -31,6 +32,25 @@ _TASKS_AT_LEAST: Final = 8
 _CANNOT_BE_READ: Final = "the file cannot be read: it is damaged, or gone"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one batch reads.
+
+    Attributes:
+        number: it is the `number`-th of its source.
+        files: a landing zone's, by their whole paths; none for a topic.
+        system: the file system that has them, where this process may read them.
+        unfit: files that are not what they were when the batch was planned, and why.
+        records: a topic's, as BRONZE.
+    """
+
+    number: int
+    files: tuple[str, ...] = ()
+    system: FileSystem = field(default_factory=lambda: LOCAL)
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    records: "DataFrame | None" = None
+
+
 class Engine(Protocol):
     """Runs tasks."""
 
@@ -41,7 +61,7 @@ class Engine(Protocol):
     def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterable[Made]:
         """What a task makes of each part, which may be on another machine: task, parts and results are pickled."""
 
-    def make(self, batch: "Batch", bad: dict[str, str], task: Task[Made]) -> list[Made]:
+    def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of BRONZE of a batch, in `repeats.ORDER`; all pushes of an instance come to one task.
 
         Args:
@@ -63,7 +83,7 @@ class InProcess:
         """What a task makes of each part."""
         return map(task, parts)
 
-    def make(self, batch: "Batch", bad: dict[str, str], task: Task[Made]) -> list[Made]:
+    def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of the batch, which is held in memory."""
         allocate_with_jemalloc()
         read: list[RecordBatch] = []
@@ -122,7 +142,7 @@ class OnSpark:
         found: list[Made] = self.spark.sparkContext.parallelize(parts, len(parts)).map(_Prepared(task)).collect()
         return found
 
-    def make(self, batch: "Batch", bad: dict[str, str], task: Task[Made]) -> list[Made]:
+    def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of each client's pushes, which one shuffle brings together."""
         spark = self.spark  # which says what is missing, if anything is
         from py4j.protocol import Py4JError
@@ -141,7 +161,7 @@ class OnSpark:
                 set_aside(bad, path, error)
 
 
-def _bronze(spark: "SparkSession", batch: "Batch", bad: dict[str, str]) -> "DataFrame":
+def _bronze(spark: "SparkSession", batch: Batch, bad: dict[str, str]) -> "DataFrame":
     from fleetgauge.fleet.bronze import with_origin
     from fleetgauge.fleet.local_rows import local_rows
     from fleetgauge.fleet.schemas import PUSH_RECORD

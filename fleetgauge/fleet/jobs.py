@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Schema
+from fleetgauge.fleet.arrow import RecordBatch, Schema
 from fleetgauge.fleet.decode.stage import CountPoints
 from fleetgauge.fleet.decode.tally import TaskCount
 from fleetgauge.fleet.engine import in_order

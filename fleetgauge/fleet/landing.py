@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pyarrow.fs import FileSystem
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
+from fleetgauge.fleet.arrow import RecordBatch, Schema, pa, pc, pq
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD
 from fleetgauge.fleet.selection import Selection

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from fleetgauge.fleet.decode.arrow import Schema, pa
+from fleetgauge.fleet.arrow import Schema, pa
 from fleetgauge.fleet.spark_schema import spark_schema
 
 

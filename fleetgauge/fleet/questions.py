@@ -12,14 +12,13 @@ from typing import Any, Final
 import numpy as np
 
 from fleetgauge.fleet import landing
-from fleetgauge.fleet.decode.arrow import Array, RecordBatch, Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, Rows, Schema, Table, pa, pc
 from fleetgauge.fleet.decode.stage import CountPoints, DecodePoints, Tally
 from fleetgauge.fleet.gold.inventory import inventory
 from fleetgauge.fleet.gold.latency import METRIC_NAMES, overall
 from fleetgauge.fleet.measures.aggregate import DAY_S, aggregate
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.measures.rows import ROWS, codes
-from fleetgauge.fleet.report.output import Rows
 from fleetgauge.fleet.schemas import INVENTORY, LATENCY_OVERALL, REJECTS, SENT_POINTS
 from fleetgauge.fleet.selection import Selection
 from fleetgauge.fleet.silver.batch import dialects_of, point_rows, reject_rows_of

@@ -6,7 +6,7 @@ Columns carry their unit in their name; times are UTC. Parquet reads every colum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from fleetgauge.fleet.decode.arrow import Schema, pa
+from fleetgauge.fleet.arrow import Schema, pa
 from fleetgauge.fleet.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ statistics name its least and greatest id: a task that reads one range passes ov
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-from fleetgauge.fleet.decode.arrow import pc
+from fleetgauge.fleet.arrow import pc
 
 Part: TypeAlias = tuple[str, str | None]
 """Ids from the first text on to before the second; None is no end."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fleetgauge.fleet.decode.arrow import Schema, Table, pa
+from fleetgauge.fleet.arrow import Schema, Table, pa
 from fleetgauge.fleet.schemas import TIME
 
 _DAY: Final = "2026-03-01"

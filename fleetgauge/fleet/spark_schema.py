@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pyspark.sql import types as T  # noqa: N812  # as Spark's own documentation abbreviates it
 
-from fleetgauge.fleet.decode.arrow import Schema, pa
+from fleetgauge.fleet.arrow import Schema, pa
 
 _TYPES: Final[dict[Any, T.DataType]] = {
     pa.string(): T.StringType(),

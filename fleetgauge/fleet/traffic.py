@@ -12,10 +12,10 @@ from typing import Any, Final, TextIO
 import numpy as np
 from kio.schema.errors import ErrorCode
 
-from fleetgauge.fleet.decode.arrow import Table, pa, pc, pq
+from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
 from fleetgauge.fleet.errors import FleetError, LandingError, no_landing_zone
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import Rows, check_form, print_table, take_first, write_path, write_stream
+from fleetgauge.fleet.report.output import check_form, print_table, take_first, write_path, write_stream
 from fleetgauge.fleet.report.tables import Key, Row, TableForm, Text, number_text, time_text
 from fleetgauge.fleet.selection import Selection
 from fleetgauge.fleet.zone_files import TRAFFIC_FOLDER, is_of_days, list_here

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
+from fleetgauge.base.software import UNKNOWN_SOFTWARE
 from fleetgauge.gateway.apis import PASSED, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from fleetgauge.gateway.brokers import CONNECT_WITHIN_S
 from fleetgauge.gateway.in_flight import InFlight
@@ -27,7 +28,6 @@ from fleetgauge.wire.sasl.login import LoginError
 from fleetgauge.wire.sasl_session import SaslSession
 from fleetgauge.wire.secure_channel import certificate_principal
 from fleetgauge.wire.server_name import NamedServer, expect_server_name
-from fleetgauge.wire.software import UNKNOWN_SOFTWARE
 
 _BUFFER_BYTES: Final = 256 * 1024
 """Unwritten bytes for one peer from which on the other one is not read [B]."""

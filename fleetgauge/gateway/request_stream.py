@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, MutableMapping
 from typing import Final
 
+from fleetgauge.base.software import MAX_KEPT_CHARACTERS, is_valid_software
 from fleetgauge.gateway.apis import API_VERSIONS, PASSED, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.policy import ENDS_WITHIN, TELEMETRY, KeptBytes, Policy, ShortError, next_try
@@ -18,7 +19,6 @@ from fleetgauge.gateway.splices import read_text, unsupported_api_versions
 from fleetgauge.wire.errors import ProtocolError
 from fleetgauge.wire.frames import SIZE_PREFIX_BYTES, unknown_protocol
 from fleetgauge.wire.request_reader import UnreadableError, read_uvarint, skip_tagged_fields
-from fleetgauge.wire.software import MAX_KEPT_CHARACTERS, is_valid_software
 
 # size, api key, api version, correlation id, length of the client id
 _HEADER: Final = struct.Struct(">ihhih")

@@ -27,10 +27,10 @@ from uvicorn.server import ServerState
 
 from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.log_limiter import LogLimiter
+from fleetgauge.base.network import network_of, unmapped
 from fleetgauge.http.access import Access, Denial
 from fleetgauge.http.errors import error
 from fleetgauge.http.loopback import is_loopback, names_this_machine
-from fleetgauge.wire.network import network_of, unmapped
 
 log = get_logger(__name__)
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 from starlette.types import ASGIApp
 
 from fleetgauge.base.library_log import get_logger
+from fleetgauge.base.network import network_of, unmapped
 from fleetgauge.http.access import Access
 from fleetgauge.http.connection import Connection, Connections, HttpSettings
-from fleetgauge.wire.network import network_of, unmapped
 
 log = get_logger(__name__)
 

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fleetgauge.wire.network import network_of
+from fleetgauge.base.network import network_of
 
 
 class HandshakeStage(enum.StrEnum):
@@ -27,7 +27,7 @@ class Handshake:
         stage: its current stage.
         abort: closes the connection with a reason. Replaced when the connection gets its channel.
         reason: why it was ended; None before.
-        network: the client's network, which it counts for; see `wire.network`.
+        network: the client's network, which it counts for; see `base.network`.
     """
 
     _handshakes: "Handshakes"

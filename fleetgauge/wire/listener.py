@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from fleetgauge.base.clock import Time
 from fleetgauge.base.library_log import get_logger
+from fleetgauge.base.network import unmapped
 from fleetgauge.wire.admission import Admission
 from fleetgauge.wire.api_table import ApiTable
 from fleetgauge.wire.channel import Channel, RequestHandler
@@ -24,7 +25,6 @@ from fleetgauge.wire.listener_context import ListenerContext
 from fleetgauge.wire.listener_counters import AuthenticationCounters, ListenerCounters
 from fleetgauge.wire.listener_security import ListenerSecurity
 from fleetgauge.wire.listener_settings import ListenerSettings
-from fleetgauge.wire.network import unmapped
 from fleetgauge.wire.new_channel import Accepted, MakeChannel, make_channel
 from fleetgauge.wire.request_buffers import RequestBuffers
 from fleetgauge.wire.secure_context import SecureContext

@@ -17,8 +17,8 @@ A connection without buffered input is not listed here.
 import heapq
 from typing import Final
 
+from fleetgauge.base.network import network_of
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.network import network_of
 from fleetgauge.wire.open_connection import OpenConnection
 
 _FREED_SHARE: Final = 8

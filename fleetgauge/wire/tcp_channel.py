@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
+from fleetgauge.base.software import UNKNOWN_SOFTWARE
 from fleetgauge.wire.close_reason import CloseReason
 from fleetgauge.wire.codec import parse_request
 from fleetgauge.wire.connection import Connection
@@ -19,7 +20,6 @@ from fleetgauge.wire.frames import SIZE_PREFIX_BYTES
 from fleetgauge.wire.listener_context import ListenerContext
 from fleetgauge.wire.listener_security import ListenerSecurity
 from fleetgauge.wire.push_telemetry import PUSH
-from fleetgauge.wire.software import UNKNOWN_SOFTWARE
 
 log = get_logger(__name__)
 

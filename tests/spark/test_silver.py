@@ -15,8 +15,8 @@ from support.fleet.fleet_in_disorder import fleet_pushes, shuffled_batches
 from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet import jobs
+from fleetgauge.fleet.arrow import Schema
 from fleetgauge.fleet.bronze import read_landing
-from fleetgauge.fleet.decode.arrow import Schema
 from fleetgauge.fleet.engine import in_order
 from fleetgauge.fleet.errors import SchemaError
 from fleetgauge.fleet.questions import question

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from fleetgauge.fleet.decode.arrow import pa
+from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.schemas import DISTRIBUTION
 
 DISTRIBUTIONS_TYPE: Final = pa.list_(pa.struct(list(DISTRIBUTION)))

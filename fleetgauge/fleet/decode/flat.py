@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fleetgauge.fleet.decode.arrow import Array, pa
+from fleetgauge.fleet.arrow import Array, pa
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.distribution import DISTRIBUTIONS_TYPE, number_or_none, of_message
 

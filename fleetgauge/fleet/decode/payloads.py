@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fleetgauge.fleet.arrow import Array, pa
 from fleetgauge.fleet.decode import by_protobuf
-from fleetgauge.fleet.decode.arrow import Array, pa
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader, bytes_of
 from fleetgauge.fleet.dialects import Identity, Sender, identity_of, sender_of

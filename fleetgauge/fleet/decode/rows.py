@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Array, RecordBatch, Schema, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, Schema, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.payloads import DecodedPayloads, dictionary_of
 from fleetgauge.fleet.dialects import Sender

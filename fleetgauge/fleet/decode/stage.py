@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Array, RecordBatch, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.payloads import CountedPayloads, count, decode
 from fleetgauge.fleet.decode.rows import counted_rows, decoded_rows, joined, reject_rows

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.pipeline.show_verdicts import ranked_verdicts
 from fleetgauge.fleet.pipeline.verdict_list import duration_text

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, Final
 
-from fleetgauge.fleet.decode.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, pc
 from fleetgauge.fleet.explain.over_time import Asked, OverTime, over_time
 from fleetgauge.fleet.explain.subjects import Subject, find
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory

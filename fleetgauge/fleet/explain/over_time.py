@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.explain.subjects import Subject
 from fleetgauge.fleet.measures.rows import Numbers, filled, one
 from fleetgauge.fleet.pipeline.by_window import judged_rows

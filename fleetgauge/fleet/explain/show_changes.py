@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final, TextIO
 
-from fleetgauge.fleet.decode.arrow import pc
+from fleetgauge.fleet.arrow import pc
 from fleetgauge.fleet.explain.changes import changes
 from fleetgauge.fleet.pipeline.show_verdicts import VerdictsRequest, judged, opened, write_rows
 from fleetgauge.fleet.report.form import Format

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from fleetgauge.fleet.decode.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, pc
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.selection import SelectionError, parse_instance_ids
 from fleetgauge.fleet.tables import catalog

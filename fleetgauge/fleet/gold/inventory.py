@@ -1,6 +1,6 @@
 """Gold: inventory, who is in the fleet."""
 
-from fleetgauge.fleet.decode.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, pc
 from fleetgauge.fleet.measures.rows import one
 from fleetgauge.fleet.measures.values import conformed
 from fleetgauge.fleet.schemas import ACTIVITY, INVENTORY

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Array, Table, pa
+from fleetgauge.fleet.arrow import Array, Table, pa
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN, ROLES_OF_NODES
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.measures.rows import Numbers, filled, one

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Array, Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, Schema, Table, pa, pc
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.measures.rows import (
     GROWTH_UNITS,

@@ -1,6 +1,6 @@
 """Gold: metrics, what clients are known to send: the standard-metrics table as a table."""
 
-from fleetgauge.fleet.decode.arrow import Table, pa
+from fleetgauge.fleet.arrow import Table, pa
 from fleetgauge.fleet.schemas import METRICS
 from fleetgauge.telemetry.catalogue.standard_metrics import known_metrics
 

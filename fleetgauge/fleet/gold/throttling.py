@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Table, pa
+from fleetgauge.fleet.arrow import Table, pa
 from fleetgauge.fleet.measures.values import Wide, conformed, metrics_by_name
 from fleetgauge.fleet.schemas import THROTTLING
 from fleetgauge.telemetry.catalogue.standard_metrics import telemetry_name

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
 from fleetgauge.fleet.measures.rows import one
 from fleetgauge.fleet.measures.values import conformed
 from fleetgauge.fleet.schemas import CLIENTS, VERSIONS

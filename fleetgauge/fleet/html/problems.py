@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from math import log
 from typing import Any, Final
 
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.explain.over_time import Asked, OverTime, Series, amount, over_time
 from fleetgauge.fleet.explain.subjects import Subject
 from fleetgauge.fleet.html import words

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Array, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, Table, pa, pc
 from fleetgauge.fleet.measures.catalogue import (
     ASSIGNED,
     BY_COLUMN,

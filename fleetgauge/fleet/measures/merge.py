@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Array, Table, pa
+from fleetgauge.fleet.arrow import Array, Table, pa
 from fleetgauge.fleet.measures.rows import (
     IDENTITY,
     KEY,

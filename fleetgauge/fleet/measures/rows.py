@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fleetgauge.fleet.decode.arrow import Array, Table, pa
+from fleetgauge.fleet.arrow import Array, Table, pa
 from fleetgauge.fleet.measures.catalogue import FAMILIES, MARKED, MARKS, MEASURES
 from fleetgauge.fleet.schemas import INSTANCE, TIME
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Array, Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, Schema, Table, pa, pc
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN, LAG_RECORDS, MEASURES
 from fleetgauge.fleet.measures.rows import (
     AVG_UNITS,

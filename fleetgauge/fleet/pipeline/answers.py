@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from fleetgauge.fleet import shards
-from fleetgauge.fleet.decode.arrow import pc
+from fleetgauge.fleet.arrow import pc
 from fleetgauge.fleet.engine import Engine
 from fleetgauge.fleet.gold.metrics import metrics
 from fleetgauge.fleet.gold.versions import COLUMNS, versions

@@ -24,11 +24,10 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from fleetgauge.fleet import schemas
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
-from fleetgauge.fleet.engine import Engine
+from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.engine import Batch, Engine
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.pipeline.ledger import day_of
-from fleetgauge.fleet.pipeline.source import Batch
 from fleetgauge.fleet.pipeline.spans import from_micros
 from fleetgauge.fleet.silver.batch import MakeSilver, SilverResult
 from fleetgauge.fleet.silver.correct import CORRECTED, Correct, files_with

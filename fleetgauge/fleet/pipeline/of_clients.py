@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Final
 
 from fleetgauge.fleet import shards
-from fleetgauge.fleet.decode.arrow import Table, pa
+from fleetgauge.fleet.arrow import Table, pa
 from fleetgauge.fleet.gold.inventory import activity, inventory, seen_by_day
 from fleetgauge.fleet.pipeline.spans import of_days
 from fleetgauge.fleet.schemas import INSTANCE

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.pipeline.by_window import ROWS_IN_MEMORY, by_window
 from fleetgauge.fleet.pipeline.of_windows import Target

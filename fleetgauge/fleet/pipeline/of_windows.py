@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fleetgauge.fleet import shards
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.gold.latency import latency
 from fleetgauge.fleet.gold.members import MEMBER_COLUMNS, consumers, groups, members, rebalances
 from fleetgauge.fleet.gold.throttling import throttling

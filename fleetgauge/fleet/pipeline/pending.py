@@ -5,7 +5,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
-from fleetgauge.fleet.decode.arrow import pa, pc
+from fleetgauge.fleet.arrow import pa, pc
 from fleetgauge.fleet.pipeline.source import source_name
 from fleetgauge.fleet.pipeline.spans import EPOCH, Span, joined, of_windows, whole
 from fleetgauge.fleet.pipeline.spans import days as days_of

@@ -8,11 +8,11 @@ from typing import Any, Final, TextIO
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Schema, pa
+from fleetgauge.fleet.arrow import RecordBatch, Rows, Schema, pa
 from fleetgauge.fleet.errors import FleetError, TableError
 from fleetgauge.fleet.report.cells import json_text
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import Rows, check_form, print_table, write_path, write_stream
+from fleetgauge.fleet.report.output import check_form, print_table, write_path, write_stream
 from fleetgauge.fleet.report.tables import TableForm, Text, number_text, time_text
 from fleetgauge.fleet.selection import Selection
 from fleetgauge.fleet.tables import catalog

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, TextIO
 
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Rows, Table, pa, pc
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.pipeline.coverage_list import print_coverage
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.pipeline.verdict_list import Judged, print_list
 from fleetgauge.fleet.report.cells import json_lines
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import Rows, check_form, print_table, write_path, write_stream
+from fleetgauge.fleet.report.output import check_form, print_table, write_path, write_stream
 from fleetgauge.fleet.report.tables import TableForm, number_text, time_text
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.paths import qualified, storage_options

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from fleetgauge.fleet import schemas
-from fleetgauge.fleet.decode.arrow import Table, pa, pc, pq
+from fleetgauge.fleet.arrow import Table, pa, pc, pq
 from fleetgauge.fleet.pipeline.ledger import OF_OFFSETS, OF_TRAFFIC, Ledger, Part, Plan, day_of
 from fleetgauge.fleet.pipeline.source import LandingSource, source_name
 from fleetgauge.fleet.pipeline.spans import from_micros

@@ -1,14 +1,14 @@
-"""Landing zones as `fleet run` reads them: what is new, cut into batches; and what a batch is."""
+"""Landing zones as `fleet run` reads them: what is new, cut into batches."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from pyarrow.fs import FileSystem
 
-from fleetgauge.fleet.engine import MAX_BAD_FILES
+from fleetgauge.fleet.engine import MAX_BAD_FILES, Batch
 from fleetgauge.fleet.errors import LandingError, no_landing_zone
 from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan, day_of
 from fleetgauge.fleet.tables.paths import plain_path, qualified, without_parameters
@@ -16,7 +16,7 @@ from fleetgauge.fleet.topic.source import Source, TopicSource
 from fleetgauge.fleet.zone_files import FOLDERS_WITHOUT_PUSHES, LOCAL, has_pushes, list_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
 """Parquet of a landing zone that one batch reads on Spark [B], unless a number of files is given: of real clients some
@@ -42,25 +42,6 @@ class Bounds:
     max_files: int | None = None
     max_bytes: int = MAX_BATCH_BYTES
     max_records: int = MAX_BATCH_RECORDS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """What one batch reads.
-
-    Attributes:
-        number: it is the `number`-th of its source.
-        files: a landing zone's, by their whole paths; none for a topic.
-        system: the file system that has them, where this process may read them.
-        unfit: files that are not what they were when the batch was planned, and why.
-        records: a topic's, as BRONZE.
-    """
-
-    number: int
-    files: tuple[str, ...] = ()
-    system: FileSystem = field(default_factory=lambda: LOCAL)
-    unfit: Mapping[str, str] = field(default_factory=dict)
-    records: "DataFrame | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

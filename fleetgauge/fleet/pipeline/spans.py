@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, TypeAlias
 
-from fleetgauge.fleet.decode.arrow import pa, pc
+from fleetgauge.fleet.arrow import pa, pc
 from fleetgauge.fleet.schemas import TIME
 from fleetgauge.fleet.tables.written_file import DATE
 

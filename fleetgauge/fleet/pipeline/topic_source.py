@@ -5,9 +5,10 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
+from fleetgauge.fleet.engine import Batch
 from fleetgauge.fleet.errors import TopicError
 from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan
-from fleetgauge.fleet.pipeline.source import Batch, Bounds, NewInput
+from fleetgauge.fleet.pipeline.source import Bounds, NewInput
 from fleetgauge.fleet.topic.offsets import Span, client_options, find_bounds
 from fleetgauge.fleet.topic.read import reader_options
 from fleetgauge.fleet.topic.records import to_bronze

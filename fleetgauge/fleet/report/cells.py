@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Schema, pa
+from fleetgauge.fleet.arrow import RecordBatch, Schema, pa
 from fleetgauge.terminal.text import csv_text, printable_json
 
 

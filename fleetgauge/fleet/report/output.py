@@ -8,10 +8,9 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Schema, Table, pa, pc, pq
+from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
 from fleetgauge.fleet.errors import FleetError, OutputError
 from fleetgauge.fleet.report.cells import csv_cells, json_lines
 from fleetgauge.fleet.report.form import Format, check_columns
@@ -21,14 +20,6 @@ from fleetgauge.terminal.table import print_rows, wide_console
 _NUMBERS: Final = frozenset(
     {"pushes", "points", "avg ms", "max ms", "samples", "value", "row or offset", "poll() every ms", "idle in poll()"}
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """Rows of one schema, in no order, to be read once."""
-
-    schema: Schema
-    batches: Iterable[RecordBatch]
 
 
 def check_form(form: Format, output: str | None, columns: str | None) -> None:

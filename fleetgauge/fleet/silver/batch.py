@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Array, RecordBatch, Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, Schema, Table, pa, pc
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.payloads import decode_and_count

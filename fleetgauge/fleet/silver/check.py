@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from fleetgauge.fleet.decode.arrow import Array, RecordBatch, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.schemas import CHECKED, TIME
 from fleetgauge.telemetry.push_record import SCHEMA_VERSION
 

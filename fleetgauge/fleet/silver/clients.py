@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from fleetgauge.base.presence import ABSENT_AT_LEAST_MS, ABSENT_INTERVALS, DEFAULT_PUSH_INTERVAL_MS
-from fleetgauge.fleet.decode.arrow import Array, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, Table, pa, pc
 from fleetgauge.fleet.dialects import says_when_it_ends
 from fleetgauge.fleet.measures.rows import Groups, Numbers, codes, filled, numbered, one, time_column, times
 from fleetgauge.fleet.measures.values import conformed

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fleetgauge.fleet.decode.arrow import Array, RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa, pc
 from fleetgauge.fleet.schemas import POINTS
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot

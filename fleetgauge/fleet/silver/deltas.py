@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetgauge.base.presence import DEFAULT_PUSH_INTERVAL_MS
-from fleetgauge.fleet.decode.arrow import Array, RecordBatch, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, encoded, joined

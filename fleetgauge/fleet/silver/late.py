@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Array, RecordBatch, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import joined
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, joined
 from fleetgauge.fleet.decode.stage import CountedPushes

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
 from fleetgauge.fleet.decode.payloads import count
 from fleetgauge.fleet.schemas import CHECKED, INSTANCE, PUSH_RECORD
 

@@ -16,7 +16,7 @@ from fleetgauge.exporters.group_offsets.zone import encode as encode_samples
 from fleetgauge.exporters.landing.exporter import partition_of
 from fleetgauge.exporters.landing.parquet import encode
 from fleetgauge.exporters.landing.storage import LocalStorage
-from fleetgauge.fleet.decode.arrow import pa, pq
+from fleetgauge.fleet.arrow import pa, pq
 from fleetgauge.fleet.errors import OutputError
 from fleetgauge.fleet.simulate.healthy import add_healthy_complications
 from fleetgauge.fleet.simulate.pathologies import add_pathology, fitting_apps

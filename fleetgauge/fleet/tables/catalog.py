@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fleetgauge.fleet import schemas
-from fleetgauge.fleet.decode.arrow import Schema, pa
+from fleetgauge.fleet.arrow import Schema, pa
 from fleetgauge.fleet.measures.rows import ROWS
 from fleetgauge.fleet.tables.log import Layout
 from fleetgauge.fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits

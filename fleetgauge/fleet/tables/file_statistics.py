@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
-from fleetgauge.fleet.decode.arrow import Schema, pa
+from fleetgauge.fleet.arrow import Schema, pa
 
 PREFIX_CHARACTERS: Final = 32
 """Of a text, what its bounds hold at most; as Delta's own writer has it."""

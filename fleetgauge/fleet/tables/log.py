@@ -18,8 +18,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Table, pa, pq
-from fleetgauge.fleet.decode.arrow import Schema as ArrowSchema
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pq
+from fleetgauge.fleet.arrow import Schema as ArrowSchema
 from fleetgauge.fleet.errors import TableError, UnreadableTableError, first_line
 from fleetgauge.fleet.tables.paths import local_path, plain_path
 from fleetgauge.fleet.tables.written_file import DATE, WrittenFile

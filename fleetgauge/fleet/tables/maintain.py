@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from fleetgauge.fleet.decode.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.tables import catalog

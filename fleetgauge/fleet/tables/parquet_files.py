@@ -19,7 +19,7 @@ from uuid import uuid4
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
-from fleetgauge.fleet.decode.arrow import RecordBatch, Schema, pa, pc, pq
+from fleetgauge.fleet.arrow import RecordBatch, Schema, pa, pc, pq
 from fleetgauge.fleet.schemas import encoded
 from fleetgauge.fleet.tables.file_statistics import check_columns, statistics_json
 from fleetgauge.fleet.tables.paths import local_path

@@ -5,8 +5,8 @@ from collections.abc import Container, Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from fleetgauge.fleet.decode.arrow import Table as ArrowTable
-from fleetgauge.fleet.decode.arrow import pa
+from fleetgauge.fleet.arrow import Table as ArrowTable
+from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.tables.catalog import Table
 from fleetgauge.fleet.tables.log import Snapshot, TableLog, Transaction
 from fleetgauge.fleet.tables.parquet_files import WriteFiles

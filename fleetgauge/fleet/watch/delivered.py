@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from fleetgauge.fleet.decode.arrow import pa
+from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store

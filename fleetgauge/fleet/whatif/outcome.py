@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from fleetgauge.fleet.decode.arrow import Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Schema, Table, pa, pc
 from fleetgauge.fleet.measures.rows import Numbers, filled
 from fleetgauge.fleet.whatif.rates import BY, NO_NODE, added
 from fleetgauge.fleet.whatif.replay import Held, peak_rate, replay

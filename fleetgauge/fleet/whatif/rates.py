@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from fleetgauge.fleet import shards
-from fleetgauge.fleet.decode.arrow import Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Schema, Table, pa, pc
 from fleetgauge.fleet.measures.rows import GROWTH_UNITS, NOTHING, Numbers, codes, filled, numbered, one, times
 from fleetgauge.fleet.schemas import INSTANCE
 from fleetgauge.fleet.tables.log import Snapshot

@@ -18,7 +18,7 @@ import numpy as np
 from pyarrow import csv
 
 from fleetgauge.base.exchange import exchange
-from fleetgauge.fleet.decode.arrow import Array, Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, Schema, Table, pa, pc
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.measures.rows import codes, filled, numbered, one, times
 from fleetgauge.fleet.schemas import TIME

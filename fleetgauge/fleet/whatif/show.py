@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, Final, TextIO
 
-from fleetgauge.fleet.decode.arrow import pa
+from fleetgauge.fleet.arrow import Rows, pa
 from fleetgauge.fleet.report.cells import json_lines
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import Rows, print_table, write_path, write_stream
+from fleetgauge.fleet.report.output import print_table, write_path, write_stream
 from fleetgauge.fleet.report.tables import Row, TableForm, number_text
 from fleetgauge.fleet.whatif.whatif import Answer
 

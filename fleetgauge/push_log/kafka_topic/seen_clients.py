@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 from fleetgauge.base.clock import SystemTime, Time
 from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
 from fleetgauge.base.presence import IntervalOf, expected_interval_ms
+from fleetgauge.base.software import UNKNOWN_SOFTWARE
 from fleetgauge.telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS, ClientState, judged
 from fleetgauge.telemetry.instances.inventory import ClientRow, key_among, sender_key, with_faults
 from fleetgauge.telemetry.instances.payload_faults import PayloadFaults
 from fleetgauge.telemetry.malformed import MalformedPushes
 from fleetgauge.telemetry.push_record import PushRecord, parse_instance_id
 from fleetgauge.telemetry.validate import validate_metrics
-from fleetgauge.wire.software import UNKNOWN_SOFTWARE
 
 Placed = tuple[int, int, PushRecord]
 """A record with its partition and offset."""

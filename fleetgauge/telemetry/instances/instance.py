@@ -6,6 +6,7 @@ from sys import intern
 from typing import Final
 
 from fleetgauge.base.presence import absent_after_ms
+from fleetgauge.base.software import UNKNOWN_SOFTWARE
 from fleetgauge.telemetry.instances.gate import Gate
 from fleetgauge.telemetry.instances.metrics import InstanceMetrics
 from fleetgauge.telemetry.instances.payload_faults import PayloadFaults
@@ -17,7 +18,6 @@ from fleetgauge.telemetry.subscriptions.interval_scaling import IntervalScaling
 from fleetgauge.telemetry.subscriptions.match import ClientMatchingParam, instance_id_forms
 from fleetgauge.telemetry.subscriptions.resources import EffectiveSubscription
 from fleetgauge.telemetry.subscriptions.subscription_id import subscription_id
-from fleetgauge.wire.software import UNKNOWN_SOFTWARE
 
 _NOT_QUEUED: Final = 1 << 62
 

@@ -8,11 +8,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
+from fleetgauge.base.software import UNKNOWN_SOFTWARE
 from fleetgauge.telemetry.instances.client_state import ClientState, judged
 from fleetgauge.telemetry.instances.instance import ClientInstance
 from fleetgauge.telemetry.instances.payload_faults import PayloadFaults
 from fleetgauge.telemetry.push_record import PushRecord, parse_instance_id
-from fleetgauge.wire.software import UNKNOWN_SOFTWARE
 
 WILDCARD: Final = "*"
 

@@ -14,10 +14,10 @@ from cachetools import LRUCache
 
 from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.log_limiter import LogLimiter
+from fleetgauge.base.network import network_of
 from fleetgauge.base.principal import ANONYMOUS
 from fleetgauge.telemetry.instances.gate import Gate
 from fleetgauge.telemetry.plugin.api import RequestContext
-from fleetgauge.wire.network import network_of
 
 log = get_logger(__name__)
 

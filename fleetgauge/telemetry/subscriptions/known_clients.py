@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.base.software import UNKNOWN_SOFTWARE
 from fleetgauge.telemetry.catalogue.software_version import VersionRange, parse_range
 from fleetgauge.telemetry.codecs import CompressionType
 from fleetgauge.telemetry.subscriptions.client_guard import GuardAction, GuardRule, GuardWhen
 from fleetgauge.telemetry.subscriptions.match import compile_pattern
 from fleetgauge.telemetry.subscriptions.resources import ALL_METRICS
-from fleetgauge.wire.software import UNKNOWN_SOFTWARE
 
 _Choice = TypeVar("_Choice", GuardAction, GuardWhen)
 

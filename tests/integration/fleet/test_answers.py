@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.fleet.side_by_side import SideBySide
 
-from fleetgauge.fleet.decode.arrow import Schema, Table
+from fleetgauge.fleet.arrow import Schema, Table
 from fleetgauge.fleet.engine import InProcess
 from fleetgauge.fleet.gold.latency import latency
 from fleetgauge.fleet.gold.members import consumers, groups, rebalances

@@ -16,12 +16,11 @@ from support.clients.telemetry_clients import (
 from support.programs.node import Node
 from support.waiting import wait_for
 
-from fleetgauge.fleet.engine import InProcess
+from fleetgauge.fleet.engine import Batch, InProcess
 from fleetgauge.fleet.gold.metrics import metrics
 from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.batch import BatchWriter
 from fleetgauge.fleet.pipeline.pending import pending
-from fleetgauge.fleet.pipeline.source import Batch
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 

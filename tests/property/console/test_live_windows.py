@@ -14,7 +14,7 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.console.fleet import Fleet, FleetSettings
 from fleetgauge.console.live import metric_names
 from fleetgauge.console.windows import WINDOW_S, OpenWindows
-from fleetgauge.fleet.decode.arrow import Table, pa
+from fleetgauge.fleet.arrow import Table, pa
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.pipeline.by_window import judged_of
 from fleetgauge.fleet.silver.batch import points_of

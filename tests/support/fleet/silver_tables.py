@@ -6,10 +6,9 @@ from typing import Any
 
 from spark.landing_zone import LandingZone
 
-from fleetgauge.fleet.engine import InProcess
+from fleetgauge.fleet.engine import Batch, InProcess
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.pipeline.batch import BatchReport, BatchWriter
-from fleetgauge.fleet.pipeline.source import Batch
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 

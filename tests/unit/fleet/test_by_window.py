@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleetgauge.fleet import shards
-from fleetgauge.fleet.decode.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, pc
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.pipeline import by_window as module
 from fleetgauge.fleet.pipeline.by_window import by_window, judged_rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.fleet.decode.arrow import Table, pa
+from fleetgauge.fleet.arrow import Table, pa
 from fleetgauge.fleet.dialects import says_when_it_ends
 from fleetgauge.fleet.gold.inventory import inventory, seen_by_day
 from fleetgauge.fleet.schemas import ACTIVITY, CLIENTS, INVENTORY, PUSHES

@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
-from fleetgauge.fleet.engine import MAX_BAD_FILES, InProcess
+from fleetgauge.fleet.engine import MAX_BAD_FILES, Batch, InProcess
 from fleetgauge.fleet.errors import LandingError
-from fleetgauge.fleet.pipeline.source import Batch
 from fleetgauge.fleet.schemas import BRONZE
 from fleetgauge.fleet.silver.repeats import ORDER
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.fleet.silver_tables import SilverTables
 
-from fleetgauge.fleet.decode.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, pc
 from fleetgauge.fleet.gold import latency, members, throttling
 from fleetgauge.fleet.gold.inventory import inventory
 from fleetgauge.fleet.gold.metrics import metrics

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from fleetgauge.fleet.decode.arrow import pa
+from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.pipeline.spans import MAX_SPANS, Span, bounded, days, meets, of_windows, whole, windows, within
 from fleetgauge.fleet.schemas import TIME
 

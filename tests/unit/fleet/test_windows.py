@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.fleet.side_by_side import SideBySide
 
-from fleetgauge.fleet.decode.arrow import Table
+from fleetgauge.fleet.arrow import Table
 from fleetgauge.fleet.engine import InProcess
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.pipeline.windows import remake_windows

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fleetgauge.base.software import is_valid_software
 from fleetgauge.wire.api_table import SERVED, Api, ApiKey, ApiTable
-from fleetgauge.wire.software import is_valid_software
 
 
 def test_every_served_api_is_advertised_in_the_order_of_its_key() -> None:

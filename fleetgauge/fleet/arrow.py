@@ -4,6 +4,8 @@ it as untyped, here and nowhere else; the aliases say what is meant.
 
 import os
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from typing import Any, Final, TypeAlias
 
@@ -57,3 +59,11 @@ def allocate_with_jemalloc() -> None:
     """
     if _NAMES_ALLOCATOR not in os.environ and "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of one schema, in no order, to be read once."""
+
+    schema: Schema
+    batches: Iterable[RecordBatch]
