@@ -71,8 +71,8 @@ def drain(broker: KafkaBroker, directory: Path, name: str, exporter: str, record
     directory.mkdir()
     config = directory / "export.toml"
     config.write_text(
-        f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
-        f'push.log.kafka.topic = "{PUSH_TOPIC}"\n[exporters.{name}]\n{exporter}'
+        f'push.log.type = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
+        f'push.log.kafka.topic.name = "{PUSH_TOPIC}"\n[exporters.{name}]\n{exporter}'
     )
     with Export(directory, config) as export:
         first: tuple[float, int] | None = None

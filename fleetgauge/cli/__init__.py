@@ -30,8 +30,7 @@ class _Commands(LazyGroup):
         ),
         "export": LazyCommand(
             "fleetgauge.cli.export:export",
-            "Deliver the pushes on a Kafka topic, which the broker plugin writes (or fleetgauge serve with "
-            "push.log=kafka).",
+            "Deliver the pushes on a Kafka topic, which the broker plugin writes (or a node with push.log.type=kafka).",
         ),
         "offsets": LazyCommand(
             "fleetgauge.cli.offsets:offsets",

@@ -5,7 +5,7 @@ from fleetgauge.node.processes.lean_imports import import_structlog
 
 
 def export(config: ConfigFile = None, override: Overrides = None) -> None:
-    """Deliver the pushes on a Kafka topic, which the broker plugin writes (or fleetgauge serve with push.log=kafka).
+    """Deliver the pushes on a Kafka topic, which the broker plugin writes (or a node with push.log.type=kafka).
 
     Any number of processes may run, on any machines, with the same configuration: they share the topic's partitions as
     one consumer group per exporter. If one dies, the others take over and nothing is lost.

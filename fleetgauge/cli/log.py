@@ -53,7 +53,7 @@ def show_tail(
 ) -> None:
     """Show the last pushes of the log, oldest first: time, client, size.
 
-    With push.log=kafka: of all partitions of the topic, read with push.log.kafka.* and without a consumer group.
+    With push.log.type=kafka: of all partitions of the topic, read with push.log.kafka.* and without a consumer group.
     """
     topic = _topic(config, override, log_dirs)
     if topic is not None:
@@ -83,7 +83,7 @@ def stats(
     topic = _topic(config, override, log_dirs)
     if topic is not None:
         raise ConfigError(
-            "push.log",
+            "push.log.type",
             f"is kafka: kafka-log-dirs and kafka-get-offsets show the contents of topic {topic.topic}, "
             "fleetgauge exporters the lag of each exporter, and fleetgauge log tail the last pushes",
         )

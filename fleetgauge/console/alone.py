@@ -33,13 +33,15 @@ def console(
     override: Overrides = None,
     bootstrap_server: Annotated[
         str | None,
-        typer.Option("--bootstrap-server", help="host:port,... of the cluster with the topic; sets push.log=kafka."),
+        typer.Option(
+            "--bootstrap-server", help="host:port,... of the cluster with the topic; sets push.log.type=kafka."
+        ),
     ] = None,
 ) -> None:
     """Serve the console alone: a page that shows the clients of a push log or topic, their measures and verdicts.
 
-    It reads the push log in log.dirs, or with push.log=kafka all partitions of the topic, and changes nothing there: it
-    joins no consumer group. fleetgauge serve and export serve the same page themselves, at http.listeners.
+    It reads the push log in log.dirs, or with push.log.type=kafka all partitions of the topic, and changes nothing
+    there: it joins no consumer group. fleetgauge serve and export serve the same page themselves, at http.listeners.
 
     It listens at http.listeners; without that key at http://127.0.0.1:9465, or at a free port if that one is taken.
     """
@@ -47,7 +49,7 @@ def console(
         if importlib.util.find_spec(name) is None:
             raise FleetgaugeError(f"the console needs {name}: pip install 'fleetgauge[console]'")
     if bootstrap_server is not None:
-        topic = ["push.log=kafka", f"push.log.kafka.bootstrap.servers={bootstrap_server}"]
+        topic = ["push.log.type=kafka", f"push.log.kafka.bootstrap.servers={bootstrap_server}"]
         override = [*(override or ()), *topic]
     read = read_config(config, override)
     configure_logging(read.logging_level, read.logging_format, read.secrets(("push.log.kafka.client",)))

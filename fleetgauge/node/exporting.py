@@ -42,9 +42,9 @@ def export_until_stopped(reader: ConfigReader) -> None:
     config = reader.read()
     if config.push_log != "kafka":
         raise ConfigError(
-            "push.log",
-            f"is {config.push_log}, and fleetgauge export reads a Kafka topic: set push.log=kafka; a log in the data "
-            "directory is exported by fleetgauge serve itself",
+            "push.log.type",
+            f"is {config.push_log}, and fleetgauge export reads a Kafka topic: set push.log.type=kafka; a log in the "
+            "data directory is exported by fleetgauge serve itself",
         )
     if not config.exporters:
         raise ConfigError("exporters", "there is no table [exporters.<name>], and so nothing to export to")

@@ -198,7 +198,7 @@ def _missing_topic(check: str, use: TopicUse) -> Finding:
         check,
         "does not exist",
         "Load the plugin in the brokers, which creates the topic at their start, or start the fleetgauge serve that "
-        "writes it; or correct push.log.kafka.topic.",
+        "writes it; or correct push.log.kafka.topic.name.",
     )
 
 

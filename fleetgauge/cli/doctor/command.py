@@ -32,7 +32,7 @@ def doctor(
         Literal["serve", "gateway", "export"] | None,
         typer.Option(
             "--process",
-            help="Check for this command. By default gateway if gateway.broker is set, export with push.log=kafka, "
+            help="Check for this command. By default gateway with gateway.broker, export with push.log.type=kafka, "
             "else serve.",
         ),
     ] = None,

@@ -40,7 +40,7 @@ def check_all(
         overrides: `KEY=VALUE`, as of `--override`.
         bootstrap_servers: a cluster to check in addition to those of the configuration.
         command_config: client settings for it.
-        process: the command that the configuration is for; None derives it from `gateway.broker` and `push.log`.
+        process: the command that the configuration is for; None derives it from `gateway.broker` and `push.log.type`.
 
     Raises:
         OffsetsConfigError: `command_config` cannot be used.

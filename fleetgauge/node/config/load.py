@@ -139,7 +139,7 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
         for name in path:
             table = table.setdefault(name, {})
         table[last] = value
-    if not values["exporters"] and values.get("push.log") != "kafka":
+    if not values["exporters"] and values.get("push.log.type") != "kafka":
         # Not with a topic: each of the nodes that share it would fill a landing zone with a part of its pushes.
         values["exporters"] = {"landing": {"type": "landing"}}
     values["referenced.secrets"] = {
@@ -333,7 +333,7 @@ def _check_topic(config: ServiceConfig) -> None:
     try:
         check_clients(topic_settings(config))
     except PushLogError as error:
-        raise ConfigError("push.log" if config.push_log == "kafka" else "state.store", str(error)) from error
+        raise ConfigError("push.log.type" if config.push_log == "kafka" else "state.store", str(error)) from error
 
 
 def _check_gateway(config: ServiceConfig) -> None:

@@ -193,11 +193,13 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     """metrics.context.<label>: labels of the metrics context (KIP-606), for custom reporters."""
     plugin_export_timeout_ms: int = Field(default=500, ge=1)
     """A reporter's awaitable is cancelled, and counted, after this time [ms]."""
-    push_log: Literal["sqlite", "kafka"] = "sqlite"
+    push_log: Literal["sqlite", "kafka"] = Field(default="sqlite", alias="push.log.type")
     """sqlite: in the data directory; kafka: a topic, shared by many nodes (extra: kafka)."""
     push_log_kafka_bootstrap_servers: Names = ()
-    """host:port,... of the cluster with the topic; required with push.log=kafka."""
-    push_log_kafka_topic: str = Field(default=_TOPIC.topic, pattern=r"^[a-zA-Z0-9._-]{1,249}$")
+    """host:port,... of the cluster with the topic; required with push.log.type=kafka."""
+    push_log_kafka_topic: str = Field(
+        default=_TOPIC.topic, pattern=r"^[a-zA-Z0-9._-]{1,249}$", alias="push.log.kafka.topic.name"
+    )
     """The topic, as in fleetgauge.topic of the broker plugin."""
     push_log_kafka_topic_partitions: int = Field(default=_TOPIC.partitions, ge=1, le=10_000)
     """Partitions of a topic that Fleetgauge creates: at most as many processes share an exporter."""
@@ -409,14 +411,14 @@ class ServiceConfig(ListenerKeys, HttpKeys):
 
     @model_validator(mode="after")
     def _require_bootstrap_servers(self) -> "ServiceConfig":
-        for key, store in (("push.log", self.push_log), ("state.store", self.state_store)):
+        for key, store in (("push.log.type", self.push_log), ("state.store", self.state_store)):
             if store == "kafka" and not self.push_log_kafka_bootstrap_servers:
                 raise ValueError(
                     f"{key}=kafka needs push.log.kafka.bootstrap.servers, for example "
                     "push.log.kafka.bootstrap.servers=broker1.example.com:9092"
                 )
         if self.state_store == "kafka" and self.state_topic == self.push_log_kafka_topic:
-            raise ValueError(f"state.topic and push.log.kafka.topic are both {self.state_topic}: name two topics")
+            raise ValueError(f"state.topic and push.log.kafka.topic.name are both {self.state_topic}: name two topics")
         return self
 
     def secrets(self, tables: tuple[str, ...] = ("",)) -> frozenset[str]:

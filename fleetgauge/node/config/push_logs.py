@@ -38,7 +38,7 @@ def embedded_logs(config: ServiceConfig) -> tuple[LogPlace, ...]:
 
 
 def unread_logs(config: ServiceConfig) -> dict[Path, int]:
-    """Directory -> undelivered pushes of the embedded logs that are not read, since `push.log` is a topic.
+    """Directory -> undelivered pushes of the embedded logs that are not read, since `push.log.type` is a topic.
 
     Raises:
         PushLogError: such a log cannot be read.

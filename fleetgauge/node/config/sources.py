@@ -7,12 +7,16 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from fleetgauge.base.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "FLEETGAUGE_"
 NOT_CONFIGURATION = frozenset({"FLEETGAUGE_CONFIG", "FLEETGAUGE_TOKEN_FILE", "FLEETGAUGE_COMPILE"})
 """Variables with this prefix that are options of the command line or of an installation, not configuration keys."""
+
+RENAMED: Final = {"push.log": "push.log.type", "push.log.kafka.topic": "push.log.kafka.topic.name"}
+"""Keys by what they were: also the prefix of others, for which TOML needs quotes. Both are read."""
 
 MAX_FILE_BYTES = 4 << 20
 """Largest configuration file [B]; ten thousand users take about half of it."""
@@ -40,7 +44,8 @@ def from_toml(path: Path) -> dict[str, Sourced]:
         ConfigError: the file cannot be read or is not TOML.
     """
     flat: dict[str, Sourced] = {}
-    for key, value in _pairs(path, _text(path)):
+    for name, value in _pairs(path, _text(path)):
+        key = RENAMED.get(name, name)
         if key in flat:
             raise ConfigError(key, "is set twice", source=str(path))
         flat[key] = Sourced(value, str(path))
@@ -69,7 +74,9 @@ def _pairs(path: Path, text: str) -> list[tuple[str, object]]:
     except ValueError as error:  # TOMLDecodeError is one, and a number of thousands of digits is another
         hint = ""
         if "overwrite" in str(error):
-            hint = '; a key that is also the prefix of another is written in quotes, for example "push.log" = "sqlite"'
+            hint = (
+                '; a key that is also the prefix of another is written in quotes, for example "max.connections" = 1000'
+            )
         raise ConfigError("", f"{path} is not valid TOML: {error}{hint}") from error
 
 
@@ -84,7 +91,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Sourced]:
         if name.startswith(ENVIRONMENT_PREFIX) and name not in NOT_CONFIGURATION:
             key = name[len(ENVIRONMENT_PREFIX) :].lower()
             key = key.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
-            flat[key] = Sourced(value, name)
+            flat[RENAMED.get(key, key)] = Sourced(value, name)
     return flat
 
 
@@ -100,7 +107,7 @@ def from_overrides(overrides: Iterable[str]) -> dict[str, Sourced]:
         if not equals or not key.strip():
             # The text is left out of the error: it may be a secret.
             raise ConfigError(f"--override number {number}", "an override is written key=value, for example node.id=2")
-        flat[key.strip()] = Sourced(value.strip(), "--override")
+        flat[RENAMED.get(key.strip(), key.strip())] = Sourced(value.strip(), "--override")
     return flat
 
 

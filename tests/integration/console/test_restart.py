@@ -45,8 +45,8 @@ def topic(broker: KafkaBroker) -> KafkaTopicSettings:
 def config_of(tmp_path: Path, topic: KafkaTopicSettings) -> Path:
     path = tmp_path / "export.toml"
     path.write_text(
-        f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{topic.bootstrap_servers}"\n'
-        f'push.log.kafka.topic = "{topic.topic}"\npush.log.kafka.group.prefix = "{topic.group_prefix}"\n'
+        f'push.log.type = "kafka"\npush.log.kafka.bootstrap.servers = "{topic.bootstrap_servers}"\n'
+        f'push.log.kafka.topic.name = "{topic.topic}"\npush.log.kafka.group.prefix = "{topic.group_prefix}"\n'
         "push.log.kafka.client.session.timeout.ms = 6000\n"
         f'[exporters.landing]\ntype = "landing"\npath = "{tmp_path / "landing"}"\n"linger.ms" = 200\n'
     )

@@ -322,7 +322,7 @@ def is_ok(status: int) -> bool:
 def test_export_runs_by_what_is_rendered(broker: KafkaBroker, tmp_path: Path) -> None:
     settings = KafkaTopicSettings(bootstrap_servers=broker.bootstrap, topic=f"pushes-{uuid.uuid4().hex}")
     ensure_topic(make_admin(settings), settings)
-    config = {"push.log.kafka.bootstrap.servers": broker.bootstrap, "push.log.kafka.topic": settings.topic}
+    config = {"push.log.kafka.bootstrap.servers": broker.bootstrap, "push.log.kafka.topic.name": settings.topic}
     ((_, text),) = configurations(resources(rendered(values_file(tmp_path, {"export": {"config": config}}))))
     file = tmp_path / "export.toml"
     file.write_text(on_loopback(text, free_port()))

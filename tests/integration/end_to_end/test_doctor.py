@@ -110,7 +110,7 @@ def test_brokers_that_cannot_be_reached_are_errors_with_the_keys_of_the_configur
     down = f"127.0.0.1:{free_ports(1)[0]}"
     keys = (
         *(f"log.dirs={tmp_path}/node", "http.listeners=", "listeners=PLAINTEXT://127.0.0.1:0"),
-        *("push.log=kafka", "state.store=kafka", f"push.log.kafka.bootstrap.servers={down}"),
+        *("push.log.type=kafka", "state.store=kafka", f"push.log.kafka.bootstrap.servers={down}"),
         *("exporters.k.type=kafka_topic", f"exporters.k.bootstrap.servers={down}", "exporters.k.topic=t"),
         *(f"offsets.bootstrap.servers={down}", f"subscriptions.bootstrap.servers={down}"),
     )

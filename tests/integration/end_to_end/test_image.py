@@ -206,11 +206,11 @@ def test_a_node_in_the_image_serves_with_nothing_but_its_volume(tmp_path: Path, 
     ("command", "keys"),
     [
         ("gateway", ["gateway.broker=127.0.0.1:1", "listeners=PLAINTEXT://127.0.0.1:0"]),
-        ("console", ["push.log=kafka", "push.log.kafka.bootstrap.servers=127.0.0.1:1"]),
+        ("console", ["push.log.type=kafka", "push.log.kafka.bootstrap.servers=127.0.0.1:1"]),
         (
             "export",
             [
-                *("push.log=kafka", "push.log.kafka.bootstrap.servers=127.0.0.1:1"),
+                *("push.log.type=kafka", "push.log.kafka.bootstrap.servers=127.0.0.1:1"),
                 *("exporters.zone.type=landing", "exporters.zone.path=/var/lib/fleetgauge/zone"),
             ],
         ),

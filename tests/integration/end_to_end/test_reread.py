@@ -103,7 +103,7 @@ def test_an_export_names_the_keys_that_a_sighup_does_not_take_over(tmp_path: Pat
 
 
 EXPORT = """
-"push.log" = "kafka"
+push.log.type = "kafka"
 push.log.kafka.bootstrap.servers = "127.0.0.1:1"
 [exporters.collector]
 type = "otlp"

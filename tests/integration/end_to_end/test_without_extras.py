@@ -58,7 +58,7 @@ def run(hiding: Path, command: str, directory: Path) -> "subprocess.CompletedPro
     [
         ("offsets --bootstrap-server 127.0.0.1:1", "kafka"),
         ("subscriptions list --bootstrap-server 127.0.0.1:1", "kafka"),
-        ("export --override push.log=kafka --override push.log.kafka.bootstrap.servers=127.0.0.1:1", "kafka"),
+        ("export --override push.log.type=kafka --override push.log.kafka.bootstrap.servers=127.0.0.1:1", "kafka"),
         ("console", "console"),
         ("fleet inventory --source .", "tables"),
         ("fleet run", "tables"),

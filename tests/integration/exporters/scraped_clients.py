@@ -72,9 +72,9 @@ class ScrapedClients:
         config = self._directory / "export.toml"
         config.write_text(
             f"""
-"push.log" = "kafka"
+push.log.type = "kafka"
 push.log.kafka.bootstrap.servers = "{self.broker.bootstrap}"
-push.log.kafka.topic = "{PUSH_TOPIC}"
+push.log.kafka.topic.name = "{PUSH_TOPIC}"
 
 [exporters.page]
 type = "prometheus"

@@ -171,8 +171,8 @@ def exporting(request: pytest.FixtureRequest, directory: Path, tables: str) -> I
         brokers.push(client_id)
     config = directory / "export.toml"
     config.write_text(
-        f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
-        f'push.log.kafka.topic = "{name}"\npush.log.kafka.group.prefix = "{name}"\n{tables}'
+        f'push.log.type = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
+        f'push.log.kafka.topic.name = "{name}"\npush.log.kafka.group.prefix = "{name}"\n{tables}'
     )
     with Export(directory, config, "http.listeners=http://127.0.0.1:0") as export:
         yield export.status

@@ -35,9 +35,9 @@ MAX_POLL_INTERVAL_MS = 6_000
 
 def topic_keys(topic: KafkaTopicSettings) -> tuple[str, ...]:
     return (
-        "push.log=kafka",
+        "push.log.type=kafka",
         f"push.log.kafka.bootstrap.servers={topic.bootstrap_servers}",
-        f"push.log.kafka.topic={topic.topic}",
+        f"push.log.kafka.topic.name={topic.topic}",
         f"push.log.kafka.topic.partitions={topic.partitions}",
         f"push.log.kafka.group.prefix={topic.group_prefix}",
         "push.log.kafka.client.session.timeout.ms=6000",  # a process that is killed is missed soon

@@ -30,9 +30,9 @@ class VerdictPipeline:
         config = directory / "export.toml"
         config.write_text(
             f"""
-"push.log" = "kafka"
+push.log.type = "kafka"
 push.log.kafka.bootstrap.servers = "{bootstrap}"
-push.log.kafka.topic = "{PUSH_TOPIC}"
+push.log.kafka.topic.name = "{PUSH_TOPIC}"
 
 [exporters.landing]
 type = "landing"

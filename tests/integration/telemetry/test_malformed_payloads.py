@@ -286,7 +286,7 @@ def test_behind_a_topic_they_are_delivered_and_shown_as_behind_a_node(pair: Pair
     config = tmp_path / "export.toml"
     with receiver() as collector:
         config.write_text(
-            f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{pair.broker.bootstrap}"\n'
+            f'push.log.type = "kafka"\npush.log.kafka.bootstrap.servers = "{pair.broker.bootstrap}"\n'
             + exporters(tmp_path, collector.port, free_port())
         )
         with Export(tmp_path, config, "http.listeners=") as export:

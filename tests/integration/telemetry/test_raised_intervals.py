@@ -137,8 +137,8 @@ def test_clients_that_wait_for_a_raised_interval_are_neither_absent_nor_silent(t
     canary.write_text(short[-1])
     with broker_with_plugin(tmp_path / "kafka", "4.3.1") as broker:
         config.write_text(
-            f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
-            f'push.log.kafka.topic = "{PUSH_TOPIC}"\nhttp.listeners = "http://127.0.0.1:0"\n'
+            f'push.log.type = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
+            f'push.log.kafka.topic.name = "{PUSH_TOPIC}"\nhttp.listeners = "http://127.0.0.1:0"\n'
             f'[exporters.page]\ntype = "prometheus"\nlisten = "{page}"\n'
         )
         at = ("--bootstrap-server", broker.bootstrap, "--yes")

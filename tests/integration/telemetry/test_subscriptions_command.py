@@ -183,7 +183,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
 def _export_config(broker: KafkaBroker, directory: Path) -> Path:
     config = directory / "export.toml"
     config.write_text(
-        f'"push.log" = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
+        f'push.log.type = "kafka"\npush.log.kafka.bootstrap.servers = "{broker.bootstrap}"\n'
         'http.listeners = "http://127.0.0.1:0"\n'
         f'[exporters.landing]\ntype = "landing"\npath = "{directory / "landing"}"\nlinger.ms = 500\n'
     )
@@ -422,7 +422,7 @@ def test_doctor_names_what_a_principal_may_not_do_on_topic_and_groups(pipeline: 
         future.result(PATIENCE_S)
     config = tmp_path / "export.toml"
     config.write_text(
-        f'log.dirs = "{tmp_path}"\nhttp.listeners = ""\n"push.log" = "kafka"\n'
+        f'log.dirs = "{tmp_path}"\nhttp.listeners = ""\npush.log.type = "kafka"\n'
         f'push.log.kafka.bootstrap.servers = "127.0.0.1:{pipeline.sasl_port}"\n[push.log.kafka.client]\n'
         f'"security.protocol" = "SASL_SSL"\n"ssl.ca.location" = "{pipeline.authority.certificate}"\n"linger.ms" = 5\n'
         '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "exporter"\n"sasl.password" = "exporter-secret"\n'

@@ -66,9 +66,9 @@ def export_config(broker: KafkaBroker, directory: Path, otlp_port: int) -> Path:
     config = directory / "export.toml"
     config.write_text(
         f"""
-"push.log" = "kafka"
+push.log.type = "kafka"
 push.log.kafka.bootstrap.servers = "{broker.bootstrap}"
-push.log.kafka.topic = "{PUSH_TOPIC}"
+push.log.kafka.topic.name = "{PUSH_TOPIC}"
 http.listeners = "http://127.0.0.1:0"
 
 [exporters.collector]

@@ -227,7 +227,7 @@ def test_the_topic_of_the_state_needs_its_rights_and_one_partition(
 
 def test_an_export_uses_no_topic_of_the_state(tmp_path: Path) -> None:
     servers = "push.log.kafka.bootstrap.servers=b:9092"
-    kafka = config(tmp_path, "state.store=kafka", "push.log=kafka", servers)
+    kafka = config(tmp_path, "state.store=kafka", "push.log.type=kafka", servers)
     names = [[use.topic for each in _clusters(kafka, process) for use in each.topics] for process in PROCESSES]
     assert names == [["fleetgauge-pushes", "fleetgauge-state"], ["fleetgauge-pushes"]]
 
@@ -236,7 +236,7 @@ def test_a_setting_that_only_librdkafka_has_is_no_error(tmp_path: Path) -> None:
     """The Admin API is asked by kafka-python, which has neither keystores nor OAUTHBEARER."""
     servers = "push.log.kafka.bootstrap.servers=b:9092"
     ciphers = "push.log.kafka.client.ssl.cipher.suites=ECDHE-RSA-AES256-GCM-SHA384"
-    (used,) = _clusters(config(tmp_path, "push.log=kafka", servers, ciphers), "serve")
+    (used,) = _clusters(config(tmp_path, "push.log.type=kafka", servers, ciphers), "serve")
     (found,) = check_brokers(used)
     assert found.level is Level.SKIPPED
     assert "push.log.kafka.client.*: ssl.cipher.suites is not understood here" in found.detail

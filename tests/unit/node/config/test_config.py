@@ -28,7 +28,7 @@ def test_an_example_configuration_is_accepted(name: str) -> None:
 
 
 def test_nested_tables_are_joined_by_dots(tmp_path: Path) -> None:
-    file = write(tmp_path, '"push.log" = "sqlite"\n[push.log.retention]\nms = 5000\n[node]\nid = 7\n')
+    file = write(tmp_path, 'push.log.type = "sqlite"\n[push.log.retention]\nms = 5000\n[node]\nid = 7\n')
     config = load_config(file)
     assert (config.push_log_retention_ms, config.node_id) == (5000, 7)
 
@@ -178,3 +178,25 @@ def test_the_console_gets_its_rules_and_cpu_or_a_sentence_about_a_file_that_is_n
     assert console_job(load_config(), "serve")["rules"] is None
     with pytest.raises(ConfigError, match=r"console\.decode\.cores"):
         load_config(overrides=["console.decode.cores=0"])
+
+
+@pytest.mark.parametrize(
+    ("file", "overrides"),
+    [
+        ('"push.log" = "kafka"\n"push.log.kafka.topic" = "pushes"\n', ()),
+        ('push.log.type = "kafka"\npush.log.kafka.topic.name = "pushes"\n', ()),
+        ("", ("push.log=kafka", "push.log.kafka.topic=pushes")),
+    ],
+)
+def test_keys_that_were_prefixes_of_others_are_read_in_both_forms(
+    tmp_path: Path, file: str, overrides: tuple[str, ...]
+) -> None:
+    config = load_config(
+        write(tmp_path, f'push.log.kafka.bootstrap.servers = "b:9092"\n{file}'), overrides=list(overrides)
+    )
+    assert (config.push_log, config.push_log_kafka_topic) == ("kafka", "pushes")
+
+
+def test_both_forms_of_a_key_in_one_file_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"push\.log\.type .*is set twice"):
+        load_config(write(tmp_path, '"push.log" = "kafka"\n"push.log.type" = "kafka"\n'))

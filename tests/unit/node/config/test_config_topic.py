@@ -17,14 +17,14 @@ from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
 
-KAFKA = ("push.log=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")
+KAFKA = ("push.log.type=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")
 
 
 def test_every_key_of_the_topic_reaches_its_settings(tmp_path: Path) -> None:
     file = tmp_path / "fleetgauge.toml"
     file.write_text(
         """
-"push.log" = "kafka"
+push.log.type = "kafka"
 [push.log.kafka]
 bootstrap.servers = ["broker1:9092", "broker2:9092"]
 group.prefix = "telemetry"
@@ -89,9 +89,9 @@ def test_the_job_of_the_exporter_process_survives_its_line_of_json() -> None:
 @pytest.mark.parametrize(
     ("overrides", "named"),
     [
-        (("push.log=kafka",), "push.log.kafka.bootstrap.servers"),
-        ((*KAFKA, "push.log.kafka.topics=x"), "did you mean push.log.kafka.topic"),
-        ((*KAFKA, "push.log.kafka.topic=a b"), "push.log.kafka.topic"),
+        (("push.log.type=kafka",), "push.log.kafka.bootstrap.servers"),
+        ((*KAFKA, "push.log.kafka.topics=x"), "did you mean push.log.kafka.topic.name"),
+        ((*KAFKA, "push.log.kafka.topic.name=a b"), "push.log.kafka.topic.name"),
         ((*KAFKA, "push.log.kafka.topic.partitions=0"), "push.log.kafka.topic.partitions"),
         ((*KAFKA, "push.log.kafka.topic.replication.factor=0"), "push.log.kafka.topic.replication.factor"),
         ((*KAFKA, "push.log.kafka.topic.retention.ms=0"), "push.log.kafka.topic.retention.ms"),
@@ -99,7 +99,7 @@ def test_the_job_of_the_exporter_process_survives_its_line_of_json() -> None:
         ((*KAFKA, "push.log.kafka.client.enable.metrics.push=true"), "push.log.kafka.client.enable.metrics.push"),
         ((*KAFKA, "push.log.kafka.client.no.such.key=1"), 'No such configuration property: "no.such.key"'),
         ((*KAFKA, "push.log.kafka.client.security.protocol=magic"), "security.protocol"),
-        (("push.log=rocks",), "push.log"),
+        (("push.log=rocks",), "push.log.type"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_refused_by_its_name(overrides: tuple[str, ...], named: str) -> None:
@@ -116,7 +116,7 @@ def test_without_the_client_library_one_sentence_names_the_extra(monkeypatch: py
 @pytest.mark.slow
 def test_export_says_what_it_lacks(tmp_path: Path) -> None:
     embedded = run_cli("export", "-o", f"log.dirs={tmp_path}", check=False)
-    assert (embedded.returncode, "set push.log=kafka" in embedded.stderr) == (1, True)
+    assert (embedded.returncode, "set push.log.type=kafka" in embedded.stderr) == (1, True)
     nothing = run_cli("export", *(part for key in KAFKA for part in ("-o", key)), check=False)
     assert (nothing.returncode, "nothing to export to" in nothing.stderr) == (1, True)
     assert "Traceback" not in embedded.stderr + nothing.stderr
