@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
+from fleetgauge.base.deadline import within
 from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
 from fleetgauge.fleet.errors import FleetError, OutputError
 from fleetgauge.fleet.report.cells import csv_cells, json_lines
 from fleetgauge.fleet.report.form import Format, check_columns
 from fleetgauge.fleet.report.tables import Key, Row, TableForm
+from fleetgauge.fleet.zone_files import S3_WITHIN_S
 from fleetgauge.terminal.table import print_rows, wide_console
 
 _NUMBERS: Final = frozenset(
@@ -88,14 +90,33 @@ def write_path(rows: Rows, form: Format, path: str) -> None:
     Raises:
         OutputError: there is something at `path` already, or it cannot be written.
     """
-    with _new_directory(path) as directory, directory.open_output_stream(f"part-0.{form.value}") as file:
+    with _new_directory(path) as directory, _OutputFile(directory, f"part-0.{form.value}") as file:
         if form is Format.PARQUET:
             with pq.ParquetWriter(file, rows.schema, compression="zstd") as writer:
                 for batch in rows.batches:
                     writer.write_batch(batch)
         else:
-            with io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+            with io.TextIOWrapper(io.BufferedWriter(file), encoding="utf-8", newline="") as text:
                 write_stream(rows, form, text)
+
+
+class _OutputFile(io.RawIOBase):
+    """A new file, each call of which has a deadline: an object store may answer a byte now and then for ever."""
+
+    def __init__(self, directory: Any, name: str) -> None:
+        self._file = within(S3_WITHIN_S, lambda: directory.open_output_stream(name))
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        within(S3_WITHIN_S, lambda: self._file.write(data))
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()  # once, whatever becomes of it
+            within(S3_WITHIN_S, self._file.close)
 
 
 @contextmanager
@@ -103,17 +124,22 @@ def _new_directory(path: str) -> Iterator[Any]:
     """A file system whose root is the directory: of this machine, or the object store of a URI."""
     from pyarrow import fs
 
-    try:
+
+    def made() -> tuple[Any, str]:
         is_uri = "://" in path
         found = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1)) if is_uri else (fs.LocalFileSystem(), path)
         system, directory = found
         if system.get_file_info(directory).type != fs.FileType.NotFound:
             raise OutputError(f"{path} exists already: name another --output or remove it")
         system.create_dir(directory, recursive=True)
+        return system, directory
+
+    try:
+        system, directory = within(S3_WITHIN_S, made)
     except (OSError, pa.ArrowException) as error:
         raise OutputError(f"cannot write to {path}: {error}") from error
     try:
         yield fs.SubTreeFileSystem(directory, system)
     except BaseException:
-        system.delete_dir(directory)
+        within(S3_WITHIN_S, lambda: system.delete_dir(directory))
         raise

@@ -77,11 +77,13 @@ def join_sources(
 def _assumed_subscription(in_file: Mapping[str, Sourced], elsewhere: Mapping[str, Sourced]) -> dict[str, Sourced]:
     """The default subscription, unless another one is configured; an override of one of its keys keeps the others.
 
-    It is for trying `fleetgauge serve` out. A gateway stands before production traffic, and has none, as a broker has.
+    It is for trying `fleetgauge serve` out. A gateway, and a node that writes to a topic, stand before production
+    traffic, and have none, as a broker has.
     """
-    broker = elsewhere.get(_GATEWAY_BROKER) or in_file.get(_GATEWAY_BROKER)
+    broker, log = (elsewhere.get(key) or in_file.get(key) for key in (_GATEWAY_BROKER, "push.log.type"))
+    is_for_trying = not (broker and broker.value) and not (log and log.value == "kafka")
     others = [key for key in elsewhere if not key.startswith(_DEFAULT_SUBSCRIPTION)]
-    if (broker and broker.value) or any(key.startswith(_SUBSCRIPTION) for key in (*in_file, *others)):
+    if not is_for_trying or any(key.startswith(_SUBSCRIPTION) for key in (*in_file, *others)):
         return {}
     return {_DEFAULT_SUBSCRIPTION + key: Sourced(value, "the default") for key, value in DEFAULT_SUBSCRIPTION.items()}
 

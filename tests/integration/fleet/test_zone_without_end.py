@@ -1,5 +1,6 @@
 """A landing zone in a store whose answers have no end: what reads it ends at its deadline or at a signal."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from support.waiting import PATIENCE_S, wait_for
 from fleetgauge.fleet import zone_files
 
 pytestmark = pytest.mark.integration
+
+RECORDED = Path(__file__).parents[2] / "spark" / "recorded" / "broker"
 
 
 @contextmanager
@@ -89,3 +92,23 @@ def test_a_file_is_given_up_at_one_deadline(monkeypatch: pytest.MonkeyPatch) -> 
         assert isinstance(system, fs.S3FileSystem)
         with pytest.raises(TimeoutError, match=r"no whole answer within 0.5 s"):
             zone_files.opened(system, "s3://lake/pushes/a.parquet")
+
+
+def test_rows_that_s3_does_not_take_to_an_end_are_given_up(tmp_path: Path) -> None:
+    with trickling(HEAD) as server:
+        place = f"s3://lake/rows?scheme=http&endpoint_override={server.address}&region=r"
+        code = "from fleetgauge.fleet import zone_files; zone_files.S3_WITHIN_S = 1.0"
+        ran = subprocess.run(
+            [
+                *(sys.executable, "-c", f"{code}; from fleetgauge.cli import main; main()", "fleet", "points"),
+                *("--source", str(RECORDED), "--format", "json", "--output", place),
+            ],
+            env={**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        assert (ran.returncode, server.asked > 0) == (1, True), ran.stderr
+        assert "cannot write to s3://lake/rows" in ran.stderr
+        assert "no whole answer within 1 s" in ran.stderr

@@ -200,3 +200,10 @@ def test_keys_that_were_prefixes_of_others_are_read_in_both_forms(
 def test_both_forms_of_a_key_in_one_file_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"push\.log\.type .*is set twice"):
         load_config(write(tmp_path, '"push.log" = "kafka"\n"push.log.type" = "kafka"\n'))
+
+
+def test_a_node_whose_pushes_go_to_a_topic_asks_no_client_for_metrics_unless_it_is_told_to() -> None:
+    topic = ["push.log.type=kafka", "push.log.kafka.bootstrap.servers=b:9092"]
+    assert load_config(overrides=topic).client_metrics == {}
+    told = load_config(overrides=[*topic, "client-metrics.own.metrics=*"])
+    assert told.client_metrics == {"own": {"metrics": "*"}}
