@@ -9,8 +9,8 @@ from fleetgauge.verdicts.arrow import Table, pa
 from fleetgauge.verdicts.catalogue import verdicts_of
 from fleetgauge.verdicts.declare import Verdict
 from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.notes import seen_clients
 from fleetgauge.verdicts.rules import Rules, default_rules
-from fleetgauge.verdicts.traffic import seen_clients
 from fleetgauge.verdicts.window import ROLES
 
 SCHEMA: Final = pa.schema(

@@ -14,13 +14,13 @@ from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount
 from fleetgauge.verdicts.memory import Case, Memory
-from fleetgauge.verdicts.notes import note_clients, note_window
+from fleetgauge.verdicts.notes import note_clients, note_groups, note_traffic, note_window
 from fleetgauge.verdicts.offsets import SCHEMA as GROUP_TRENDS
-from fleetgauge.verdicts.offsets import Samples, note_groups
+from fleetgauge.verdicts.offsets import Samples
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.points import Points
 from fleetgauge.verdicts.rules import Figures, Rules
-from fleetgauge.verdicts.traffic import TrafficRows, note_traffic
+from fleetgauge.verdicts.traffic import TrafficRows
 from fleetgauge.verdicts.window import DIALECTS, ROLES, Window, windows
 
 MOST_INSTANCES: Final = 100

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, Table, pa
-from fleetgauge.verdicts.window import KINDS, PATHS, Names, Registry
+from fleetgauge.verdicts.registry import KINDS, PATHS, Names, Registry
 
 _SETTLES_S: Final = 6 * 3600
 """Of a history: after so long a lasting change has mostly become the expected value [s]."""

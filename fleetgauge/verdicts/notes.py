@@ -1,12 +1,18 @@
-"""What the judge notes of client instances before it judges a window: when each was seen, and how it ended."""
+"""What the judge notes of a window before it judges it: when each client was seen, and how it ended; trends of groups;
+what gateways have seen of clients.
+"""
 
-from typing import Final
+from collections.abc import Collection, Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
 
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Table, pa, pc
-from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.memory import NAMES_KEPT_US, Memory
+from fleetgauge.verdicts.offsets import MOVING, SCHEMA, TRENDS, SampledGroups
 from fleetgauge.verdicts.rules import Rules
+from fleetgauge.verdicts.traffic import KINDS
 from fleetgauge.verdicts.window import Window, place_in
 
 CLIENT_COLUMNS: Final = (
@@ -78,3 +84,97 @@ def note_window(window: Window, memory: Memory) -> None:
     pushed_s = np.nan_to_num(window.rows.number("push_interval_ms") / 1000)
     instances["interval_s"][code] = np.maximum(pushed_s, instances["pushed_s"][code])
     instances["pushed_s"][code] = pushed_s
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def note_groups(window: Window, memory: Memory) -> Table:
+    """Notes since when each group's trend is what it is; SCHEMA of the window's groups."""
+    groups = window.offsets
+    known: dict[str, list[Any]] = memory.facts.setdefault("group-offsets", {})
+    if groups is None:
+        return SCHEMA.empty_table()
+    rows = list(_rows_of(groups, window, memory, known))
+    for name in [name for name, each in known.items() if each[2] < window.end_us - NAMES_KEPT_US]:
+        del known[name]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _rows_of(
+    groups: SampledGroups, window: Window, memory: Memory, known: dict[str, list[Any]]
+) -> Iterator[dict[str, Any]]:
+    begin = _EPOCH + timedelta(microseconds=window.begin_us)
+    day: date = begin.date()
+    members = np.bincount(groups.members.group, minlength=len(groups.codes))
+    idle = np.bincount(groups.members.group[groups.members.partitions == 0], minlength=len(groups.codes))
+    partitions = np.bincount(groups.group, minlength=len(groups.codes))
+    is_known = np.bincount(groups.group, ~np.isnan(groups.partitions.lag), minlength=len(groups.codes)) > 0
+    lag, of_trend = (
+        groups.sum(groups.partitions.lag),
+        [groups.sum(groups.partitions.trend == each) for each in range(6)],
+    )
+    seconds = np.where(groups.whole.seconds > 0, groups.whole.seconds, np.nan)
+    rates = groups.whole.committed / seconds, groups.whole.written / seconds
+    for place, (code, trend) in enumerate(zip(groups.codes.tolist(), groups.trend.tolist(), strict=True)):
+        cluster, name = memory.registry.groups.parts(code)
+        key = f"{cluster}\x1f{name}"
+        before = known.get(key)
+        is_same = before is not None and before[0] == TRENDS[trend]
+        since = before[1] if before is not None and is_same else window.begin_us
+        known[key] = [TRENDS[trend], since, window.end_us]
+        yield {
+            "date": day,
+            "window_start": begin,
+            "window_s": window.length_s,
+            "cluster_id": cluster,
+            "group_id": name,
+            "state": groups.state[place] or None,
+            "members": int(members[place]),
+            "idle_members": int(idle[place]),
+            "partitions": int(partitions[place]),
+            "lag_records": float(lag[place]) if is_known[place] else None,
+            "trend": TRENDS[trend],
+            "since": _EPOCH + timedelta(microseconds=since),
+            "committed_per_s": _number(rates[0][place]),
+            "written_per_s": _number(rates[1][place]),
+            **{f"{name}_partitions": int(of_trend[each][place]) for each, name in enumerate(TRENDS) if each > MOVING},
+            "error": groups.error[place] or None,
+        }
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+_SEEN_WITHIN_US: Final = 3_600_000_000
+
+
+def note_traffic(window: Window, memory: Memory) -> None:
+    """Notes which clients a gateway saw, and what of them, for coverage."""
+    if window.traffic is None:
+        return
+    known: dict[str, list[int]] = memory.facts.setdefault("gateway", {})
+    for code, kinds in zip(window.traffic.client.tolist(), window.traffic.kinds.tolist(), strict=True):
+        name = "\x1f".join(memory.registry.clients.parts(code))
+        known[name] = [known.get(name, (0, 0))[0] | kinds, window.end_us]
+    for name in [name for name, each in known.items() if each[1] < window.end_us - _SEEN_WITHIN_US]:
+        del known[name]
+
+
+def seen_clients(memory: Memory) -> dict[tuple[str, str], frozenset[str]]:
+    """Cluster and id of the clients that a gateway saw in the last windows, and what of KINDS."""
+    known: dict[str, list[int]] = memory.facts.get("gateway", {})
+    found = {}
+    for name, (kinds, seen_us) in known.items():
+        cluster, client = name.split("\x1f", 1)
+        if kinds and seen_us > memory.judged_to_us - _SEEN_WITHIN_US:
+            found[cluster, client] = frozenset(each for bit, each in enumerate(KINDS) if kinds >> bit & 1)
+    return found
+
+
+def traffic_facts(memory: Memory, clients: Collection[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+    """What a memory of these clients has for `seen_clients`: cluster and id of each; nothing of none."""
+    seen = seen_clients(memory).keys() & clients
+    known = memory.facts.get("gateway", {})
+    return {"gateway": {"\x1f".join(name): known["\x1f".join(name)] for name in seen}} if seen else {}

@@ -4,17 +4,14 @@ A trend is that of the last ten samples, and knows no threshold of lag: a group 
 them down, or ten behind and never read them.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, Table, pa, pc
-from fleetgauge.verdicts.memory import NAMES_KEPT_US, Memory
-from fleetgauge.verdicts.window import Registry, Window
+from fleetgauge.verdicts.registry import Registry, Span
 
 COLUMNS: Final = (
     "sampled_at", "cluster_id", "group_id", "state", "member_id", "client_id", "topic", "partition",
@@ -58,8 +55,6 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """One row per group and window, made as the window is judged."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +231,7 @@ class Samples:
         found = np.unique(self._times[self._times >= self._begin_us] // length) * length
         return [int(each) for each in found]
 
-    def within(self, window: Window, registry: Registry) -> SampledGroups | None:
+    def within(self, window: Span, registry: Registry) -> SampledGroups | None:
         """The groups that have a sample in the window; None without any."""
         begin_us = min(window.begin_us, window.end_us - LOOKBACK_S * 1_000_000)
         first, own, last = np.searchsorted(self._times, (begin_us, window.begin_us, window.end_us)).tolist()
@@ -269,7 +264,7 @@ class _Rows:
     number: dict[str, Numbers]
     texts: dict[str, Any]
 
-    def groups(self, window: Window, registry: Registry) -> SampledGroups:
+    def groups(self, window: Span, registry: Registry) -> SampledGroups:
         group = self._codes(registry.groups, ("cluster_id", "group_id"), window.end_us)
         is_own = self.times >= window.begin_us
         codes = np.unique(group[is_own])
@@ -411,61 +406,3 @@ class _Rows:
             lag=lag,
             rate=per_s,
         )
-
-
-def note_groups(window: Window, memory: Memory) -> Table:
-    """Notes since when each group's trend is what it is; SCHEMA of the window's groups."""
-    groups = window.offsets
-    known: dict[str, list[Any]] = memory.facts.setdefault("group-offsets", {})
-    if groups is None:
-        return SCHEMA.empty_table()
-    rows = list(_rows_of(groups, window, memory, known))
-    for name in [name for name, each in known.items() if each[2] < window.end_us - NAMES_KEPT_US]:
-        del known[name]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _rows_of(
-    groups: SampledGroups, window: Window, memory: Memory, known: dict[str, list[Any]]
-) -> Iterator[dict[str, Any]]:
-    begin = _EPOCH + timedelta(microseconds=window.begin_us)
-    day: date = begin.date()
-    members = np.bincount(groups.members.group, minlength=len(groups.codes))
-    idle = np.bincount(groups.members.group[groups.members.partitions == 0], minlength=len(groups.codes))
-    partitions = np.bincount(groups.group, minlength=len(groups.codes))
-    is_known = np.bincount(groups.group, ~np.isnan(groups.partitions.lag), minlength=len(groups.codes)) > 0
-    lag, of_trend = (
-        groups.sum(groups.partitions.lag),
-        [groups.sum(groups.partitions.trend == each) for each in range(6)],
-    )
-    seconds = np.where(groups.whole.seconds > 0, groups.whole.seconds, np.nan)
-    rates = groups.whole.committed / seconds, groups.whole.written / seconds
-    for place, (code, trend) in enumerate(zip(groups.codes.tolist(), groups.trend.tolist(), strict=True)):
-        cluster, name = memory.registry.groups.parts(code)
-        key = f"{cluster}\x1f{name}"
-        before = known.get(key)
-        is_same = before is not None and before[0] == TRENDS[trend]
-        since = before[1] if before is not None and is_same else window.begin_us
-        known[key] = [TRENDS[trend], since, window.end_us]
-        yield {
-            "date": day,
-            "window_start": begin,
-            "window_s": window.length_s,
-            "cluster_id": cluster,
-            "group_id": name,
-            "state": groups.state[place] or None,
-            "members": int(members[place]),
-            "idle_members": int(idle[place]),
-            "partitions": int(partitions[place]),
-            "lag_records": float(lag[place]) if is_known[place] else None,
-            "trend": TRENDS[trend],
-            "since": _EPOCH + timedelta(microseconds=since),
-            "committed_per_s": _number(rates[0][place]),
-            "written_per_s": _number(rates[1][place]),
-            **{f"{name}_partitions": int(of_trend[each][place]) for each, name in enumerate(TRENDS) if each > MOVING},
-            "error": groups.error[place] or None,
-        }
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

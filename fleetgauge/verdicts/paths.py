@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
-from fleetgauge.verdicts.window import KINDS, PATHS, Groups, Window, numbered
+from fleetgauge.verdicts.registry import KINDS, PATHS
+from fleetgauge.verdicts.window import Groups, Window, numbered
 
 
 @dataclass(frozen=True, slots=True)

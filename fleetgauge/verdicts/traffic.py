@@ -4,16 +4,14 @@ A rate is divided by the instances that telemetry knows of a client. Of a client
 instances together, and such a finding is less certain.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Array, Numbers, Table, pa, pc
-from fleetgauge.verdicts.declare import BY_GATEWAY, BY_TELEMETRY, PHYSICAL, Finding, Threshold
-from fleetgauge.verdicts.memory import Memory
-from fleetgauge.verdicts.window import Registry, Subjects, Window
+from fleetgauge.verdicts.registry import Registry, Span
 
 _SUMS: Final = (
     "requests", "request_bytes", "response_bytes", "broker_time_ms", "throttled_requests", "throttle_time_ms",
@@ -32,13 +30,10 @@ _NAMES_NEW_MEMBERS: Final = 4
 _SEVERAL: Final = ("", "<others>")
 """Client ids that stand for several clients: none at all, and what a gateway counts beyond its bound."""
 
-OF_ALL_INSTANCES: Final = 0.6
-"""The most that one may be certain of a rate of an unknown number of instances together."""
 
 _SLACK_US: Final = 5_000_000
 """Intervals that are as near to each other follow each other."""
 
-_SEEN_WITHIN_US: Final = 3_600_000_000
 KINDS: Final = ("produce", "fetch", "group")
 """What a gateway may have seen of a client: its Produce and Fetch requests, those as a member of a classic group."""
 
@@ -111,7 +106,7 @@ class TrafficRows:
         length = self.window_s * 1_000_000
         return [int(each) for each in np.unique(self._times[self._times >= self._begin_us] // length) * length]
 
-    def within(self, window: Window, registry: Registry) -> Traffic | None:
+    def within(self, window: Span, registry: Registry) -> Traffic | None:
         """What was counted in a window; None without any row."""
         before_us = window.begin_us - self.window_s * 1_000_000
         first, own, last = np.searchsorted(self._times, (before_us, window.begin_us, window.end_us)).tolist()
@@ -159,7 +154,7 @@ class _Rows:
     texts: dict[str, Array]
     is_own: Numbers
 
-    def traffic(self, window: Window, registry: Registry) -> Traffic:
+    def traffic(self, window: Span, registry: Registry) -> Traffic:
         """Sums of the window by client, and its groups."""
         ids = self.texts["client_id"]
         is_one = ~pc.is_in(ids, pa.array(_SEVERAL)).to_numpy(zero_copy_only=False)
@@ -218,7 +213,7 @@ class _Rows:
         found: Numbers = is_group & ~np.isin(key, key[self.number["api_key"] == _CONSUMER_GROUP_HEARTBEAT])
         return found
 
-    def _groups(self, window: Window, registry: Registry) -> tuple[Numbers, Numbers]:
+    def _groups(self, window: Span, registry: Registry) -> tuple[Numbers, Numbers]:
         """Classic groups with a row in the window, and their rebalances but for two of each member that came."""
         rows = np.flatnonzero(self._of_classic_groups())
         key = self._key(rows, "cluster_id", "group_id")
@@ -260,84 +255,3 @@ class _Rows:
         if (self.number["api_version"][joins] < _NAMES_NEW_MEMBERS).any():
             return connections
         return min(connections, int(self.number["new_members"][joins].sum()))
-
-
-def note_traffic(window: Window, memory: Memory) -> None:
-    """Notes which clients a gateway saw, and what of them, for coverage."""
-    if window.traffic is None:
-        return
-    known: dict[str, list[int]] = memory.facts.setdefault("gateway", {})
-    for code, kinds in zip(window.traffic.client.tolist(), window.traffic.kinds.tolist(), strict=True):
-        name = "\x1f".join(memory.registry.clients.parts(code))
-        known[name] = [known.get(name, (0, 0))[0] | kinds, window.end_us]
-    for name in [name for name, each in known.items() if each[1] < window.end_us - _SEEN_WITHIN_US]:
-        del known[name]
-
-
-def seen_clients(memory: Memory) -> dict[tuple[str, str], frozenset[str]]:
-    """Cluster and id of the clients that a gateway saw in the last windows, and what of KINDS."""
-    known: dict[str, list[int]] = memory.facts.get("gateway", {})
-    found = {}
-    for name, (kinds, seen_us) in known.items():
-        cluster, client = name.split("\x1f", 1)
-        if kinds and seen_us > memory.judged_to_us - _SEEN_WITHIN_US:
-            found[cluster, client] = frozenset(each for bit, each in enumerate(KINDS) if kinds >> bit & 1)
-    return found
-
-
-def traffic_facts(memory: Memory, clients: Collection[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """What a memory of these clients has for `seen_clients`: cluster and id of each; nothing of none."""
-    seen = seen_clients(memory).keys() & clients
-    known = memory.facts.get("gateway", {})
-    return {"gateway": {"\x1f".join(name): known["\x1f".join(name)] for name in seen}} if seen else {}
-
-
-def per_instance(window: Window, traffic: Traffic, values: Numbers) -> Numbers:
-    """Sums of units as rates per second and instance, as far as instances are known."""
-    found: Numbers = values / traffic.seconds / np.maximum(_instances(window, traffic), 1)
-    return found
-
-
-def _instances(window: Window, traffic: Traffic) -> Numbers:
-    """Of each unit the instances of its client id that telemetry knows."""
-    found: Numbers = (
-        np.bincount(window.client, minlength=int(traffic.client.max(initial=0)) + 1)[traffic.client]
-        if len(window)
-        else np.zeros(len(traffic.client), np.int64)
-    )
-    return found
-
-
-def beside_traffic(window: Window, found: Finding, tests: Sequence[Threshold], *, is_rate: bool = False) -> Finding:
-    """A finding about client ids by telemetry where there is some, else by what gateways counted.
-
-    Args:
-        window: with traffic.
-        found: by telemetry; its units are rows.
-        tests: of the units of the traffic.
-        is_rate: their figures are those of all instances of a client together, where these are not known.
-    """
-    traffic = window.traffic
-    assert traffic is not None
-    rows, units = len(window), len(traffic.client)
-    is_known = np.logical_or.reduce([test.is_known for test in found.tests]) if rows else np.zeros(0, np.bool_)
-    if found.judged is not None:
-        is_known &= found.judged
-    is_bad = np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
-    agrees = np.isin(window.client, traffic.client[is_bad])
-    left = ~np.isin(traffic.client, window.client[is_known])
-    subjects = Subjects.by("client", np.concatenate([window.client, traffic.client]))
-    certainty = np.where(is_rate & (_instances(window, traffic) == 0), OF_ALL_INSTANCES, PHYSICAL)
-    return Finding(
-        subjects=subjects,
-        tests=[
-            *(test.among(0, units) for test in found.tests),
-            *(replace(test, observed=np.where(left, test.observed, np.nan)).among(rows, 0) for test in tests),
-        ],
-        unit_of=subjects.of_row,
-        judged=None if found.judged is None else np.concatenate([found.judged, left]),
-        rows=np.concatenate([np.arange(rows), np.full(units, -1)]),
-        certainty=np.concatenate([np.broadcast_to(found.certainty, rows), certainty]),
-        sources=np.concatenate([BY_TELEMETRY + BY_GATEWAY * agrees, np.full(units, BY_GATEWAY)]),
-        principals=np.concatenate([np.full(rows, None, object), traffic.principal]),
-    )

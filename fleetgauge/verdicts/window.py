@@ -1,31 +1,25 @@
 """Wide rows as the verdicts read them: numbers by column, and which client, group, node and instance each row is of."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Array, Numbers, Table, is_valid, numbers_at, one, pa, pc
 from fleetgauge.verdicts.errors import RowsError
-
-if TYPE_CHECKING:
-    from fleetgauge.verdicts.offsets import SampledGroups, Samples
-    from fleetgauge.verdicts.points import Points
-    from fleetgauge.verdicts.traffic import Traffic, TrafficRows
+from fleetgauge.verdicts.offsets import SampledGroups, Samples
+from fleetgauge.verdicts.points import Points
+from fleetgauge.verdicts.registry import PATHS, SEPARATOR, Registry
+from fleetgauge.verdicts.traffic import Traffic, TrafficRows
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
 JAVA, LIBRDKAFKA = range(2)
 ROLES: Final = ("producer", "consumer")
 PRODUCER, CONSUMER = range(2)
 
-PATHS: Final = 2**20
-"""The number of a path is that of its client times this, and that of its node."""
-KINDS: Final = 8
-"""Roles and libraries: the history of a latency is of (client * KINDS + kind) * PATHS + node."""
 
-_SEPARATOR: Final = "\x1f"
 _KEYS: Final = (
     "window_start", "window_s", "cluster_id", "principal", "client_instance_id", "role", "node_id", "coordinator",
     "topic", "seen_at", "client_id", "client_software_name", "client_software_version", "dialect", "push_interval_ms",
@@ -48,108 +42,6 @@ _READ_LATER: Final = ("client_id", "principal", "seen_at")
 COLUMNS: Final = (*_KEYS, *MEASURES)
 """The columns that the judge reads: one merged wide row per (instance, window) and per (instance, role, node, window).
 Averages and growth are in their unit; null where nothing is known."""
-
-
-def _joined(columns: Sequence[Array]) -> Array:
-    """The texts of columns side by side, one per row; null is ''."""
-    texts = pc.binary_join_element_wise(*(column.fill_null("") for column in columns), _SEPARATOR)
-    separators = np.count_nonzero(np.frombuffer(texts.buffers()[2] or b"", np.uint8) == ord(_SEPARATOR))
-    if separators != len(texts) * (len(columns) - 1):
-        # A client may call itself anything, and what separates texts here is no part of one.
-        plain = (
-            pc.replace_substring(column.fill_null(""), _SEPARATOR, "\N{REPLACEMENT CHARACTER}") for column in columns
-        )
-        texts = pc.binary_join_element_wise(*plain, _SEPARATOR)
-    return texts
-
-
-def _numbered_after(known: Array, texts: Array) -> tuple[Array, Numbers]:
-    """Distinct texts with further ones behind them, and the place of each of the further ones among them."""
-    if not len(texts):
-        return known, np.zeros(0, np.int64)
-    encoded = pa.chunked_array([known, texts]).dictionary_encode().chunks[-1]
-    return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-class Names:
-    """Numbers for texts that last over windows.
-
-    Args:
-        texts: of the numbers from 0 on.
-        seen_us: when each was asked for last [us].
-    """
-
-    def __init__(self, texts: Array | None = None, seen_us: Numbers | None = None) -> None:
-        self._texts = pa.array([], pa.string()) if texts is None else texts
-        self.seen_us: Numbers = np.zeros(len(self._texts), np.int64) if seen_us is None else seen_us
-
-    def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
-        """For each row the number of its texts, which are seen at this time; null is ''."""
-        self._texts, codes = _numbered_after(self._texts, _joined(columns))
-        if len(self._texts) > len(self.seen_us):
-            self.seen_us = np.append(self.seen_us, np.zeros(len(self._texts) - len(self.seen_us), np.int64))
-        self.seen_us[codes] = np.maximum(self.seen_us[codes], at_us)
-        return codes
-
-    def find(self, *columns: Array) -> Numbers:
-        """For each row the number of its texts; -1 of those that were not asked for before."""
-        texts = _joined([one(column) for column in columns])
-        found: Numbers = pc.index_in(texts, value_set=self._texts).fill_null(-1).to_numpy(zero_copy_only=False)
-        return found.astype(np.int64)
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def parts(self, code: int) -> list[str]:
-        """The texts of a number."""
-        text: str = self._texts[code].as_py()
-        return text.split(_SEPARATOR)
-
-    def keep(self, stays: Numbers) -> Numbers:
-        """Forgets the other texts; returns for each number the new one, or -1."""
-        self._texts, self.seen_us = self._texts.filter(pa.array(stays)), self.seen_us[stays]
-        found: Numbers = np.where(stays, np.cumsum(stays) - 1, -1)
-        return found
-
-    def table(self) -> Table:
-        """To be kept."""
-        return pa.table({"text": self._texts, "seen_us": self.seen_us})
-
-    @classmethod
-    def of(cls, table: Table) -> "Names":
-        """As it was kept."""
-        return cls(table["text"].combine_chunks(), table["seen_us"].to_numpy().copy())
-
-
-@dataclass(slots=True)
-class Registry:
-    """The names that the judge knows; each with its cluster."""
-
-    clients: Names = field(default_factory=Names)
-    groups: Names = field(default_factory=Names)
-    nodes: Names = field(default_factory=Names)
-    instances: Names = field(default_factory=Names)
-    versions: Names = field(default_factory=Names)
-
-    def identity(self, kind: str, code: int) -> dict[str, Any]:
-        """The cluster and the name of a subject, and which client, group or node it is."""
-        if kind == "client":
-            cluster, name = self.clients.parts(code)
-            return {"cluster_id": cluster, "subject": name, "client_id": name}
-        if kind == "group":
-            cluster, name = self.groups.parts(code)
-            return {"cluster_id": cluster, "subject": name, "group_id": name}
-        if kind == "node":
-            cluster, name = self.nodes.parts(code)
-            return {"cluster_id": cluster, "subject": name, "node_id": int(name)}
-        if kind == "path":
-            (cluster, client), node = self.clients.parts(code // PATHS), self.nodes.parts(code % PATHS)[1]
-            return {"cluster_id": cluster, "subject": f"{client}@{node}", "client_id": client, "node_id": int(node)}
-        if kind == "version":
-            cluster, name, version = self.versions.parts(code)
-            return {"cluster_id": cluster, "subject": f"{name}/{version}"}
-        cluster, principal, name = self.instances.parts(code)
-        return {"cluster_id": cluster, "subject": name, "principal": principal}
 
 
 class Rows:
@@ -394,9 +286,9 @@ class Window:
         traffic: what gateways counted; None where they counted nothing.
     """
 
-    points: "Points | None" = None
-    offsets: "SampledGroups | None" = None
-    traffic: "Traffic | None" = None
+    points: Points | None = None
+    offsets: SampledGroups | None = None
+    traffic: Traffic | None = None
 
     def __init__(self, table: Table, at: Numbers, registry: Registry, begin_us: int, length_s: int) -> None:
         has_role, has_topic = (is_valid(one(table[name]))[at] for name in ("role", "topic"))
@@ -522,7 +414,7 @@ class Window:
             return row
         names = "cluster_id", "principal", "client_instance_id"
         of_link, of_row = (
-            pc.binary_join_element_wise(*(rows.column(name).fill_null("") for name in names), _SEPARATOR)
+            pc.binary_join_element_wise(*(rows.column(name).fill_null("") for name in names), SEPARATOR)
             for rows in (self._links, self.rows)
         )
         row = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
@@ -546,8 +438,8 @@ def place_in(column: Array, known: Sequence[str]) -> Numbers:
 def windows(
     tables: Iterable[Table],
     registry: Registry,
-    samples: "Samples | None" = None,
-    traffic: "TrafficRows | None" = None,
+    samples: Samples | None = None,
+    traffic: TrafficRows | None = None,
 ) -> Iterator[Window]:
     """The windows of rows, of samples of groups and of traffic, in the order of their times, which is the tables'.
 
@@ -586,8 +478,8 @@ def _window(
     at: Numbers,
     registry: Registry,
     begin_us: int,
-    samples: "Samples | None",
-    traffic: "TrafficRows | None",
+    samples: Samples | None,
+    traffic: TrafficRows | None,
 ) -> Iterator[Window]:
     """The window of some rows, or of samples or traffic alone; none where there is nothing."""
     given = samples or traffic

@@ -16,8 +16,8 @@ from fleetgauge.fleet.pipeline.verdict_list import reference
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.verdicts.coverage import coverage
 from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.notes import traffic_facts
 from fleetgauge.verdicts.rules import Rules
-from fleetgauge.verdicts.traffic import traffic_facts
 
 DAY: Final = timedelta(days=1)
 MOST_LISTED: Final = 20

@@ -124,7 +124,6 @@ def _new_directory(path: str) -> Iterator[Any]:
     """A file system whose root is the directory: of this machine, or the object store of a URI."""
     from pyarrow import fs
 
-
     def made() -> tuple[Any, str]:
         is_uri = "://" in path
         found = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1)) if is_uri else (fs.LocalFileSystem(), path)

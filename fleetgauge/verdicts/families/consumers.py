@@ -15,10 +15,11 @@ from fleetgauge.verdicts.declare import (
     Verdict,
     of_clients,
 )
+from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
 from fleetgauge.verdicts.families.groups import has_most_work, is_growing, lag_growth
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.traffic import FETCH, beside_traffic, per_instance
+from fleetgauge.verdicts.traffic import FETCH
 from fleetgauge.verdicts.window import LIBRDKAFKA, Window
 
 _LEAST_RATIO: Final = 1e-4

@@ -21,9 +21,10 @@ from fleetgauge.verdicts.declare import OWN_HISTORY, PEERS, Finding, Threshold, 
 from fleetgauge.verdicts.families.peers import beside_other_nodes, beside_peers
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
+from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
-from fleetgauge.verdicts.window import CONSUMER, DIALECTS, JAVA, PATHS, Groups, Subjects, Window
+from fleetgauge.verdicts.window import CONSUMER, DIALECTS, JAVA, Groups, Subjects, Window
 
 _ROUNDS: Final = 3
 

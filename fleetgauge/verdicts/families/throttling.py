@@ -6,9 +6,10 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients
+from fleetgauge.verdicts.families.beside_traffic import beside_traffic
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.traffic import FETCH, PRODUCE, Traffic, beside_traffic
+from fleetgauge.verdicts.traffic import FETCH, PRODUCE, Traffic
 from fleetgauge.verdicts.window import Window
 
 

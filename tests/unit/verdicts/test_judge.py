@@ -14,9 +14,10 @@ from fleetgauge.verdicts.coverage import coverage
 from fleetgauge.verdicts.errors import RowsError, RulesError
 from fleetgauge.verdicts.judge import judge
 from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.registry import Registry
 from fleetgauge.verdicts.rows import ranked
 from fleetgauge.verdicts.rules import as_toml, default_rules, load_rules, parse_rules
-from fleetgauge.verdicts.window import Registry, windows
+from fleetgauge.verdicts.window import windows
 
 
 def slow_group(number: int) -> list[Row]:

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from fleetgauge.verdicts.arrow import is_valid, numbers_at
-from fleetgauge.verdicts.window import Names, medians, numbered, order_of
+from fleetgauge.verdicts.registry import Names
+from fleetgauge.verdicts.window import medians, numbered, order_of
 
 
 @pytest.mark.parametrize("count", [1, 3, 900, 70_000])

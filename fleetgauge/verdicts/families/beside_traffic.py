@@ -1,0 +1,66 @@
+"""What gateways count of clients, beside what telemetry says of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers
+from fleetgauge.verdicts.declare import BY_GATEWAY, BY_TELEMETRY, PHYSICAL, Finding, Threshold
+from fleetgauge.verdicts.traffic import Traffic
+from fleetgauge.verdicts.window import Subjects, Window
+
+OF_ALL_INSTANCES: Final = 0.6
+"""The most that one may be certain of a rate of an unknown number of instances together."""
+
+
+def per_instance(window: Window, traffic: Traffic, values: Numbers) -> Numbers:
+    """Sums of units as rates per second and instance, as far as instances are known."""
+    found: Numbers = values / traffic.seconds / np.maximum(_instances(window, traffic), 1)
+    return found
+
+
+def _instances(window: Window, traffic: Traffic) -> Numbers:
+    """Of each unit the instances of its client id that telemetry knows."""
+    found: Numbers = (
+        np.bincount(window.client, minlength=int(traffic.client.max(initial=0)) + 1)[traffic.client]
+        if len(window)
+        else np.zeros(len(traffic.client), np.int64)
+    )
+    return found
+
+
+def beside_traffic(window: Window, found: Finding, tests: Sequence[Threshold], *, is_rate: bool = False) -> Finding:
+    """A finding about client ids by telemetry where there is some, else by what gateways counted.
+
+    Args:
+        window: with traffic.
+        found: by telemetry; its units are rows.
+        tests: of the units of the traffic.
+        is_rate: their figures are those of all instances of a client together, where these are not known.
+    """
+    traffic = window.traffic
+    assert traffic is not None
+    rows, units = len(window), len(traffic.client)
+    is_known = np.logical_or.reduce([test.is_known for test in found.tests]) if rows else np.zeros(0, np.bool_)
+    if found.judged is not None:
+        is_known &= found.judged
+    is_bad = np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
+    agrees = np.isin(window.client, traffic.client[is_bad])
+    left = ~np.isin(traffic.client, window.client[is_known])
+    subjects = Subjects.by("client", np.concatenate([window.client, traffic.client]))
+    certainty = np.where(is_rate & (_instances(window, traffic) == 0), OF_ALL_INSTANCES, PHYSICAL)
+    return Finding(
+        subjects=subjects,
+        tests=[
+            *(test.among(0, units) for test in found.tests),
+            *(replace(test, observed=np.where(left, test.observed, np.nan)).among(rows, 0) for test in tests),
+        ],
+        unit_of=subjects.of_row,
+        judged=None if found.judged is None else np.concatenate([found.judged, left]),
+        rows=np.concatenate([np.arange(rows), np.full(units, -1)]),
+        certainty=np.concatenate([np.broadcast_to(found.certainty, rows), certainty]),
+        sources=np.concatenate([BY_TELEMETRY + BY_GATEWAY * agrees, np.full(units, BY_GATEWAY)]),
+        principals=np.concatenate([np.full(rows, None, object), traffic.principal]),
+    )

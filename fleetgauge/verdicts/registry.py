@@ -1,0 +1,138 @@
+"""What windows are numbered by: clients, groups, versions and instances keep their numbers from window to window."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, one, pa, pc
+
+
+class Span(Protocol):
+    """The time of a window."""
+
+    @property
+    def begin_us(self) -> int:
+        """Its beginning [us]."""
+
+    @property
+    def end_us(self) -> int:
+        """Its end [us]."""
+
+    @property
+    def length_s(self) -> int:
+        """Its length [s]."""
+
+
+PATHS: Final = 2**20
+"""The number of a path is that of its client times this, and that of its node."""
+
+
+KINDS: Final = 8
+"""Roles and libraries: the history of a latency is of (client * KINDS + kind) * PATHS + node."""
+
+
+SEPARATOR: Final = "\x1f"
+
+
+def _joined(columns: Sequence[Array]) -> Array:
+    """The texts of columns side by side, one per row; null is ''."""
+    texts = pc.binary_join_element_wise(*(column.fill_null("") for column in columns), SEPARATOR)
+    separators = np.count_nonzero(np.frombuffer(texts.buffers()[2] or b"", np.uint8) == ord(SEPARATOR))
+    if separators != len(texts) * (len(columns) - 1):
+        # A client may call itself anything, and what separates texts here is no part of one.
+        plain = (
+            pc.replace_substring(column.fill_null(""), SEPARATOR, "\N{REPLACEMENT CHARACTER}") for column in columns
+        )
+        texts = pc.binary_join_element_wise(*plain, SEPARATOR)
+    return texts
+
+
+def _numbered_after(known: Array, texts: Array) -> tuple[Array, Numbers]:
+    """Distinct texts with further ones behind them, and the place of each of the further ones among them."""
+    if not len(texts):
+        return known, np.zeros(0, np.int64)
+    encoded = pa.chunked_array([known, texts]).dictionary_encode().chunks[-1]
+    return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+class Names:
+    """Numbers for texts that last over windows.
+
+    Args:
+        texts: of the numbers from 0 on.
+        seen_us: when each was asked for last [us].
+    """
+
+    def __init__(self, texts: Array | None = None, seen_us: Numbers | None = None) -> None:
+        self._texts = pa.array([], pa.string()) if texts is None else texts
+        self.seen_us: Numbers = np.zeros(len(self._texts), np.int64) if seen_us is None else seen_us
+
+    def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
+        """For each row the number of its texts, which are seen at this time; null is ''."""
+        self._texts, codes = _numbered_after(self._texts, _joined(columns))
+        if len(self._texts) > len(self.seen_us):
+            self.seen_us = np.append(self.seen_us, np.zeros(len(self._texts) - len(self.seen_us), np.int64))
+        self.seen_us[codes] = np.maximum(self.seen_us[codes], at_us)
+        return codes
+
+    def find(self, *columns: Array) -> Numbers:
+        """For each row the number of its texts; -1 of those that were not asked for before."""
+        texts = _joined([one(column) for column in columns])
+        found: Numbers = pc.index_in(texts, value_set=self._texts).fill_null(-1).to_numpy(zero_copy_only=False)
+        return found.astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def parts(self, code: int) -> list[str]:
+        """The texts of a number."""
+        text: str = self._texts[code].as_py()
+        return text.split(SEPARATOR)
+
+    def keep(self, stays: Numbers) -> Numbers:
+        """Forgets the other texts; returns for each number the new one, or -1."""
+        self._texts, self.seen_us = self._texts.filter(pa.array(stays)), self.seen_us[stays]
+        found: Numbers = np.where(stays, np.cumsum(stays) - 1, -1)
+        return found
+
+    def table(self) -> Table:
+        """To be kept."""
+        return pa.table({"text": self._texts, "seen_us": self.seen_us})
+
+    @classmethod
+    def of(cls, table: Table) -> "Names":
+        """As it was kept."""
+        return cls(table["text"].combine_chunks(), table["seen_us"].to_numpy().copy())
+
+
+@dataclass(slots=True)
+class Registry:
+    """The names that the judge knows; each with its cluster."""
+
+    clients: Names = field(default_factory=Names)
+    groups: Names = field(default_factory=Names)
+    nodes: Names = field(default_factory=Names)
+    instances: Names = field(default_factory=Names)
+    versions: Names = field(default_factory=Names)
+
+    def identity(self, kind: str, code: int) -> dict[str, Any]:
+        """The cluster and the name of a subject, and which client, group or node it is."""
+        if kind == "client":
+            cluster, name = self.clients.parts(code)
+            return {"cluster_id": cluster, "subject": name, "client_id": name}
+        if kind == "group":
+            cluster, name = self.groups.parts(code)
+            return {"cluster_id": cluster, "subject": name, "group_id": name}
+        if kind == "node":
+            cluster, name = self.nodes.parts(code)
+            return {"cluster_id": cluster, "subject": name, "node_id": int(name)}
+        if kind == "path":
+            (cluster, client), node = self.clients.parts(code // PATHS), self.nodes.parts(code % PATHS)[1]
+            return {"cluster_id": cluster, "subject": f"{client}@{node}", "client_id": client, "node_id": int(node)}
+        if kind == "version":
+            cluster, name, version = self.versions.parts(code)
+            return {"cluster_id": cluster, "subject": f"{name}/{version}"}
+        cluster, principal, name = self.instances.parts(code)
+        return {"cluster_id": cluster, "subject": name, "principal": principal}
