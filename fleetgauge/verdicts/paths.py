@@ -15,7 +15,7 @@ class Paths:
 
     Attributes:
         by_path: the links by their paths.
-        client, kind, node: of each path; see `verdicts.window.KINDS`.
+        client, kind, node: of each path; see `verdicts.registry.KINDS`.
         key: of each path, for histories.
         by_series: the paths by their series: a client id, role and library.
         by_node: the paths by their nodes, which are places in `nodes`.
