@@ -43,7 +43,7 @@ def sources(revision: str | None) -> Iterator[tuple[str, str]]:
     roots = tuple(f"{root}/" for root in (PACKAGE, *OLD_ROOMS))
     for path in subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines():
         room, *rest = path.removeprefix(f"{PACKAGE}/").split("/")
-        if path.endswith(".py") and path.startswith(roots) and "testkit" not in rest:
+        if path.endswith(".py") and path.startswith(roots) and "testkit" not in (room, *rest):
             yield (room if rest else "."), text_of(path, revision)
 
 

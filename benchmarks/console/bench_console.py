@@ -29,11 +29,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from fleetgauge.console.fleet import ClientQuery, Fleet, FleetSettings
 from fleetgauge.console.source import Polled, StoredPush
-from fleetgauge.fleet.simulate.simulate import Fleet as Simulated
-from fleetgauge.fleet.simulate.simulate import make_plan
-from fleetgauge.fleet.simulate.stream import Stream
 from fleetgauge.telemetry.otlp import IS_COMPILED
 from fleetgauge.telemetry.push_record import PushIds, PushRecord, format_instance_id
+from fleetgauge.testkit.simulate.simulate import Fleet as Simulated
+from fleetgauge.testkit.simulate.simulate import make_plan
+from fleetgauge.testkit.simulate.stream import Stream
 
 _MINUTE_US: Final = 60_000_000
 

@@ -25,11 +25,11 @@ class DemoError(FleetgaugeError):
 
 
 class OtlpReceiver:
-    """The gRPC server of `exporters.testkit.otlp_receiver`, in a process of its own."""
+    """The gRPC server of `testkit.otlp_receiver`, in a process of its own."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            module_command("fleetgauge.exporters.testkit.otlp_receiver"),
+            module_command("fleetgauge.testkit.otlp_receiver"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

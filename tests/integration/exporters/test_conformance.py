@@ -18,8 +18,8 @@ from support.waiting import wait_for
 from fleetgauge.exporters.exporter import Delivered, Exporter, Refused, RefusedRecord, Retry, TooLarge
 from fleetgauge.exporters.options import ExporterConfigError
 from fleetgauge.exporters.registry import build_exporter
-from fleetgauge.exporters.testkit.conformance import ExporterConformance, a_push, batch_of, started
-from fleetgauge.exporters.testkit.otlp_receiver import Receiver
+from fleetgauge.testkit.conformance import ExporterConformance, a_push, batch_of, started
+from fleetgauge.testkit.otlp_receiver import Receiver
 
 pytestmark = pytest.mark.integration
 

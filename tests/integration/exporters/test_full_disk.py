@@ -15,9 +15,9 @@ from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSetti
 from fleetgauge.exporters.dead_letters.store import DeadLetters
 from fleetgauge.exporters.exporter import Delivered, Refusal, Retry
 from fleetgauge.exporters.registry import build_exporter
-from fleetgauge.exporters.testkit.conformance import a_push, batch_of, started
 from fleetgauge.push_log.embedded.settings import MIB
 from fleetgauge.push_log.log import PushLogFullError
+from fleetgauge.testkit.conformance import a_push, batch_of, started
 
 pytestmark = pytest.mark.integration
 

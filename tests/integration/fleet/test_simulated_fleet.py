@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from fleetgauge.fleet.cli import app
-from fleetgauge.fleet.simulate.plan import BEGIN
+from fleetgauge.testkit.simulate.plan import BEGIN
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ import pytest
 
 from fleetgauge.exporters.landing.schema import LANDING_SCHEMA
 from fleetgauge.fleet.decode.payloads import decode
-from fleetgauge.fleet.simulate.request import SUBJECT_KINDS, parse_with
-from fleetgauge.fleet.simulate.simulate import Fleet, make_plan, simulate
+from fleetgauge.testkit.simulate.request import SUBJECT_KINDS, parse_with
+from fleetgauge.testkit.simulate.simulate import Fleet, make_plan, simulate
 
 WITH = "slow-node@3:5m..20m,slow-processing@billing:5m..20m"
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from fleetgauge.fleet.cli import app
 from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
-from fleetgauge.fleet.simulate.plan import BEGIN
 from fleetgauge.fleet.tables.catalog import Table
 from fleetgauge.fleet.tables.store import Store
+from fleetgauge.testkit.simulate.plan import BEGIN
 from fleetgauge.verdicts.rules import parse_rules
 
 pytestmark = pytest.mark.integration

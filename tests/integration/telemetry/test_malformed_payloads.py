@@ -47,7 +47,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "fleetgauge.exporters.testkit.otlp_receiver"],
+            [sys.executable, "-m", "fleetgauge.testkit.otlp_receiver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

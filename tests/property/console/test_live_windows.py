@@ -21,11 +21,11 @@ from fleetgauge.fleet.silver.batch import points_of
 from fleetgauge.fleet.silver.check import check
 from fleetgauge.fleet.silver.live import LivePushes, bronze_of
 from fleetgauge.fleet.silver.repeats import ORDER
-from fleetgauge.fleet.simulate.request import Pathology
-from fleetgauge.fleet.simulate.simulate import Fleet as Simulated
-from fleetgauge.fleet.simulate.simulate import make_plan
-from fleetgauge.fleet.simulate.stream import Stream
 from fleetgauge.telemetry.push_record import PushRecord
+from fleetgauge.testkit.simulate.request import Pathology
+from fleetgauge.testkit.simulate.simulate import Fleet as Simulated
+from fleetgauge.testkit.simulate.simulate import make_plan
+from fleetgauge.testkit.simulate.stream import Stream
 from fleetgauge.verdicts.window import COLUMNS
 
 KEY = ("window_start", "cluster_id", "principal", "client_instance_id", "role", "node_id", "coordinator")

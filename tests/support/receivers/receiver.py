@@ -13,7 +13,7 @@ class OtlpReceiver:
 
     def __init__(self, port: int = 0) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fleetgauge.exporters.testkit.otlp_receiver", str(port)],
+            [sys.executable, "-m", "fleetgauge.testkit.otlp_receiver", str(port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

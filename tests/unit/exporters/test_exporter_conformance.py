@@ -8,7 +8,7 @@ from support.programs.pipelines import Destination
 from support.waiting import PATIENCE_S
 
 from fleetgauge.exporters.exporter import Exporter
-from fleetgauge.exporters.testkit.conformance import ExporterConformance
+from fleetgauge.testkit.conformance import ExporterConformance
 
 
 class Mute(Destination):

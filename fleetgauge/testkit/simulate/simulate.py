@@ -18,12 +18,12 @@ from fleetgauge.exporters.landing.parquet import encode
 from fleetgauge.exporters.landing.storage import LocalStorage
 from fleetgauge.fleet.arrow import pa, pq
 from fleetgauge.fleet.errors import OutputError
-from fleetgauge.fleet.simulate.healthy import add_healthy_complications
-from fleetgauge.fleet.simulate.pathologies import add_pathology, fitting_apps
-from fleetgauge.fleet.simulate.plan import BEGIN, Plan, Truth
-from fleetgauge.fleet.simulate.request import Pathology
-from fleetgauge.fleet.simulate.stream import Stream
-from fleetgauge.fleet.simulate.world import make_world
+from fleetgauge.testkit.simulate.healthy import add_healthy_complications
+from fleetgauge.testkit.simulate.pathologies import add_pathology, fitting_apps
+from fleetgauge.testkit.simulate.plan import BEGIN, Plan, Truth
+from fleetgauge.testkit.simulate.request import Pathology
+from fleetgauge.testkit.simulate.stream import Stream
+from fleetgauge.testkit.simulate.world import make_world
 
 LANDING: Final = "landing"
 """The folder of the landing zone in what is written: beside it lies the truth, which is no part of it."""

@@ -1,7 +1,7 @@
 """What happens in a simulated fleet: processes that start and end, and causes that change how things work for a while.
 
-A cause acts on a quantity of `fleet.simulate.physics` (a disk's time, an application's cost of a record, a quota),
-never on what a client measures. `fleet.simulate.pathologies` and `fleet.simulate.healthy` write plans.
+A cause acts on a quantity of `testkit.simulate.physics` (a disk's time, an application's cost of a record, a quota),
+never on what a client measures. `testkit.simulate.pathologies` and `testkit.simulate.healthy` write plans.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.simulate.world import FOREVER, App, Numbers, Software, World, instance_id, uuid_text
+from fleetgauge.testkit.simulate.world import FOREVER, App, Numbers, Software, World, instance_id, uuid_text
 
 BEGIN: Final = datetime(2026, 3, 2, 6, tzinfo=UTC)
 """When every simulated fleet begins: a Monday morning, while load rises."""
@@ -55,7 +55,7 @@ class Cause:
     """A change of one quantity, for a while.
 
     Attributes:
-        quantity: a name of `fleet.simulate.physics.QUANTITIES`.
+        quantity: a name of `testkit.simulate.physics.QUANTITIES`.
         at: indices of what it concerns: slots, nodes (cluster * World.nodes + index), or consumed partitions.
         node: of links, the index of the node; None for other quantities.
     """

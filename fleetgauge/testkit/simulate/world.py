@@ -1,7 +1,7 @@
 """Who is in a simulated fleet: clusters, brokers, applications and the slots that their instances run in.
 
 A slot is a place for one client instance at a time; a restart puts another instance into it. Everything is drawn from
-the seed, before time begins; see `fleet.simulate.plan` for what happens to it.
+the seed, before time begins; see `testkit.simulate.plan` for what happens to it.
 """
 
 import base64

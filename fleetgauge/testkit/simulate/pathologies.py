@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.simulate.plan import Plan, Truth, daily_load, no_subject
-from fleetgauge.fleet.simulate.request import SUBJECT_KINDS, Pathology
-from fleetgauge.fleet.simulate.world import FAR, FAULTY, SOFTWARE, App
+from fleetgauge.testkit.simulate.plan import Plan, Truth, daily_load, no_subject
+from fleetgauge.testkit.simulate.request import SUBJECT_KINDS, Pathology
+from fleetgauge.testkit.simulate.world import FAR, FAULTY, SOFTWARE, App
 
 BUFFER_BYTES: Final = 32 * 1024 * 1024
 """Kafka's default of `buffer.memory`."""

@@ -1,6 +1,6 @@
 """How a fleet works, ten seconds at a time: queues in brokers, batches, buffers, quotas, polls and lags.
 
-Nothing here is a metric: `fleet.simulate.measured` derives those. All arrays have time first.
+Nothing here is a metric: `testkit.simulate.measured` derives those. All arrays have time first.
 """
 
 from dataclasses import dataclass, fields
@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.simulate.groups import Rebalance, rebalances
-from fleetgauge.fleet.simulate.pathologies import BUFFER_BYTES
-from fleetgauge.fleet.simulate.plan import Plan, daily_load, held_s
-from fleetgauge.fleet.simulate.world import MAX_POLL_RECORDS, Numbers
+from fleetgauge.testkit.simulate.groups import Rebalance, rebalances
+from fleetgauge.testkit.simulate.pathologies import BUFFER_BYTES
+from fleetgauge.testkit.simulate.plan import Plan, daily_load, held_s
+from fleetgauge.testkit.simulate.world import MAX_POLL_RECORDS, Numbers
 
 TICK_S: Final = 10.0
 HISTORY: Final = 36

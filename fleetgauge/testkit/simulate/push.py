@@ -20,11 +20,11 @@ from kio.schema.get_telemetry_subscriptions.v0.response import GetTelemetrySubsc
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.simulate.link import Link, LinkError, Target
-from fleetgauge.fleet.simulate.plan import Plan
-from fleetgauge.fleet.simulate.stream import Stream
-from fleetgauge.fleet.simulate.world import FAULTY, SOFTWARE
 from fleetgauge.telemetry.push_record import PushRecord, parse_instance_id
+from fleetgauge.testkit.simulate.link import Link, LinkError, Target
+from fleetgauge.testkit.simulate.plan import Plan
+from fleetgauge.testkit.simulate.stream import Stream
+from fleetgauge.testkit.simulate.world import FAULTY, SOFTWARE
 
 LEAST_CONNECTIONS: Final = sum(len(each) for each in (*SOFTWARE.values(), *FAULTY.values()))
 """One for each version of a client library: a connection names one."""

@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 from fleetgauge.fleet.cli import app
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.simulate.pathologies import fitting_apps
-from fleetgauge.fleet.simulate.request import SUBJECT_KINDS, parse_with
-from fleetgauge.fleet.simulate.simulate import Fleet, make_plan
+from fleetgauge.testkit.simulate.pathologies import fitting_apps
+from fleetgauge.testkit.simulate.request import SUBJECT_KINDS, parse_with
+from fleetgauge.testkit.simulate.simulate import Fleet, make_plan
 
 
 def test_a_pathology_has_a_verdict_a_subject_and_times() -> None:

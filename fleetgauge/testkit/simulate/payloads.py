@@ -12,8 +12,8 @@ import numpy as np
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from fleetgauge.fleet.simulate.world import Numbers
 from fleetgauge.telemetry.catalogue.standard_metrics import KAFKA_PREFIX
+from fleetgauge.testkit.simulate.world import Numbers
 
 Labels = tuple[tuple[str, str | int], ...]
 

@@ -13,7 +13,7 @@ from fleetgauge.fleet.errors import FleetError, WrongOptionError
 from fleetgauge.fleet.interrupt import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from fleetgauge.fleet.simulate.simulate import Fleet
+    from fleetgauge.testkit.simulate.simulate import Fleet
 
 
 def simulate(
@@ -66,8 +66,8 @@ def simulate(
     notes = Console(stderr=True)
     with said_in_a_sentence(notes):
         with needs_extra("tables"):
-            from fleetgauge.fleet.simulate.request import parse_with
-            from fleetgauge.fleet.simulate.simulate import Fleet
+            from fleetgauge.testkit.simulate.request import parse_with
+            from fleetgauge.testkit.simulate.simulate import Fleet
         fleet = Fleet(clients=clients, hours=hours, seed=seed, pathologies=parse_with(with_, hours))
         bar = _bar(notes, shows=notes.is_terminal if progress is None else progress)
         if push is not None:
@@ -91,7 +91,7 @@ def _bar(notes: Console, *, shows: bool) -> Progress:
 
 
 def _write(out: Path, fleet: "Fleet", bar: Progress) -> None:
-    from fleetgauge.fleet.simulate.simulate import LANDING, simulate
+    from fleetgauge.testkit.simulate.simulate import LANDING, simulate
 
     with bar:
         task = bar.add_task("", total=fleet.hours, pushes="")
@@ -105,9 +105,9 @@ def _write(out: Path, fleet: "Fleet", bar: Progress) -> None:
 
 
 def _push(out: Path | None, fleet: "Fleet", target: str, speed: float, connections: int, bar: Progress) -> None:
-    from fleetgauge.fleet.simulate.link import parse_target
-    from fleetgauge.fleet.simulate.push import Played, Player
-    from fleetgauge.fleet.simulate.simulate import check_empty, make_plan, write_truth
+    from fleetgauge.testkit.simulate.link import parse_target
+    from fleetgauge.testkit.simulate.push import Played, Player
+    from fleetgauge.testkit.simulate.simulate import check_empty, make_plan, write_truth
 
     def began(at: datetime) -> None:
         if out is not None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetgauge.fleet.simulate.plan import SESSION_TIMEOUT_S, Plan
-from fleetgauge.fleet.simulate.world import App, Numbers
+from fleetgauge.testkit.simulate.plan import SESSION_TIMEOUT_S, Plan
+from fleetgauge.testkit.simulate.world import App, Numbers
 
 _SETTLES_S = 3.0
 """Members that come or go within this time share a rebalance: `group.initial.rebalance.delay.ms`."""

@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.fleet.measures.catalogue import MEASURES
-from fleetgauge.fleet.simulate.pathologies import BUFFER_BYTES
-from fleetgauge.fleet.simulate.payloads import Labels, Point
-from fleetgauge.fleet.simulate.physics import LINKS, PEAKS, SUMS, TICK_S, Ticks
-from fleetgauge.fleet.simulate.plan import Process
-from fleetgauge.fleet.simulate.world import App, Numbers
 from fleetgauge.telemetry.catalogue.standard_metrics import KAFKA_PREFIX, KnownMetric, selected
+from fleetgauge.testkit.simulate.pathologies import BUFFER_BYTES
+from fleetgauge.testkit.simulate.payloads import Labels, Point
+from fleetgauge.testkit.simulate.physics import LINKS, PEAKS, SUMS, TICK_S, Ticks
+from fleetgauge.testkit.simulate.plan import Process
+from fleetgauge.testkit.simulate.world import App, Numbers
 
 Measured = dict[str, Numbers]
 """Name of a measurement -> [push], or [push, node], or [push, partition]."""

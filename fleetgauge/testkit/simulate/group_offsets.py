@@ -6,10 +6,10 @@ from typing import Any, Final
 import numpy as np
 
 from fleetgauge.exporters.group_offsets.schema import Sample
-from fleetgauge.fleet.simulate.groups import Rebalance
-from fleetgauge.fleet.simulate.physics import TICK_S, Ticks
-from fleetgauge.fleet.simulate.plan import BEGIN, Plan
-from fleetgauge.fleet.simulate.world import App, Numbers
+from fleetgauge.testkit.simulate.groups import Rebalance
+from fleetgauge.testkit.simulate.physics import TICK_S, Ticks
+from fleetgauge.testkit.simulate.plan import BEGIN, Plan
+from fleetgauge.testkit.simulate.world import App, Numbers
 
 _EVERY: Final = 6
 """Ticks."""

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from fleetgauge.fleet.simulate.simulate import Fleet, simulate
+from fleetgauge.testkit.simulate.simulate import Fleet, simulate
 
-RECORDED = Path(__file__).resolve().parents[3] / "spark" / "recorded"
+RECORDED = Path(__file__).resolve().parents[2] / "spark" / "recorded"
 CLIENTS = {
     ("java", "4.4.0", "producer"): "java-4.4.0-producer",
     ("java", "4.4.0", "consumer"): "java-4.4.0-consumer",

@@ -1,4 +1,4 @@
-"""A real OTLP gRPC server in a process of its own: `python -m fleetgauge.exporters.testkit.otlp_receiver [port]`.
+"""A real OTLP gRPC server in a process of its own: `python -m fleetgauge.testkit.otlp_receiver [port]`.
 
 Prints its port as the first line. Answers every export; when its standard input ends, prints what it received as one
 JSON object, client instance by client instance, and exits.

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.exporters.group_offsets.schema import Sample
-from fleetgauge.fleet.simulate.group_offsets import GroupOffsets
-from fleetgauge.fleet.simulate.groups import Rebalance
-from fleetgauge.fleet.simulate.measured import (
+from fleetgauge.telemetry.push_record import SCHEMA_VERSION, PushIds, PushRecord
+from fleetgauge.testkit.simulate.group_offsets import GroupOffsets
+from fleetgauge.testkit.simulate.groups import Rebalance
+from fleetgauge.testkit.simulate.measured import (
     Pushes,
     franz_go_points,
     java_points,
@@ -19,11 +20,10 @@ from fleetgauge.fleet.simulate.measured import (
     measure,
     values_of,
 )
-from fleetgauge.fleet.simulate.payloads import Labels, Shape, franz_go, java, librdkafka
-from fleetgauge.fleet.simulate.physics import HISTORY, TICK_S, Physics, Ticks
-from fleetgauge.fleet.simulate.plan import BEGIN, Plan, Process
-from fleetgauge.fleet.simulate.world import App, Numbers
-from fleetgauge.telemetry.push_record import SCHEMA_VERSION, PushIds, PushRecord
+from fleetgauge.testkit.simulate.payloads import Labels, Shape, franz_go, java, librdkafka
+from fleetgauge.testkit.simulate.physics import HISTORY, TICK_S, Physics, Ticks
+from fleetgauge.testkit.simulate.plan import BEGIN, Plan, Process
+from fleetgauge.testkit.simulate.world import App, Numbers
 
 _US: Final = 1_000_000
 _PUSHES_AT_ONCE: Final = 6_000

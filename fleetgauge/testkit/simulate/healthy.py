@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.simulate.pathologies import (
+from fleetgauge.testkit.simulate.pathologies import (
     BUFFER_BYTES,
     Times,
     crash,
@@ -19,8 +19,8 @@ from fleetgauge.fleet.simulate.pathologies import (
     send_uncompressed,
     slow_down_node,
 )
-from fleetgauge.fleet.simulate.plan import Plan, daily_load
-from fleetgauge.fleet.simulate.world import FAR, SOFTWARE, App
+from fleetgauge.testkit.simulate.plan import Plan, daily_load
+from fleetgauge.testkit.simulate.world import FAR, SOFTWARE, App
 
 _HOUR_S: Final = 3600.0
 _DEPLOYS_AN_HOUR: Final = 0.15

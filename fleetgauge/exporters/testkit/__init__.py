@@ -1,1 +1,0 @@
-"""Test kits: the conformance suite for exporters, and an OTLP receiver for demonstrations."""

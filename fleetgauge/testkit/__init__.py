@@ -1,0 +1,1 @@
+"""Test kits: the conformance suite for exporters, an OTLP receiver, and the simulator of fleets."""
