@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 _Result = TypeVar("_Result")
 
-_left_alone: Final[set[Future[Any]]] = set()
+_running: Final[set[Future[Any]]] = set()
 
 
 def in_thread(work: Callable[[], _Result]) -> "Future[_Result]":
@@ -21,6 +21,9 @@ def in_thread(work: Callable[[], _Result]) -> "Future[_Result]":
         RuntimeError: the system gives no further thread now.
     """
     done: Future[_Result] = Future()
+    # Before the thread begins: Ctrl-C may come at any moment.
+    _running.add(done)
+    done.add_done_callback(_running.discard)
 
     def run() -> None:
         try:
@@ -40,14 +43,10 @@ def result_within(seconds: float, done: "Future[_Result]") -> _Result:
     """
     try:
         return done.result(seconds)
-    except BaseException as error:  # of the work, or what ended the wait: the deadline, Ctrl-C
+    except TimeoutError:
         if done.done():
-            raise
-        _left_alone.add(done)
-        done.add_done_callback(_left_alone.discard)
-        if isinstance(error, TimeoutError):
-            raise TimeoutError(f"no whole answer within {seconds:g} s") from None
-        raise
+            raise  # its own
+        raise TimeoutError(f"no whole answer within {seconds:g} s") from None
 
 
 def within(seconds: float, work: Callable[[], _Result]) -> _Result:
@@ -55,6 +54,6 @@ def within(seconds: float, work: Callable[[], _Result]) -> _Result:
     return result_within(seconds, in_thread(work))
 
 
-def is_any_left_alone() -> bool:
-    """True while a thread runs that is not waited for any more. A library in C may hold up the end of the process."""
-    return bool(_left_alone)
+def is_any_running() -> bool:
+    """True while such a thread runs: as the process ends, a library in C may hold it up for one."""
+    return bool(_running)

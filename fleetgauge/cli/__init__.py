@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 
 import typer
 
-from fleetgauge.base.deadline import is_any_left_alone
+from fleetgauge.base.deadline import is_any_running
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.terminal.lazy_commands import LazyCommand, LazyGroup
 from fleetgauge.terminal.options import HELP
@@ -168,6 +168,6 @@ def main() -> None:
         with suppress(OSError):  # what is left in its buffer cannot be written either
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = code or 1
-    if is_any_left_alone():  # an answer of S3 that has no end holds up AWS's library, which is waited for at the end
+    if is_any_running():  # an answer of S3 that has no end holds up AWS's library, which is waited for at the end
         os._exit(code if isinstance(code, int) else bool(code))
     sys.exit(code)

@@ -102,6 +102,7 @@ class SeriesTable:
         self._unwritten: OrderedDict[ClientKey, Client] = OrderedDict()
         """Clients whose lines on the page are out of date, in the order of their changes."""
         self._sweep_due_ms = 0
+        self._interval_of: IntervalOf | None = None
         self._folded = Client(FOLDED, About({}, {}))
         self._clients: dict[ClientKey, Client] = {FOLDED: self._folded}
 
@@ -259,6 +260,7 @@ class SeriesTable:
     def allow_intervals(self, interval_ms: IntervalOf, now: Moment, *, anew: bool) -> None:
         """Keeps clients at least as long as the subscriptions in force let them wait; see `SeenClients`."""
         with self._lock:
+            self._interval_of = interval_ms
             clients = [each for each in self._clients.values() if anew or each.allowed_ms is None]
         for client in clients:
             if client is not self._folded:
@@ -311,6 +313,8 @@ class SeriesTable:
         if client is None:
             client = Client(key, About(self.labels.of_record(record), resource))
             client.label_fields = fields
+            if self._interval_of is not None:
+                client.allowed_ms = self._interval_of(client.about.record)
             return client if self._admit(client) else None
         about = client.about
         labels = about.record if client.label_fields == fields else self.labels.of_record(record)

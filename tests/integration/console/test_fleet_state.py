@@ -24,7 +24,7 @@ from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 pytestmark = pytest.mark.integration
 
-CLIENTS = Path(__file__).parents[2] / "support" / "rdkafka_clients.py"
+CLIENTS = Path(__file__).parents[2] / "support" / "clients" / "rdkafka_clients.py"
 LATENCY = "request_latency_avg_ms"
 
 

@@ -124,13 +124,13 @@ def test_a_client_whose_interval_is_raised_stays_on_the_page_while_it_may_wait(t
     config = f'[exporters.page]\ntype = "prometheus"\nlisten = "{target}"\nlinger.ms = 50\nseries.linger.ms = 0\n'
     stays, goes = uuid.uuid4(), uuid.uuid4()
     with Node(tmp_path, config=config) as node, AdminClient(node.port) as admin:
-        admin.set("both", metrics="*", interval_ms="1000")
+        admin.set("both", metrics="*", interval_ms="5000")
         for client_id, instance_id in (("stays", stays), ("goes", goes)):
             with RawClient(node.port, client_id=client_id, timeout_s=PATIENCE_S) as client:
                 metrics = payload(counter(1))
                 assert client.push(client.get(instance_id), metrics, instance_id=instance_id).error_code == 0
         admin.set("both", interval_ms="3600000", match="client_id=stays")
-        admin.set("rest", metrics="*", interval_ms="1000", match="client_id=goes")
+        admin.set("rest", metrics="*", interval_ms="5000", match="client_id=goes")
         wait_for(partial(series, target, REQUESTS_ON_PAGE, "goes"), "the series of both")
         wait_for(lambda: not series(target, REQUESTS_ON_PAGE, "goes"), "the end of the series whose client is gone")
         assert series(target, REQUESTS_ON_PAGE, "stays")

@@ -31,7 +31,7 @@ ADDED = (
     '[client-metrics.lagging]\nmetrics = "org.apache.kafka.consumer."\ninterval.ms = 10000\n'
     f'match = "client_id={REPORTED},client_source_address=127.0.0.1"\n'
 )
-PROGRAM = Path(__file__).parents[2] / "support" / "slowing_consumer.py"
+PROGRAM = Path(__file__).parents[2] / "support" / "clients" / "slowing_consumer.py"
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def test_a_store_that_does_not_answer_sets_no_file_aside(zone: Path, tmp_path: P
             return opened(system, path)
 
         for reader in ("landing", "pipeline.side_rows"):
-            patched.setattr(f"fleet.{reader}.opened", ended)
+            patched.setattr(f"fleetgauge.fleet.{reader}.opened", ended)
         words = ["--source", "s3://lake/pushes", "--tables", str(tmp_path / "tables"), "--format", "json"]
         result = fleet("run", *words, *options(port))
         assert result.exit_code == 1

@@ -125,6 +125,12 @@ STAYS_TERMINATED = Rule(
     "refuses every further push on that connection with 42",
     "KIP-714: the terminating push is the last",
 )
+EARLY_END = Rule(
+    "a further terminating push before its time",
+    "accepts it, on whatever connection, but for one after each that it accepted",
+    "answers 89: one is accepted for each instance and subscription",
+    "KIP-714: one may be sent without waiting, others are throttled like ordinary pushes",
+)
 OTHER_CONNECTION = Rule(
     "several connections under one id",
     "judges them together: a push, a Get or the end on one counts on all",
@@ -193,6 +199,8 @@ class Facts:
     cured_by_get: bool = False
     """The last push was refused with what a Get cures."""
     terminated: bool = False
+    ended: bool = False
+    """A terminating push was accepted in this interval, so that no other may come early."""
 
     def refusal(self, step: Get | GetNull | Push) -> int | None:
         """The code with which the gate refuses `step`, or None."""
@@ -200,7 +208,8 @@ class Facts:
             return THROTTLED if (self.asked or self.pushed) and not self.cured_by_get else None
         if self.terminated:
             return INVALID_REQUEST
-        return THROTTLED if self.pushed and not self.owed and not step.terminating else None
+        may_be_early = step.terminating and not self.ended
+        return THROTTLED if self.pushed and not self.owed and not may_be_early else None
 
 
 @dataclass(slots=True)
@@ -221,6 +230,7 @@ class Ours:
     latest: Times = field(default_factory=Times)
     owed: bool = False
     cured_by_get: bool = False
+    ended: bool = False
     cure_opens: bool = True
     """The latest push was due, so that a Get that cures its error makes the next one due."""
 
@@ -233,6 +243,7 @@ class Ours:
             owed=self.owed,
             cured_by_get=self.cured_by_get,
             terminated=own.terminated,
+            ended=self.ended,
         )
 
     def get(self, connection: int, error: int | str) -> None:
@@ -256,16 +267,19 @@ class Ours:
             own = self.connections[connection]
             own.pushed = self.latest.pushed = True
             own.terminated = terminating and error == NONE
+            self.ended |= own.terminated
             self.owed = False
 
     def wait(self) -> None:
         """An interval passes."""
+        self.ended = False
         for each in (self.latest, *self.connections.values()):
             each.asked = None if each.asked is None else False
             each.pushed = None if each.pushed is None else False
 
     def reopen(self) -> None:
         """The client is asked for something else."""
+        self.ended = False
         for each in (self.latest, *self.connections.values()):
             each.asked = each.pushed = None
 
@@ -286,11 +300,13 @@ class Client:
     def enter(self, connection: int) -> None:
         """The next step is on that connection."""
         self.facts["ours"] = self.ours.facts(connection)
-        self.set_apart(dict.fromkeys((each.name for each in fields(Facts)), OTHER_CONNECTION))
+        self.set_apart({**dict.fromkeys((each.name for each in fields(Facts)), OTHER_CONNECTION), "ended": EARLY_END})
 
     def cause(self, step: Get | GetNull | Push) -> Rule | None:
         """The rule by which the two sides' gates differ on `step`."""
-        names = ("terminated", "owed", "pushed") if isinstance(step, Push) else ("cured_by_get", "pushed", "asked")
+        names = ("cured_by_get", "pushed", "asked")
+        if isinstance(step, Push):
+            names = ("terminated", *(("ended",) if step.terminating else ()), "owed", "pushed")
         return next((self.causes[name] for name in names if name in self.causes), None)
 
     def set_apart(self, causes: dict[str, Rule]) -> None:
@@ -436,6 +452,7 @@ class Judge:
             causes = {"asked": GET_COUNTS, "owed": GET_COUNTS}
         else:
             causes = {"pushed": TURN_GIVEN_BACK, "owed": TURN_GIVEN_BACK}
+            causes["ended"] = EARLY_END
             causes["terminated"] = STAYS_TERMINATED if was_terminated else REFUSED_TERMINATING
         client.set_apart(causes)
 

@@ -161,11 +161,10 @@ def test_clients_are_kept_as_long_as_the_subscriptions_in_force_let_them_wait(st
     export(exporter, of(0, 10, *metrics, client_id="a", terminating=True, **at_15_s))
     clock.sleep(10_000)
     allow(exporter, a=300, b=300, c=15)
-    allow(exporter, anew=False, b=15, c=300)
+    allow(exporter, anew=False, b=15, c=300, d=60, e=15)
     clock.sleep(60_000)
     assert shown() == shown(REQUESTS_ON_PAGE) == {"b"}
-    export(exporter, of(3, 70, *metrics, client_id="d", **at_15_s))
-    allow(exporter, anew=False, d=60)
+    export(exporter, of(3, 70, *metrics, client_id="d", **at_15_s))  # a client that is new since the latest look
     export(exporter, of(4, 71, client_id="e", terminating=True))  # saves what subscriptions allow
     exporter.close()
     exporter = start(linger_ms=0)
