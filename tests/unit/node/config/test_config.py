@@ -49,8 +49,9 @@ def test_environment_names_follow_the_convention_of_kafkas_images() -> None:
     assert config.client_metrics == {"team_a": {"interval.ms": "1000", "metrics": "org.apache.kafka.producer."}}
 
 
-def test_a_variable_of_the_installation_is_no_key() -> None:
-    assert load_config(environment={"FLEETGAUGE_COMPILE": "0"}) == load_config()
+@pytest.mark.parametrize("name", ["COMPILE", "CACHE", "EXPLORE", "PATIENCE"])
+def test_a_variable_of_the_installation_or_the_tests_is_no_key(name: str) -> None:
+    assert load_config(environment={f"FLEETGAUGE_{name}": "0"}) == load_config()
 
 
 def test_an_override_of_one_key_of_the_default_subscription_leaves_the_others(tmp_path: Path) -> None:
