@@ -106,7 +106,8 @@ def outages(node: Node, hook: Webhook, payload: bytes) -> None:
     def is_over(status: dict[str, Any]) -> bool:
         """What was read before retention deleted it is on its way when the log is empty already."""
         state = state_of(status)
-        return state["lag_records"] == 0 and state["lost_records"] + len(hook.received) - before - 80 == len(beyond)
+        told_of = state["lost_records"] + len(hook.received) - before - 80
+        return bool(state["lag_records"] == 0 and told_of == len(beyond))
 
     state = state_of(node.wait_for(is_over, what="every push to be delivered or counted as lost"))
     assert told == sorted(told), "a counter that falls would read as one that began anew"
