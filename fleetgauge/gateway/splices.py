@@ -119,7 +119,7 @@ class AddressSplice:
                 text = _text(mapped[0], flexible=self._flexible)
                 self._replace(start, end, _INT32.pack(node_id) + text + _INT32.pack(mapped[1]))
         walk.addresses.clear()
-        if walk.problem:
+        if walk.problem and not walk.addresses_end:  # what is behind them passes, and is the client's to judge
             raise UnreadableError(walk.problem)
         self._copy(walk.position)
         self.is_done = walk.addresses_end or walk.is_done

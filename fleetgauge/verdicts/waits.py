@@ -49,6 +49,16 @@ def away_from_poll_ms(between_ms: Numbers, idle_ratio: Numbers) -> Numbers:
     return found
 
 
+def explains_latency(away_ms: Numbers, latency_ms: Numbers) -> Numbers:
+    """True where absences from poll() are long enough to explain half of a latency or more; False where unknown.
+
+    >>> explains_latency(np.array([1421.0, 1421.0, 90.0, np.nan]), np.array([2842.0, 2844.0, 10.0, 10.0])).tolist()
+    [True, False, False, False]
+    """
+    found: Numbers = away_ms >= np.fmax(_LONG_MS, latency_ms / 2)
+    return found
+
+
 def waits_for_poll(
     number: Callable[[str], Numbers], is_java: Numbers, client_of: Numbers, latency_ms: Numbers
 ) -> Numbers:
@@ -65,7 +75,7 @@ def waits_for_poll(
     may_explain = (away_ms >= _LONG_MS)[client_of]
     np.maximum.at(longest_ms, client_of[may_explain], latency_ms[may_explain])
     long_ago = np.nan_to_num(number("last_poll_seconds_ago")) * 1000 > _LONG_MS * 10
-    is_away = (away_ms >= np.fmax(_LONG_MS, longest_ms / 2)) | (np.isnan(away_ms) & long_ago)
+    is_away = explains_latency(away_ms, longest_ms) | (np.isnan(away_ms) & long_ago)
     found: Numbers = is_away & is_java & np.isnan(number("network_thread_poll_avg_ms"))
     return found
 

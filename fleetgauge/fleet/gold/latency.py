@@ -15,7 +15,7 @@ from fleetgauge.fleet.measures.rows import Numbers, filled, one
 from fleetgauge.fleet.measures.values import Wide, conformed, metrics_by_name
 from fleetgauge.fleet.schemas import LATENCY, LATENCY_OVERALL
 from fleetgauge.telemetry.catalogue.standard_metrics import telemetry_name
-from fleetgauge.verdicts.waits import away_from_poll_ms
+from fleetgauge.verdicts.waits import away_from_poll_ms, explains_latency
 
 
 class _Time(NamedTuple):
@@ -43,12 +43,6 @@ METRIC_NAMES: Final = frozenset(
     + [name for column in (*_POLL, _NETWORK_THREAD) for name in BY_COLUMN[column].names]
 )
 """The metrics that `overall` needs; points of others need not be decoded for it."""
-
-_LONG_MS: Final = 100
-"""Shorter absences from `poll()` are not judged: Kafka measures the idle ratio in whole milliseconds [ms]."""
-
-_LARGEST_PART: Final = 0.5
-"""Of a latency, which the absence from `poll()` has to be able to explain at least."""
 
 
 def latency(rows: Table) -> Table:
@@ -150,7 +144,7 @@ def _without_windows(rows: Table) -> Table:
 def _waits_for_poll(columns: dict[str, Array], is_consumer: Numbers) -> Array:
     numbers = {name: filled(columns[name], np.nan) for name in (*_POLL, _NETWORK_THREAD, "latency_avg_ms")}
     away_ms = away_from_poll_ms(numbers["time_between_poll_avg_ms"], numbers["poll_idle_ratio_avg"])
-    explains = away_ms >= np.fmax(_LONG_MS, numbers["latency_avg_ms"] * _LARGEST_PART)
+    explains = explains_latency(away_ms, numbers["latency_avg_ms"])
     is_java = np.array([dialect == "java" for dialect in columns["dialect"].to_pylist()], np.bool_)
     reads_in_poll = is_consumer & is_java & np.isnan(numbers[_NETWORK_THREAD])
     return pa.array(reads_in_poll & explains, mask=reads_in_poll & np.isnan(away_ms))
