@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.cluster.subscriptions.resources import Resource
 from fleetgauge.telemetry.instances.client_state import ClientState
 from fleetgauge.telemetry.instances.instance import MAX_MATCHED_CHARACTERS
 from fleetgauge.telemetry.push_record import parse_instance_id
 from fleetgauge.telemetry.subscriptions.match import ClientAttributes, ClientMatchingParam, instance_id_forms
-from fleetgauge.telemetry.subscriptions.resources import Subscription
 
 _TEXTS: Final = (
     ClientMatchingParam.CLIENT_ID,
@@ -108,6 +109,10 @@ def client_of(row: Mapping[str, Any]) -> Client:
     )
 
 
-def matching(subscription: Subscription, clients: Sequence[ClientAttributes]) -> list[bool]:
-    """Whether a subscription matches each client, by its attributes."""
+def matching(resource: Resource, clients: Sequence[ClientAttributes]) -> list[bool] | None:
+    """Whether a subscription matches each client, by its attributes; None if RE2 does not take a pattern of it."""
+    try:
+        subscription = resource.subscription()
+    except InvalidConfigError:
+        return None
     return [subscription.matches(each) for each in clients]

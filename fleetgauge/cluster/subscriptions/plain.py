@@ -24,9 +24,9 @@ def plan_as_json(plan: Plan, *, names: bool = True) -> dict[str, Any]:
                 "action": each.action,
                 "before": None if each.before is None else resource_as_json(each.before),
                 "after": None if each.after is None else resource_as_json(each.after),
-                "undecided": each.undecided,
-                "added": asdict(each.added),
-                **clients(each.matching),
+                "undecided": plan.effects[each.name].undecided,
+                "added": asdict(plan.effects[each.name].added),
+                **clients(plan.effects[each.name].matching),
             }
             for each in plan.changes
         ],

@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
+from fleetgauge.cluster.errors import ResourceError
 from fleetgauge.cluster.subscriptions.canary import Fares
 from fleetgauge.cluster.subscriptions.clients import Client
-from fleetgauge.cluster.subscriptions.resources import SubscriptionError
 
 _LIVE: Final = "live"
 
@@ -58,7 +58,7 @@ class FleetTables:
             from deltalake import DeltaTable
             from deltalake.exceptions import TableNotFoundError
         except ModuleNotFoundError as error:
-            raise SubscriptionError(
+            raise ResourceError(
                 f"{error.name} is not installed: pip install 'fleetgauge[tables]' brings it and what else is needed"
             ) from error
         path = f"{self._root}/{table}"
@@ -68,9 +68,9 @@ class FleetTables:
         except TableNotFoundError as error:
             if optional:
                 return []
-            raise SubscriptionError(f"there is no table at {path}: fleetgauge fleet run makes it") from error
+            raise ResourceError(f"there is no table at {path}: fleetgauge fleet run makes it") from error
         except (OSError, ValueError) as error:
-            raise SubscriptionError(f"cannot read {path}: {next(iter(str(error).splitlines()), '')}") from error
+            raise ResourceError(f"cannot read {path}: {next(iter(str(error).splitlines()), '')}") from error
         return rows
 
 
