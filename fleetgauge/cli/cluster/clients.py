@@ -156,7 +156,9 @@ class _Sockets:
             # Two processes may have the same client: its row, and so its state, is known only when all rows are there.
             asked = {key: value for key, value in wanted.items() if key != "state"}
             states = ClientFilter.of(wanted).states
-            found = _latest(row for path in self._paths for row in _rows_at(path, asked, coverages))
+            found = _latest(
+                row for path in self._paths for answer in _ask(path, asked, coverages) for row in answer["rows"]
+            )
             yield [row for row in found if not states or ClientRow(*row).state in states]
             return
         for answer in _ask(self._paths[0], wanted, coverages):
@@ -184,11 +186,6 @@ def _ask(path: Path, wanted: dict[str, str], coverages: list[dict[str, Any]]) ->
         if "coverage" in answer:
             coverages.append(answer["coverage"])
         yield answer
-
-
-def _rows_at(path: Path, wanted: dict[str, str], coverages: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    for answer in _ask(path, wanted, coverages):
-        yield from answer["rows"]
 
 
 def _latest(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:

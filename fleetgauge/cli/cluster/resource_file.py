@@ -1,14 +1,12 @@
 """Reads resources from a TOML file, in the form of a node's configuration: `[TABLE.NAME]` with keys and values."""
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.errors import ResourceError, did_you_mean, short
 from fleetgauge.cluster.plan import K, Kind, V
-from fleetgauge.cluster.subscriptions.resources import short
 from fleetgauge.node.config.sources import from_toml
 
 
@@ -37,8 +35,7 @@ def _split_key(key: str, kind: Kind[Any, Any]) -> tuple[str, str]:
     for inner in kind.keys:
         if rest.endswith(f".{inner}") and (name := rest.removesuffix(f".{inner}")):
             return name, inner
-    close = difflib.get_close_matches(rest.rpartition(".")[2], kind.keys, n=1)
     raise ResourceError(
         f"{short(key)} is no key of a {kind.what}; [{kind.table}.NAME] has {', '.join(kind.keys)}"
-        + (f"; did you mean {close[0]}?" if close else "")
+        f"{did_you_mean(rest.rpartition('.')[2], kind.keys)}"
     )

@@ -108,7 +108,7 @@ def list_them(
     with _session(locals()) as session:
         resources = session.cluster.list()
         clients = session.clients()
-        text.print_list(_console(), resources, clients, session.problem, form)
+        text.print_list(wide_console(), resources, clients, session.problem, form)
 
 
 @app.command(cls=Command)
@@ -132,7 +132,7 @@ def show(
     with _session(locals()) as session:
         resources = session.cluster.list()
         clients = session.clients()
-        text.print_one(_console(), named(resources, name), resources, clients, session.problem, form, names=names)
+        text.print_one(wide_console(), named(resources, name), resources, clients, session.problem, form, names=names)
 
 
 @app.command(cls=PlanCommand)
@@ -159,7 +159,7 @@ def plan(
     wanted = read_file(file, SUBSCRIPTIONS)
     with _session(locals()) as session:
         planned = session.plan(SUBSCRIPTIONS.plan(session.cluster.list(), wanted, prune=prune))
-        text.print_plan(_console(), planned, session.problem, form, names=names)
+        text.print_plan(wide_console(), planned, session.problem, form, names=names)
     end_plan(planned.changes)
 
 
@@ -237,7 +237,7 @@ def canary(
             wanted = named(read_file(file, SUBSCRIPTIONS), name)
             resource, chosen = canaries.canary_of(wanted, share)
             if form == "table":
-                text.print_sample(_console(), chosen, share, canaries.not_shown(current, wanted))
+                text.print_sample(wide_console(), chosen, share, canaries.not_shown(current, wanted))
             planned = session.plan(SUBSCRIPTIONS.changes(current, {resource.name: resource}))
             _carry_out(session, planned, yes=yes, names=names, quiet=form == "json")
             settling_ms = max((each.interval_ms or INTERVAL_MS_DEFAULT for each in planned.touched), default=0)
@@ -280,7 +280,7 @@ def expire(
             if not changes:
                 raise ResourceError(f"{cancel} has no deadline")
             cluster.alter(changes)
-            _console().print(f"{text.printable(cancel)} stays.")
+            wide_console().print(f"{text.printable(cancel)} stays.")
         else:
             assert name is not None
             _set_deadline(cluster, after or "", name, file, yes=yes)
@@ -295,7 +295,7 @@ def _set_deadline(cluster: Cluster, after: str, name: str, file: Path | None, *,
         typer.confirm(f"{text.printable(name)} is {made}taken back after {after}. Apply?", abort=True, err=True)
     wanted = deadlines.deadline(name, datetime.now(UTC) + length)
     cluster.alter(deadlines.setting(current, wanted, None if file is None else subscription))
-    _console().print(
+    wide_console().print(
         f"{text.printable(name)} is taken back at {wanted.at:%Y-%m-%d %H:%M:%S} UTC, by the fleetgauge export of its "
         "topic, a serve with subscriptions.bootstrap.servers, or fleetgauge subscriptions expire --due"
     )
@@ -311,7 +311,7 @@ def _age(text: str) -> timedelta:
 def _take_back(cluster: Cluster, every_s: int | None) -> None:
     while True:
         for each in deadlines.take_back(cluster, datetime.now(UTC)):
-            _console().print(f"took back {text.printable(each.name)}, due since {each.at:%Y-%m-%d %H:%M:%S} UTC")
+            wide_console().print(f"took back {text.printable(each.name)}, due since {each.at:%Y-%m-%d %H:%M:%S} UTC")
         if every_s is None:
             return
         time.sleep(every_s)
@@ -333,7 +333,7 @@ def _carry_out(session: _Session, planned: Plan, *, yes: bool, names: bool, quie
         typer.Abort: the answer is no.
     """
     if not quiet:
-        text.print_plan(_console(), planned, session.problem, "table", names=names)
+        text.print_plan(wide_console(), planned, session.problem, "table", names=names)
     carry_out(SUBSCRIPTIONS, session.cluster, planned.changes, yes=yes, quiet=quiet)
 
 
@@ -346,7 +346,9 @@ def _compare(
     """
     if session.problem or not intervals:
         if form == "table":
-            _console().print(session.problem or f"Look again: fleetgauge subscriptions canary {text.base(resource)}")
+            wide_console().print(
+                session.problem or f"Look again: fleetgauge subscriptions canary {text.base(resource)}"
+            )
         return
     wait_s = intervals * resource.interval_ms / 1000
     whole = duration(settling_ms / 1000 + wait_s)
@@ -363,7 +365,7 @@ def _compare(
         mine, others = canaries.members(resource, later)
         measured = session.tables.measured
         fares = [measured(one, ids, now - within) for one, ids in zip(fares, (set(mine), set(others)), strict=True)]
-    text.print_fares(_console(), resource, fares[0], fares[1], minutes, form)
+    text.print_fares(wide_console(), resource, fares[0], fares[1], minutes, form)
 
 
 @contextmanager
@@ -404,7 +406,3 @@ def _source(options: dict[str, Any], tables: "FleetTables | None") -> tuple[Call
             f"No live clients are known, so none are counted; --url, --log-dirs or --tables names a source ({error})"
         )
     return lambda: clients_of(all_rows(directory, url)), ""
-
-
-def _console() -> Console:
-    return wide_console()

@@ -1,7 +1,7 @@
 """Subscriptions, plans and canaries as text and as JSON."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,13 +13,14 @@ from fleetgauge.cli.cluster.options import Form
 from fleetgauge.cli.cluster.plan import SIGNS, STYLES
 from fleetgauge.cli.output import facts, write_json
 from fleetgauge.cli.units import amount, duration
+from fleetgauge.cluster.errors import short
 from fleetgauge.cluster.plan import Action, Change
 from fleetgauge.cluster.subscriptions.canary import Fares, Sample, worse
 from fleetgauge.cluster.subscriptions.clients import Client, matching
 from fleetgauge.cluster.subscriptions.deadlines import Deadline, next_deadlines
-from fleetgauge.cluster.subscriptions.plain import client_as_json, plan_as_json, resource_as_json
+from fleetgauge.cluster.subscriptions.plain import plan_as_json, resource_as_json
 from fleetgauge.cluster.subscriptions.planning import Load, Plan
-from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource, base_name, short
+from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource, base_name
 from fleetgauge.cluster.subscriptions.supply import BASIS_TEXT
 from fleetgauge.terminal.table import print_rows
 from fleetgauge.terminal.text import printable as printable
@@ -48,7 +49,7 @@ def print_list(
     if form == "json":
         write_json(
             [
-                resource_as_json(each) | {"clients": counts[each.name]} | _until(due.get(each.name), now)
+                {**resource_as_json(each), "clients": counts[each.name], **_until(due.get(each.name), now)}
                 for each in shown
             ]
         )
@@ -57,9 +58,8 @@ def print_list(
         {
             "name": each.name,
             "metrics": ", ".join(each.metrics) or "none",
-            "interval": duration(each.interval_ms / 1000),
-            "match": each.match or "every client",
-            "clients": _count(counts[each.name]),
+            **_terms(each),
+            "clients": None if (count := counts[each.name]) is None else amount(count),
             "taken back at (UTC)": _due_text(due.get(each.name), now),
         }
         for each in shown
@@ -68,10 +68,7 @@ def print_list(
         print_rows(console, tuple(rows[0]), rows, right={"clients"})
     else:
         console.print("there is no subscription: clients are asked for nothing")
-    if any(each.is_overdue(now) for each in due.values()):
-        console.print(_OVERDUE)
-    if problem:
-        console.print(printable(problem))
+    _print_remarks(console, due.values(), now, problem)
 
 
 def print_one(
@@ -88,23 +85,15 @@ def print_one(
     found = _matching(resource, clients)
     due, now = next_deadlines(resources).get(resource.name), datetime.now(UTC)
     if form == "json":
-        listed = {"matching": [client_as_json(each) for each in found or ()]} if names else {}
-        count = None if problem or found is None else len(found)
-        write_json(
-            {
-                **resource_as_json(resource),
-                "clients": count,
-                "live_clients": len(clients),
-                **_until(due, now),
-                **listed,
-            }
-        )
+        counts = {"clients": None if problem or found is None else len(found), "live_clients": len(clients)}
+        listed = {"matching": [each.identity() for each in found or ()]} if names else {}
+        write_json({**resource_as_json(resource), **counts, **_until(due, now), **listed})
         return
     table = facts()
     table.add_row("name", resource.name)
     table.add_row("metrics", "\n".join(map(printable, resource.metrics)) or "none")
-    table.add_row("interval", duration(resource.interval_ms / 1000))
-    table.add_row("match", resource.match or "every client")
+    for heading, text in _terms(resource).items():
+        table.add_row(heading, text)
     if due is not None:
         table.add_row("taken back at (UTC)", _due_text(due, now))
     if found is None:
@@ -114,7 +103,15 @@ def print_one(
     console.print(table)
     if names:
         _print_clients(console, found or (), indent=0)
-    if due is not None and due.is_overdue(now):
+    _print_remarks(console, () if due is None else (due,), now, problem)
+
+
+def _terms(resource: Resource) -> dict[str, str]:
+    return {"interval": duration(resource.interval_ms / 1000), "match": resource.match or "every client"}
+
+
+def _print_remarks(console: Console, due: Iterable[Deadline], now: datetime, problem: str) -> None:
+    if any(each.is_overdue(now) for each in due):
         console.print(_OVERDUE)
     if problem:
         console.print(printable(problem))
@@ -288,10 +285,6 @@ def _matching(resource: Resource, clients: Sequence[Client]) -> list[Client] | N
     if marks is None:
         return None
     return [client for client, is_matched in zip(clients, marks, strict=True) if is_matched]
-
-
-def _count(count: int | None) -> str | None:
-    return None if count is None else amount(count)
 
 
 def _until(due: Deadline | None, now: datetime) -> dict[str, Any]:

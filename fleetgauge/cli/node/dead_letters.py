@@ -28,6 +28,7 @@ app = typer.Typer(cls=Group, help="Dead letters: pushes that a destination rejec
 
 _PAGE = 100
 _HEADINGS = ("id", "exporter", "reason", "refused", "received", "client", "size", "what the destination said")
+_KEPT = ("id", "exporter", "reason", "detail", "refused_at", "times", "replay_asked")
 _LEAST = ("size", "received", "what the destination said", "refused")
 _WHY = {
     "waiting": "Waiting letters are delivered once the exporter runs and its destination accepts them.",
@@ -221,15 +222,7 @@ def _none_of(letters: DeadLetters, exporter: str, ids: list[int] | None) -> str:
 
 
 def _as_object(letter: DeadLetter | UnreadableLetter) -> dict[str, Any]:
-    known = {
-        "id": letter.id,
-        "exporter": letter.exporter,
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "refused_at": letter.refused_at,
-        "times": letter.times,
-        "replay_asked": letter.replay_asked,
-    }
+    known = {name: getattr(letter, name) for name in _KEPT}
     if isinstance(letter, UnreadableLetter):
         return {**known, "problem": letter.problem}
     push = letter.record._asdict()

@@ -36,27 +36,17 @@ def status(
         write_json(found)
         return
     console = wide_console()
+    for process in ([found] if "node" in found else []) + found.get("exports", []):
+        for table in _tables(process):
+            console.print(table)
+
+
+def _tables(found: Status) -> Iterator[Table]:
     if "node" in found:
-        for table in (
-            _node(found),
-            _traffic(found),
-            *_gateway(found),
-            *_quotas(found),
-            _push_log(found),
-            _exporters(found),
-            *_group_offsets(found),
-            *_deadlines(found),
-        ):
-            console.print(table)
-    for export in found.get("exports", ()):
-        for table in (
-            _export(export),
-            _push_log(export),
-            _exporters(export),
-            *_group_offsets(export),
-            *_deadlines(export),
-        ):
-            console.print(table)
+        yield from (_node(found), _traffic(found), *_gateway(found), *_quotas(found))
+    else:
+        yield _export(found)
+    yield from (_push_log(found), _exporters(found), *_group_offsets(found), *_deadlines(found))
 
 
 def read_node_and_exports(directory: DataDirectory) -> Status:

@@ -1,21 +1,24 @@
-"""Plans, resources and clients in plain values, for JSON on the command line and of the console's API."""
+"""Plans and resources in plain values, for JSON."""
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 from fleetgauge.cluster.subscriptions.clients import Client
 from fleetgauge.cluster.subscriptions.planning import Plan
 from fleetgauge.cluster.subscriptions.resources import Resource
-from fleetgauge.cluster.subscriptions.supply import BASIS_TEXT
+from fleetgauge.cluster.subscriptions.supply import BASIS_TEXT, Hazard, Shortfall
 
 
 def plan_as_json(plan: Plan, *, names: bool = True) -> dict[str, Any]:
     """A plan in plain values; with `names`, its clients too."""
 
-    def clients(found: Iterable[Client]) -> dict[str, Any]:
-        listed = list(found)
-        return {"clients": len(listed), **({"matching": [client_as_json(each) for each in listed]} if names else {})}
+    def clients(found: Sequence[Client]) -> dict[str, Any]:
+        return {"clients": len(found), **({"matching": [each.identity() for each in found]} if names else {})}
+
+    def group(found: Shortfall | Hazard) -> dict[str, Any]:
+        known = {each.name: getattr(found, each.name) for each in fields(found) if each.name != "clients"}
+        return {**known, **clients(found.clients)}
 
     return {
         "changes": [
@@ -35,19 +38,8 @@ def plan_as_json(plan: Plan, *, names: bool = True) -> dict[str, Any]:
         "touched": len(plan.touched),
         "added": asdict(plan.added),
         "bytes_estimated": [BASIS_TEXT[each] for each in plan.bases],
-        "cannot_supply": [
-            {"software": each.software, "why": each.why, **clients(each.clients)} for each in plan.shortfalls
-        ],
-        "known_faults": [
-            {
-                "rule": each.rule,
-                "software": each.software,
-                "reason": each.reason,
-                "source": each.source,
-                **clients(each.clients),
-            }
-            for each in plan.hazards
-        ],
+        "cannot_supply": [group(each) for each in plan.shortfalls],
+        "known_faults": [group(each) for each in plan.hazards],
         "open_verdicts": [
             {key: row[key] for key in ("verdict", "subject_kind", "subject", "severity", "why")}
             for row in plan.findings
@@ -63,16 +55,4 @@ def resource_as_json(resource: Resource) -> dict[str, Any]:
         "metrics": list(resource.metrics),
         "interval.ms": resource.interval_ms,
         "match": resource.match,
-    }
-
-
-def client_as_json(client: Client) -> dict[str, Any]:
-    """Who a client is, by the names of the inventory."""
-    return {
-        "client_instance_id": client.instance_id,
-        "client_id": client.client_id,
-        "client_software_name": client.software_name,
-        "client_software_version": client.software_version,
-        "principal": client.principal,
-        "client_source_address": client.address,
     }

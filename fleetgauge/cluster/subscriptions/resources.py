@@ -1,12 +1,11 @@
 """A client-metrics resource, wanted or of a cluster, and their names."""
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from fleetgauge.base.errors import InvalidConfigError
-from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.errors import ResourceError, did_you_mean, short
 from fleetgauge.cluster.plan import Kind
 from fleetgauge.telemetry.subscriptions.match import split_match
 from fleetgauge.telemetry.subscriptions.resources import (
@@ -25,7 +24,7 @@ DEADLINE_MARK: Final = ".until."
 
 TABLE: Final = "client-metrics"
 """Of a file's tables, `[client-metrics.NAME]`."""
-_SHOWN_CHARACTERS: Final = 200
+_MOST_LISTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +110,10 @@ def named(resources: Mapping[str, Resource], name: str) -> Resource:
         ResourceError: there is none; the text names the nearest.
     """
     if name not in resources:
-        raise ResourceError(f"there is no subscription {short(name)}{did_you_mean(name, sorted(resources))}")
+        known = sorted(resources)
+        others = f"; there are {', '.join(known)}" if 0 < len(known) <= _MOST_LISTED else ""
+        raise ResourceError(f"there is no subscription {short(name)}{did_you_mean(name, known) or others}")
     return resources[name]
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """The end of an error about an unknown word: the nearest known one, or all of a few."""
-    close = difflib.get_close_matches(word[:_SHOWN_CHARACTERS], known, n=1)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; there are {', '.join(known)}" if 0 < len(known) <= len(KEYS) else ""
 
 
 _PATTERN_HINT: Final = (
@@ -128,11 +121,6 @@ _PATTERN_HINT: Final = (
     "client_source_address or client_source_port, then =, then a pattern of RE2: Java's syntax without lookaround and "
     "backreferences)"
 )
-
-
-def short(text: str) -> str:
-    """A text for an error, cut where it is long."""
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 def _read(tables: Mapping[str, Mapping[str, object]]) -> dict[str, Resource]:
