@@ -114,10 +114,6 @@ class Connection:
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connections."""
         self._admin.close()
 
     def request(self, request: Callable[[Any], Any], operation: str = "") -> Any:

@@ -76,14 +76,10 @@ def running_exports(directory: DataDirectory) -> dict[Path, Status]:
 
 
 def _export(found: Status) -> Table:
-    export, child = found["export"], found["exporter_process"]
+    export = found["export"]
     table = facts(f"\nExport {export['number']}")
     table.add_row("process", f"pid {export['pid']}, started {ago(export['started_at_ms'] * 1000)}")
-    table.add_row("exporter process", process_line(child))
-    table.add_row("http", _http(found))
-    table.add_row("log.dirs", export["log_dirs"])
-    if export["not_ready"]:
-        table.add_row("not ready", printable("; ".join(export["not_ready"])))
+    _add_process(table, found, export)
     clients = found["clients"]
     if clients:
         past = f"{amount(clients['instances_vanished'])} vanished, {amount(clients['instances_ended'])} ended"
@@ -91,9 +87,16 @@ def _export(found: Status) -> Table:
     return table
 
 
-def _http(found: Status) -> str:
-    http = found["http"]
-    return ", ".join(http["listeners"]) or f"off: {http['off']}"
+def _add_process(table: Table, found: Status, part: Status) -> None:
+    """Adds what a node and an export have in common."""
+    table.add_row("exporter process", process_line(found["exporter_process"]))
+    if "listeners" in part:
+        table.add_row("listening", ", ".join(part["listeners"]))
+    table.add_row("http", ", ".join(found["http"]["listeners"]) or f"off: {found['http']['off']}")
+    table.add_row("log.dirs", part["log_dirs"])
+    for name in ("not_ready", "degraded"):
+        if part.get(name):
+            table.add_row(name.replace("_", " "), printable("; ".join(part[name])))
 
 
 def process_line(child: Mapping[str, Any]) -> str:
@@ -110,7 +113,7 @@ def _worker(worker: dict[str, Any]) -> str:
 
 
 def _node(found: Status) -> Table:
-    node, child = found["node"], found["exporter_process"]
+    node = found["node"]
     table = facts("Node")
     table.add_row("node.id, cluster.id", f"{node['node_id']}, {node['cluster_id']}")
     workers = found.get("workers", ())
@@ -118,14 +121,7 @@ def _node(found: Status) -> Table:
     table.add_row("parent process" if workers else "listener process", about)
     for worker in workers:
         table.add_row(f"worker {worker['worker']}", _worker(worker))
-    table.add_row("exporter process", process_line(child))
-    table.add_row("listening", ", ".join(node["listeners"]))
-    table.add_row("http", _http(found))
-    table.add_row("log.dirs", node["log_dirs"])
-    if node["not_ready"]:
-        table.add_row("not ready", "; ".join(node["not_ready"]))
-    if node.get("degraded"):
-        table.add_row("degraded", "; ".join(node["degraded"]))
+    _add_process(table, found, node)
     return table
 
 

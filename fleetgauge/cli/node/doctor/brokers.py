@@ -159,11 +159,7 @@ def _topic(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
         yield _missing_topic(check, use)
         return
     if described["error_code"] == _NOT_AUTHORIZED:
-        yield error(
-            check,
-            "the principal lacks DESCRIBE",
-            f"Add it: kafka-acls.sh --add --topic {use.topic} {_options(use.operations)} --allow-principal ...",
-        )
+        yield _lacking(check, use, ["DESCRIBE"], use.operations)
         return
     if described["error_code"]:
         yield error(
@@ -174,11 +170,7 @@ def _topic(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
         return
     missing = sorted(set(use.operations) - _allowed(described))
     if missing:
-        yield error(
-            check,
-            f"the principal lacks {', '.join(missing)}",
-            f"Add it: kafka-acls.sh --add --topic {use.topic} {_options(missing)} --allow-principal ...",
-        )
+        yield _lacking(check, use, missing, missing)
     else:
         yield ok(check, f"{len(described['partitions'])} partitions; {', '.join(use.operations)} allowed")
     yield from _groups(cluster, use)
@@ -189,6 +181,11 @@ def _topic(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
     elif len(partitions) != 1:
         remedy = "Name another topic in state.topic, which the node then creates, or make one with one partition."
         yield error(check, f"{len(partitions)} partitions; the state needs exactly one", remedy)
+
+
+def _lacking(check: str, use: TopicUse, missing: Iterable[str], wanted: Iterable[str]) -> Finding:
+    remedy = f"Add it: kafka-acls.sh --add --topic {use.topic} {_options(wanted)} --allow-principal ..."
+    return error(check, f"the principal lacks {', '.join(missing)}", remedy)
 
 
 def _missing_topic(check: str, use: TopicUse) -> Finding:

@@ -94,9 +94,7 @@ def _addresses(config: ServiceConfig, settings: GatewaySettings, metadata: Any) 
         remedy = "Set node.id to the id of the broker behind this gateway."
         yield warning("node.id", f"{config.node_id} is none of the cluster's brokers: {known}", remedy)
         return
-    host, port = advertised[config.node_id]
-    if settings.addresses is not None:
-        host, port = settings.addresses.of(config.node_id, host, port)
+    host, port = _for_clients(settings, config.node_id, *advertised[config.node_id])
     own = config.advertised_listeners or config.listeners
     check = f"address of broker {config.node_id} for clients"
     if (host, port) in {(each.host, each.port) for each in own}:
@@ -107,12 +105,15 @@ def _addresses(config: ServiceConfig, settings: GatewaySettings, metadata: Any) 
         yield warning(check, f"{host}:{port}; this gateway is {addresses}", remedy)
 
 
+def _for_clients(settings: GatewaySettings, node_id: int, host: str, port: int) -> tuple[str, int]:
+    """The address of a broker as the gateway tells it clients."""
+    return (host, port) if settings.addresses is None else settings.addresses.of(node_id, host, port)
+
+
 def _named(config: ServiceConfig, settings: GatewaySettings, names: ServerNames, broker: Any) -> Finding:
     """Whether clients come back to this gateway for one of several brokers, and the gateway reaches it."""
     check = f"broker {broker.node_id}"
-    host, port = broker.host, broker.port
-    if settings.addresses is not None:
-        host, port = settings.addresses.of(broker.node_id, host, port)
+    host, port = _for_clients(settings, broker.node_id, broker.host, broker.port)
     ports = {each.port for each in config.advertised_listeners or config.listeners}
     if port not in ports:
         shown = ", ".join(map(str, sorted(ports)))
@@ -153,8 +154,7 @@ def _certificate_of_broker(
     settings: GatewaySettings, tls: Mapping[str, ssl.SSLContext], broker: Any
 ) -> Iterator[Finding]:
     """Whether each listener's certificate has the name of this broker, if it is one of its own."""
-    assert settings.addresses is not None  # as where `server_names` are
-    host, _ = settings.addresses.of(broker.node_id, broker.host, broker.port)
+    host, _ = _for_clients(settings, broker.node_id, broker.host, broker.port)
     for context in tls.values():
         yield _certificate(f"certificate for broker {broker.node_id}", context, host)
 

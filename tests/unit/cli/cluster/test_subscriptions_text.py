@@ -10,9 +10,8 @@ from support.subscriptions import by_name, plan
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app
-from fleetgauge.cli.cluster.subscriptions_text import print_list, print_one, print_plan
+from fleetgauge.cli.cluster.subscriptions_text import plan_as_json, print_list, print_one, print_plan
 from fleetgauge.cluster.subscriptions.clients import Client
-from fleetgauge.cluster.subscriptions.plain import plan_as_json
 from fleetgauge.cluster.subscriptions.resources import Resource
 from fleetgauge.console.subscriptions import rows_of
 from fleetgauge.terminal.table import wide_console
