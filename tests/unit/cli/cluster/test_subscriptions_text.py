@@ -13,7 +13,7 @@ from fleetgauge.cli import app
 from fleetgauge.cli.cluster.subscriptions_text import plan_as_json, print_list, print_one, print_plan
 from fleetgauge.cluster.subscriptions.clients import Client
 from fleetgauge.cluster.subscriptions.resources import Resource
-from fleetgauge.console.subscriptions import rows_of
+from fleetgauge.console.api.subscriptions import rows_of
 from fleetgauge.terminal.table import wide_console
 
 HOSTILE = Client(
