@@ -117,7 +117,7 @@ def plan_changes(
     new = [change.result for change in changes]
     asked, asked_after = matches.asked(old), matches.asked(new)
     measured = Measured(clients, [each.metrics for each in asked])
-    before, bases = _load(clients, asked, measured), set[str]()
+    before = _load(clients, asked, measured)
     touched = [at for at in range(len(clients)) if asked[at] != asked_after[at]]
 
     def added_by(number: int) -> Load:
@@ -127,7 +127,6 @@ def plan_changes(
         return _load(clients, matches.asked(alone), measured) - before
 
     touched_clients = tuple(clients[at] for at in touched)
-    after = _load(clients, asked_after, measured, bases=bases, count_bases_of=set(touched))
     return Plan(
         changes=changes,
         effects={
@@ -140,8 +139,8 @@ def plan_changes(
         },
         clients=len(clients),
         touched=touched_clients,
-        added=after - before,
-        bases=tuple(sorted(bases)),
+        added=_load(clients, asked_after, measured) - before,
+        bases=_bases(clients, touched, asked_after, measured),
         shortfalls=_shortfalls(clients, touched, asked_after),
         hazards=_hazards(clients, touched, asked, asked_after),
         findings=_about(touched_clients, findings),
@@ -205,36 +204,34 @@ def _union(resources: Sequence[Resource]) -> _Asked:
     )
 
 
-def _load(
-    clients: Sequence[Client],
-    asked: Sequence[_Asked],
-    measured: Measured,
-    *,
-    bases: set[str] | None = None,
-    count_bases_of: Iterable[int] = (),
-) -> Load:
+def _load(clients: Sequence[Client], asked: Sequence[_Asked], measured: Measured) -> Load:
     """What the clients push. Kafka's brokers give no interval above five minutes, so none is reckoned with.
 
     A client without metrics does not push. Worked: 100 clients each 30 s with 2,000 B make 200 pushes and 400,000 B
     a minute.
     """
     pushes = total_bytes = series = 0.0
-    counted = set(count_bases_of)
-    known: dict[object, tuple[float, str, float]] = {}
-    for at, (client, wanted) in enumerate(zip(clients, asked, strict=True)):
+    known: dict[object, tuple[float, float]] = {}
+    for client, wanted in zip(clients, asked, strict=True):
         if not wanted.metrics:
             continue
         key = (client.software, client.role, wanted.metrics)
         if key not in known:
-            known[key] = (*measured.bytes_per_push(client, wanted.metrics), measured.series(client, wanted.metrics))
-        push_bytes, basis, client_series = known[key]
-        if bases is not None and at in counted:
-            bases.add(basis)
+            known[key] = measured.bytes_per_push(client, wanted.metrics)[0], measured.series(client, wanted.metrics)
+        push_bytes, client_series = known[key]
         per_minute = 60_000 / min(wanted.interval_ms, INTERVAL_MS_DEFAULT)
         pushes += per_minute
         total_bytes += per_minute * push_bytes
         series += client_series
     return Load(pushes_per_minute=pushes, bytes_per_minute=total_bytes, series=series)
+
+
+def _bases(
+    clients: Sequence[Client], touched: Sequence[int], asked: Sequence[_Asked], measured: Measured
+) -> tuple[str, ...]:
+    """What the bytes of the touched clients are estimated from."""
+    kinds = {(clients[at].software, clients[at].role, asked[at].metrics): clients[at] for at in touched}
+    return tuple(sorted({measured.bytes_per_push(each, key[2])[1] for key, each in kinds.items() if key[2]}))
 
 
 def _shortfalls(clients: Sequence[Client], touched: Sequence[int], asked: Sequence[_Asked]) -> tuple[Shortfall, ...]:
