@@ -127,7 +127,7 @@ class Listener:
             metrics=metrics,
             push_ids=PushIds(),
         )
-        self.manager.update_subscription("bench", {"metrics": "*", "interval.ms": "100"})
+        self.manager.subscriptions.update("bench", {"metrics": "*", "interval.ms": "100"})
         self._writer = SqlitePushLogWriter(PushLogSettings(dir=directory, min_free_bytes=0), clock)
         log = LoopCommit(self._writer, loop, clock)
         manager = ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, clock)

@@ -80,7 +80,7 @@ def fill(instances: int, out: Connection) -> None:
     manager = ClientMetricsManager(
         settings, node_id=1, cluster_id="bench", metrics=Metrics(time=clock), push_ids=PushIds()
     )
-    manager.update_subscription("all", {"metrics": "*", "interval.ms": "3600000"})
+    manager.subscriptions.update("all", {"metrics": "*", "interval.ms": "3600000"})
     get_and_push(manager, clock, 0, 100)
     gc.collect()
     before = resident_bytes()
@@ -88,7 +88,7 @@ def fill(instances: int, out: Connection) -> None:
     gc.collect()
     taken = resident_bytes() - before
     evicting_us = get_and_push(manager, clock, instances, min(instances // 2, 100_000))
-    counters = manager.counters()
+    counters = manager.figures.counters()
     assert counters["instances"] == instances
     out.send(
         {

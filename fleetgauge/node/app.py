@@ -169,20 +169,20 @@ class FleetgaugeNode(NodeProcess):
             "audit_log": audit.counters(),
             "quotas": self._quotas.status(),
             "telemetry": {
-                "subscriptions": list(self._manager.list_client_metrics_resources()),
+                "subscriptions": list(self._manager.subscriptions.names()),
                 "subscription_properties": self._client_metrics.effective(),
-                "unmatched_prefixes": self._manager.unmatched_prefixes(),
-                "client_guard": self._manager.guard_counters(),
+                "unmatched_prefixes": self._manager.subscriptions.advice.unmatched,
+                "client_guard": self._manager.guard.counters(),
                 "get_answers": dict(self._subscriptions.answers),
                 "push_answers": dict(self._pushes.answers),
                 "admin_answers": dict(self._admin.answers),
-                "refusals": self._manager.refusals(),
-                "malformed": self._manager.malformed(),
-                "counters": self._manager.counters(),
+                "refusals": self._manager.figures.refusals(),
+                "malformed": self._manager.figures.malformed.counts,
+                "counters": self._manager.figures.counters(),
                 "plugin_timeouts": self._pushes.plugin_timeouts,
-                "plugin_errors": self._manager.plugin_errors(),
+                "plugin_errors": self._manager.plugin.errors(),
                 "client_metrics": {
-                    name: None if math.isnan(value) else value for name, value in self._manager.client_metrics().items()
+                    name: None if math.isnan(value) else value for name, value in self._manager.figures.client_metrics.values().items()
                 },
             },
             "push_log": {**self._push_log.counters(), **self._exporters.status.get("push_log", {})},
@@ -391,5 +391,5 @@ class FleetgaugeNode(NodeProcess):
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             now_ms = self._time.hi_res_clock_ms()
-            self._manager.expire(now_ms)
+            self._manager.instances.expire(now_ms)
             self._metrics.remove_expired_sensors(now_ms)

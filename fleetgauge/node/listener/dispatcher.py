@@ -103,4 +103,4 @@ class RequestDispatcher:
     def connection_lost(self, channel: Channel, reason: str) -> None:
         """Removes the connection from the manager, and its waiting requests."""
         self._admin.connection_lost(channel)
-        self._manager.connection_disconnected(channel.connection_id, now_ms=self._time.hi_res_clock_ms())
+        self._instances.disconnect(channel.connection_id, self._time.hi_res_clock_ms())

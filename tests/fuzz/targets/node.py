@@ -254,7 +254,7 @@ class _Node:
                 self._check_answer(api_key, body)
             if client.transport.closed:
                 self.lose(index)
-        assert self.manager.instance_count <= MAX_INSTANCES
+        assert len(self.manager.instances.cache) <= MAX_INSTANCES
         assert self.context.requests.held_bytes <= MAX_BUFFERED_BYTES
         assert CloseReason.HANDLER_ERROR not in self.counters.closed
 
@@ -281,7 +281,7 @@ class _Node:
         self.loop.run()
         assert not self.context.channels
         assert self.context.requests.held_bytes == 0
-        assert self.manager.instance_count == 0
+        assert len(self.manager.instances.cache) == 0
         self.manager.close()
 
 
@@ -348,7 +348,7 @@ def _ask(node: _Node, program: Program, api_key: int, request: Callable[[int, st
 def _wait(node: _Node, program: Program) -> None:
     node.time.sleep(_STEPS_MS[program.byte() % len(_STEPS_MS)])
     now_ms = node.time.hi_res_clock_ms()
-    node.manager.expire(now_ms)
+    node.manager.instances.expire(now_ms)
     for client in node.clients:
         client.channel.expire(now_ms)
 
@@ -376,7 +376,7 @@ def _pause(node: _Node, program: Program) -> None:
 
 
 def _subscribe(node: _Node, program: Program) -> None:
-    node.manager.replace_subscriptions(_SUBSCRIPTIONS[program.byte() % len(_SUBSCRIPTIONS)])
+    node.manager.subscriptions.replace(_SUBSCRIPTIONS[program.byte() % len(_SUBSCRIPTIONS)])
 
 
 _OPERATIONS: tuple[Callable[[_Node, Program], None], ...] = (

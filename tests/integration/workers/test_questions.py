@@ -38,7 +38,7 @@ class Worker:
             push_ids=PushIds(),
             plugin=None,
         )
-        self.manager.update_subscription("all", {"metrics": "*", "interval.ms": "60000"})
+        self.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": "60000"})
         self.socket = NodeSocket(path, dict, NodeInventory(self.manager, clock, lambda *_: False), SystemTime())
         self.node_socket = path
         self.pid = 1
@@ -46,7 +46,7 @@ class Worker:
 
     @property
     def last(self) -> Status:
-        return {"telemetry": {"counters": self.manager.counters()}}
+        return {"telemetry": {"counters": self.manager.figures.counters()}}
 
     def sees(self, *instances: uuid.UUID, port: int = 1, client_id: str = "app") -> None:
         for instance in instances:

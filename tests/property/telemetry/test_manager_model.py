@@ -76,7 +76,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
             metrics=Metrics(time=self.time),
             push_ids=PushIds(),
         )
-        self.manager.update_subscription("s", {"metrics": "*", "interval.ms": str(self.interval_ms)})
+        self.manager.subscriptions.update("s", {"metrics": "*", "interval.ms": str(self.interval_ms)})
         self.ids = [uuid.UUID(int=5 + client // 2) for client in CLIENTS]  # two clients share an id
         self.subscription_ids = [0 for _ in CLIENTS]
         self.model: dict[int, Known] = {}
@@ -197,13 +197,13 @@ class ManagerAgainstModel(RuleBasedStateMachine):
 
     @rule(interval_ms=st.sampled_from(INTERVALS))
     def edit(self, interval_ms: int) -> None:
-        self.manager.update_subscription("s", {"metrics": "*", "interval.ms": str(interval_ms)})
+        self.manager.subscriptions.update("s", {"metrics": "*", "interval.ms": str(interval_ms)})
         self.interval_ms = interval_ms
 
     @rule(connection=connections)
     def disconnect(self, connection: str) -> None:
         self.expire()
-        self.manager.connection_disconnected(connection, now_ms=self.now_ms)
+        self.manager.instances.disconnect(connection, self.now_ms)
         for client, state in list(self.model.items()):
             if connection in state.connections:
                 del state.connections[connection]
@@ -213,14 +213,14 @@ class ManagerAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.model)
     @rule()
     def expire(self) -> None:
-        self.manager.expire(self.now_ms)
+        self.manager.instances.expire(self.now_ms)
         for client, state in list(self.model.items()):
             if self.now_ms - state.seen_ms >= max(60_000, 3 * state.interval_ms):
                 del self.model[client]
 
     @invariant()
     def the_node_remembers_whom_the_model_remembers(self) -> None:
-        assert self.manager.instance_count == len(self.model)
+        assert len(self.manager.instances.cache) == len(self.model)
 
 
 TestManagerAgainstModel = ManagerAgainstModel.TestCase

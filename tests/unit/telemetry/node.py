@@ -61,7 +61,7 @@ class Node:
             pace=None if pace_of is None else pace_of(self.time, self.metrics),
         )
         if subscribed:
-            self.manager.update_subscription("all", {"metrics": "*", "interval.ms": str(interval_ms)})
+            self.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": str(interval_ms)})
 
     def sensor(self, name: str) -> float:
         """The value of one of our own metrics."""
@@ -72,10 +72,10 @@ class Node:
         return value
 
     def expire(self) -> int:
-        return self.manager.expire(self.time.hi_res_clock_ms())
+        return self.manager.instances.expire(self.time.hi_res_clock_ms())
 
     def disconnect(self, connection_id: str) -> int:
-        return self.manager.connection_disconnected(connection_id, now_ms=self.time.hi_res_clock_ms())
+        return self.manager.instances.disconnect(connection_id, self.time.hi_res_clock_ms())
 
 
 class Client:
