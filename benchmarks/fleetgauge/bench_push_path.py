@@ -139,7 +139,7 @@ class Listener:
         subscriptions = SubscriptionsHandler(self.manager, authorization, clock)
         admin = AdminApis(cast(Any, None), {}, authorization, (), quota, clock)
         handler = RequestDispatcher(
-            table, cluster, subscriptions, self.pushes, admin, self.manager, misdirected, quota, clock
+            table, cluster, subscriptions, self.pushes, admin, self.manager.instances, misdirected, quota, clock
         )
         context = ListenerContext(
             listener_name="PLAINTEXT",

@@ -337,7 +337,7 @@ class ClientMetricsManager:
         """
         over: Refusal | None = None
         context, pace = instance.context, self._pace
-        # A client that keeps to its interval is never refused for a quota, and may send its terminating push at any time.
+        # A client that keeps to its interval is never refused for a quota, and may end at any time with a push.
         if (
             pace is not None
             and pace.enabled

@@ -222,7 +222,15 @@ class _Node:
         self.context = ListenerContext(
             listener_name="PLAINTEXT",
             handler=RequestDispatcher(
-                table, cluster, subscriptions, pushes, admin, self.manager, misdirected, request_quota, self.time
+                table,
+                cluster,
+                subscriptions,
+                pushes,
+                admin,
+                self.manager.instances,
+                misdirected,
+                request_quota,
+                self.time,
             ),
             api_table=table,
             settings=ListenerSettings(

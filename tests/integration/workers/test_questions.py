@@ -39,7 +39,9 @@ class Worker:
             plugin=None,
         )
         self.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": "60000"})
-        self.socket = NodeSocket(path, dict, NodeInventory(self.manager, clock, lambda *_: False), SystemTime())
+        self.socket = NodeSocket(
+            path, dict, NodeInventory(self.manager.instances, clock, lambda *_: False), SystemTime()
+        )
         self.node_socket = path
         self.pid = 1
         self.is_ready = True

@@ -54,7 +54,7 @@ def test_no_new_id_begins_with_a_dash_or_is_reserved_or_in_use(
     node = make_node()
     used, fresh = uuid.UUID(int=2 << 64), uuid.UUID(int=3 << 64)
     ids = [uuid.UUID(int=0), uuid.UUID(int=1), uuid.UUID(int=0b111110 << 122), used, fresh]
-    node.manager._instances._new_instance_id = iter(ids).__next__
+    node.manager.instances._new_instance_id = iter(ids).__next__
     other = make_client(node, "c2", principal=alice)
     other.id = used
     other.get()

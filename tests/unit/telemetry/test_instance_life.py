@@ -47,7 +47,7 @@ def test_only_the_latest_connections_of_a_client_are_remembered(node: Node, clie
     client.id = uuid.uuid4()
     for index in range(100):
         client.get(f"c{index}")
-    assert len(node.manager._instances.cache._by_connection) == MAX_TIMED
+    assert len(node.manager.instances.cache._by_connection) == MAX_TIMED
     for index in range(99):
         assert node.disconnect(f"c{index}") == 0
     assert node.disconnect("c99") == 1
@@ -138,6 +138,6 @@ def test_a_flood_of_new_ids_leaves_no_more_behind_than_the_cache_holds(
     for index in range(5_000):
         client.id = uuid.UUID(int=index + 2)
         client.get(f"c{index}")
-    cache = node.manager._instances.cache
+    cache = node.manager.instances.cache
     assert len(cache) == len(cache._by_connection) == len(cache.register) == 50
     assert len(cache._queue) <= 2 * 50 + 1_024 + 1

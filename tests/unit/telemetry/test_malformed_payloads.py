@@ -26,7 +26,9 @@ def accepted(node: Node, client: Client, metrics: bytes) -> Push:
 
 
 def row(node: Node, client: Client) -> ClientRow:
-    [instance] = [each for each in node.manager.instances.cache.register.between(0, 100) if each.instance_id == client.id]
+    [instance] = [
+        each for each in node.manager.instances.cache.register.between(0, 100) if each.instance_id == client.id
+    ]
     return row_of(instance, now_ms=node.time.hi_res_clock_ms(), now_us=node.time.microseconds())
 
 

@@ -188,6 +188,6 @@ def test_ids_that_are_equal_as_python_hashes_integers_do_not_share_a_slot(
     for index, each in enumerate(ids):
         client.id = each
         client.get(f"c{index}")
-    found = node.manager._instances.cache._instances
+    found = node.manager.instances.cache._instances
     assert len(found) == len(ids)
     assert len({hash(key) for key in found}) > len(ids) - 10
