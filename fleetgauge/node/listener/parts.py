@@ -32,7 +32,7 @@ from fleetgauge.node.state.scram_users import NodeUsers
 from fleetgauge.node.state.store import StateStore
 from fleetgauge.node.state.topic import StateTopic, of_copy
 from fleetgauge.push_log.log import PushAppender
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.codecs import CompressionType
 from fleetgauge.telemetry.instances.sender_bounds import SenderLimits
 from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
