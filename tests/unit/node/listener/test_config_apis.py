@@ -24,7 +24,6 @@ from fleetgauge.node.listener.apis import admin
 from fleetgauge.node.listener.apis.admin import AdminApis
 from fleetgauge.node.listener.apis.broker_configs import BrokerConfigs
 from fleetgauge.node.listener.apis.configs import ConfigApis
-from fleetgauge.node.state import node_state
 from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.node.state.client_metrics import ClientMetrics
 from fleetgauge.node.state.node_state import NodeState
@@ -219,7 +218,7 @@ def test_a_change_that_is_made_after_its_time_is_audited_too(tmp_path: Path, mon
             held.wait(PATIENCE_S)
             return super().change(alter)
 
-    monkeypatch.setattr(node_state, "_WITHIN_S", 0.05)
+    monkeypatch.setattr(NodeState, "within_s", 0.05)
     monkeypatch.setattr(audit, "record", lambda *_, **__: recorded.set())
     channel, _ = requested(Slow(tmp_path / "state.db"), alteration("A"))
     assert (channel.closed, recorded.is_set()) == (["admin_request_failed"], False)
