@@ -109,8 +109,9 @@ class Listener:
         from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
         from fleetgauge.quotas.identities import Identities
         from fleetgauge.quotas.metrics.metrics import Metrics
-        from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+        from fleetgauge.telemetry.manager import ClientMetricsManager
         from fleetgauge.telemetry.push_record import PushIds
+        from fleetgauge.telemetry.settings import ClientMetricsSettings
         from fleetgauge.wire.api_table import ApiTable
         from fleetgauge.wire.listener_context import ListenerContext
         from fleetgauge.wire.listener_counters import ListenerCounters

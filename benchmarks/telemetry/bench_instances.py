@@ -26,9 +26,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import ANONYMOUS
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings, Push
+from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.plugin import RequestContext
+from fleetgauge.telemetry.push import Push
 from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.wire.push_telemetry import PushTelemetry
 
 

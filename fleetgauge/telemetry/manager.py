@@ -30,14 +30,6 @@ from fleetgauge.telemetry.subscriptions.known_clients import SHIPPED
 from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT, Subscriptions
 from fleetgauge.telemetry.validate import validate_metrics
 
-__all__ = [
-    "ClientMetricsManager",
-    "ClientMetricsSettings",
-    "GetTelemetrySubscriptionsResult",
-    "Push",
-    "PushRequest",
-]
-
 _ANY_RATIO_BYTES: Final = 1 << 20
 """Size up to which decompressed payloads are accepted at any compression ratio: their validation takes a few ms [B]."""
 

@@ -35,8 +35,9 @@ from fleetgauge.push_log.log import PushAppender
 from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.codecs import CompressionType
 from fleetgauge.telemetry.instances.sender_bounds import SenderLimits
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.telemetry.subscriptions.known_clients import guard_rules
 from fleetgauge.wire.api_table import ApiTable
 from fleetgauge.wire.listener import Listener

@@ -11,10 +11,11 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ErrorCode
 from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push import Push as AcceptedPush
 from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.telemetry.subscriptions.subscription_id import subscription_checksum, subscription_id
 
 CLIENTS = range(3)

@@ -10,10 +10,12 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ErrorCode
 from fleetgauge.base.principal import ANONYMOUS
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings, GetTelemetrySubscriptionsResult
+from fleetgauge.telemetry.manager import ClientMetricsManager
+from fleetgauge.telemetry.messages import GetTelemetrySubscriptionsResult
 from fleetgauge.telemetry.plugin import ClientTelemetryExporterPlugin, RequestContext
 from fleetgauge.telemetry.push import Push as AcceptedPush
 from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryIntervalScaling
 
 INTERVAL_MS = 60_000

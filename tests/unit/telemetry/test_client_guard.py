@@ -10,7 +10,7 @@ from unit.telemetry.node import Client, Node
 
 from fleetgauge.base.errors import ErrorCode, InvalidConfigError
 from fleetgauge.telemetry.codecs import CompressionType
-from fleetgauge.telemetry.manager import GetTelemetrySubscriptionsResult
+from fleetgauge.telemetry.messages import GetTelemetrySubscriptionsResult
 from fleetgauge.telemetry.subscriptions.client_guard import GuardAction
 from fleetgauge.telemetry.subscriptions.known_clients import SHIPPED, guard_rules
 
