@@ -54,6 +54,8 @@ class Known:
     cure_opens: bool = True
     """The latest push was due, so that a Get that cures its error makes the next one due."""
     error: ErrorCode = ErrorCode.NONE
+    ended_ms: int | None = None
+    """When the latest terminating push was accepted, on any connection; the next one is due an interval later."""
 
 
 @dataclass
@@ -106,6 +108,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         state = self.model.setdefault(client, Known(self.interval_ms))
         if state.interval_ms != self.interval_ms:
             state.interval_ms = self.interval_ms
+            state.ended_ms = None
             for times in (state.latest, *state.connections.values()):
                 times.get_ms = times.push_ms = None
         state.connections.setdefault(connection, Times())
@@ -139,7 +142,8 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         times = state.connections[connection].begin_with(state.latest)
         if times.terminated:
             return ErrorCode.INVALID_REQUEST
-        if not (push.terminating or state.due_after_get or self.passed(times.push_ms)):
+        may_end = push.terminating and self.passed(state.ended_ms)
+        if not (may_end or state.due_after_get or self.passed(times.push_ms)):
             state.connections[connection] = times
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         if not right_id:
@@ -182,6 +186,8 @@ class ManagerAgainstModel(RuleBasedStateMachine):
             (self.manager.logged if log_works else self.manager.not_logged)((outcome,), self.now_ms)
             state.error = ErrorCode.NONE if log_works else ErrorCode.THROTTLING_QUOTA_EXCEEDED
             state.connections[connection].terminated = terminating and log_works
+            if terminating:
+                state.ended_ms = self.now_ms if log_works else None
         else:
             assert outcome is expected
             state.error = outcome
