@@ -20,7 +20,7 @@ from fleetgauge.node.listener.dispatcher import RequestDispatcher
 from fleetgauge.node.listener.parts import NodeParts, open_store
 from fleetgauge.node.listener.push_log_appender import open_push_log
 from fleetgauge.node.processes.exporter_job import Job
-from fleetgauge.node.processes.node_identity import BoundEndpoint, NodeIdentity
+from fleetgauge.node.processes.node_identity import NodeIdentity
 from fleetgauge.node.processes.node_process import NodeProcess
 from fleetgauge.node.reconfiguration import Changes, changeable_fields, examiner, log_reread
 from fleetgauge.node.status.node_inventory import NodeInventory
@@ -67,11 +67,6 @@ class FleetgaugeNode(NodeProcess):
         self._housekeeping: asyncio.Task[None] | None = None
         self._examiner = examiner()
         self.identity = NodeIdentity(config, self._time)
-
-    @property
-    def bound(self) -> tuple[BoundEndpoint, ...]:
-        """The listeners that are bound."""
-        return self.identity.bound
 
     async def reconfigure(self, config: ServiceConfig) -> None:
         """Takes over subscriptions, client guard, quotas, and of each listener its certificates (read again), rules
@@ -173,7 +168,7 @@ class FleetgaugeNode(NodeProcess):
             self._housekeeping.cancel()
             with suppress(asyncio.CancelledError):
                 await self._housekeeping
-        parts.quotas.wake_all()
+        parts.quotas.managers.stop_reapers()  # unmutes all throttled channels
         await asyncio.gather(*(listener.stop(self._left_ms(deadline_ms)) for listener in parts.listeners))
         await parts.pushes.close()
         await parts.admin.apis.close(self._left_ms(deadline_ms))
@@ -183,7 +178,7 @@ class FleetgaugeNode(NodeProcess):
 
     def _close(self) -> None:
         parts = self._parts
-        parts.quotas.close()
+        parts.quotas.managers.shutdown()
         parts.reporters.close()
         self.identity.release()
 

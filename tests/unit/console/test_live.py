@@ -249,7 +249,7 @@ def test_a_backlog_of_large_payloads_is_decoded_as_it_is_read(of: FleetOfTest) -
         of.push("orders", large, number=number, terminating=False)
     while not of.source.is_read:
         of.fleet.step()
-    waiting = of.fleet._analysis._live._waiting  # type: ignore[union-attr]
+    waiting = of.fleet._analysis.live._waiting  # type: ignore[union-attr]
     assert sum(push.size_bytes for push in waiting) < 4 << 20
 
 
