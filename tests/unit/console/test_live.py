@@ -277,7 +277,7 @@ def test_ids_without_end_are_forgotten_by_the_judge_too() -> None:
         of.pass_time(6, 3)
     analysis = of.fleet._analysis
     assert analysis is not None
-    assert len(analysis._live.memory.registry.instances) <= 60
+    assert len(analysis.live.memory.registry.instances) <= 60
     assert len(of.fleet._clients._instances) <= 21
     assert analysis._numbers <= 60
     assert any(each.startswith("Live verdicts have begun again") for each in of.fleet.overview()["notices"])
