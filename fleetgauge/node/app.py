@@ -142,6 +142,7 @@ class FleetgaugeNode(NodeProcess):
         config, time = self._config, self._time
         await self.identity.claim(self._data)
         async with AsyncExitStack() as opened:
+            opened.callback(self.identity.release)
             push_log = await open_push_log(config, time)
             opened.push_async_callback(push_log.close)
             store = await open_store(config, self._node_data, time)
