@@ -52,6 +52,7 @@ def test_a_topic_that_one_exporter_reads_has_no_problem_for_another_that_cannot_
     log = TopicLog(AWAY, MockTime())
     with closing(log.reader("page")) as page, closing(log.reader("otlp")) as otlp:
         otlp.poll(1, 1, 0)
+        assert isinstance(otlp, KafkaTopicReader)
         otlp.member.has_reached_topic = True
         assert log.status({"page": "start: port taken"})[0]["problem"] is None
         page.poll(1, 1, 0)
