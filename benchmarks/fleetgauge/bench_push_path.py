@@ -112,10 +112,10 @@ class Listener:
         from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
         from fleetgauge.telemetry.push_record import PushIds
         from fleetgauge.wire.api_table import ApiTable
-        from fleetgauge.wire.listener_context import ListenerContext
-        from fleetgauge.wire.listener_counters import ListenerCounters
-        from fleetgauge.wire.listener_settings import ListenerSettings
-        from fleetgauge.wire.tcp_channel import TcpChannel
+        from fleetgauge.wire.channels.tcp_channel import TcpChannel
+        from fleetgauge.wire.context.listener_context import ListenerContext
+        from fleetgauge.wire.context.listener_counters import ListenerCounters
+        from fleetgauge.wire.context.listener_settings import ListenerSettings
 
         clock, metrics, table = SystemTime(), Metrics(time=SystemTime()), ApiTable()
         self._loop = Loop()
@@ -246,8 +246,8 @@ class Stages:
         from fleetgauge.telemetry.codecs import CompressionType, decompressors
         from fleetgauge.telemetry.validate import validate_metrics
         from fleetgauge.wire.api_table import ApiTable
-        from fleetgauge.wire.codec import parse_request
-        from fleetgauge.wire.frames import FrameDecoder
+        from fleetgauge.wire.messages.codec import parse_request
+        from fleetgauge.wire.messages.frames import FrameDecoder
 
         decoder = FrameDecoder(1 << 24)
         table = ApiTable()

@@ -29,7 +29,7 @@ from fleetgauge.quotas.metrics import Metrics
 from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings, Push
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push_record import PushIds
-from fleetgauge.wire.push_telemetry import PushTelemetry
+from fleetgauge.wire.messages.push_telemetry import PushTelemetry
 
 
 def resident_bytes() -> int:

@@ -13,21 +13,21 @@ from fleetgauge.base.software import UNKNOWN_SOFTWARE
 from fleetgauge.gateway.apis import PASSED, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from fleetgauge.gateway.brokers import CONNECT_WITHIN_S
 from fleetgauge.gateway.in_flight import InFlight
-from fleetgauge.gateway.own_login import LOGIN_WITHIN_MS, OwnLogin
-from fleetgauge.gateway.request_stream import RequestStream
-from fleetgauge.gateway.response_stream import ResponseStream
 from fleetgauge.gateway.shared import Shared
+from fleetgauge.gateway.streams.own_login import LOGIN_WITHIN_MS, OwnLogin
+from fleetgauge.gateway.streams.request_stream import RequestStream
+from fleetgauge.gateway.streams.response_stream import ResponseStream
 from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.channels.new_channel import Accepted
+from fleetgauge.wire.channels.sasl_session import SaslSession
+from fleetgauge.wire.channels.secure_channel import certificate_principal
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.codec import parse_request
+from fleetgauge.wire.context.handshakes import Handshake, HandshakeStage
+from fleetgauge.wire.context.listener_security import ListenerSecurity
 from fleetgauge.wire.errors import LocalProtocolError, ProtocolError
-from fleetgauge.wire.handshakes import Handshake, HandshakeStage
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.new_channel import Accepted
+from fleetgauge.wire.messages.codec import parse_request
 from fleetgauge.wire.sasl.login import LoginError
-from fleetgauge.wire.sasl_session import SaslSession
-from fleetgauge.wire.secure_channel import certificate_principal
-from fleetgauge.wire.server_name import NamedServer, expect_server_name
+from fleetgauge.wire.tls.server_name import NamedServer, expect_server_name
 
 _BUFFER_BYTES: Final = 256 * 1024
 """Unwritten bytes for one peer from which on the other one is not read [B]."""
@@ -42,8 +42,8 @@ much as rules may want (`gateway.rules.MAX_BODY_BYTES`), and more than the addre
 class ClientChannel(asyncio.Protocol):
     """A client's connection through the gateway.
 
-    It is a `wire.open_connection.OpenConnection` for its listener, a `wire.channel.Channel` for the handlers of the
-    telemetry APIs, and a `gateway.rules.ClientConnection` for the rules.
+    It is a `wire.context.open_connection.OpenConnection` for its listener, a `wire.context.channel.Channel` for the
+    handlers of the telemetry APIs, and a `gateway.rules.ClientConnection` for the rules.
 
     Args:
         shared: by all connections of the gateway.
@@ -466,7 +466,7 @@ class ClientChannel(asyncio.Protocol):
             if requests.held_bytes > requests.max_bytes:
                 requests.close_heaviest(self.last_active_ms)
 
-    # Telemetry: a `wire.channel.Channel`
+    # Telemetry: a `wire.context.channel.Channel`
 
     def _serve(self, in_flight: InFlight, frame: bytes) -> None:
         """Answers a request of telemetry or SASL."""
@@ -490,7 +490,7 @@ class ClientChannel(asyncio.Protocol):
         return self._session is None or self._session.is_authenticated
 
     def authenticated(self, principal: KafkaPrincipal) -> None:
-        """See `wire.sasl_session.SaslConnection`."""
+        """See `wire.channels.sasl_session.SaslConnection`."""
         self.principal = principal
         self.push_templates = ()
         self._handshake = None
@@ -584,11 +584,11 @@ class ClientChannel(asyncio.Protocol):
         self.mute()
         self._context.loop.call_later(mute_ms / 1_000, self.unmute)
 
-    # The end: a `wire.open_connection.OpenConnection`
+    # The end: a `wire.context.open_connection.OpenConnection`
 
     @property
     def is_closed(self) -> bool:
-        """See `wire.sasl_session.SaslConnection`."""
+        """See `wire.channels.sasl_session.SaslConnection`."""
         return self._close_reason is not None
 
     @property

@@ -54,11 +54,11 @@ from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSett
 from fleetgauge.telemetry.push_record import PushIds
 from fleetgauge.telemetry.subscriptions.known_clients import guard_rules
 from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.channels.new_channel import MakeChannel, make_channel
+from fleetgauge.wire.context.request_buffers import RequestBuffers
+from fleetgauge.wire.context.unread_responses import UnreadResponses
 from fleetgauge.wire.listener import Listener, ListenerSettings
-from fleetgauge.wire.new_channel import MakeChannel, make_channel
-from fleetgauge.wire.request_buffers import RequestBuffers
 from fleetgauge.wire.sasl.credentials import CredentialStore
-from fleetgauge.wire.unread_responses import UnreadResponses
 
 _HOUSEKEEPING_S = 1.0
 NOT_FOR_PLUGINS = {

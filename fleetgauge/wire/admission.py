@@ -1,7 +1,7 @@
 """Handshake of an accepted socket, up to its channel, on a listener with TLS, SASL or a PROXY header.
 
-Every connection has its own task, so that a slow client delays no other. `wire.handshakes` bounds the unfinished ones.
-A plaintext listener without PROXY header does not use this module.
+Every connection has its own task, so that a slow client delays no other. `wire.context.handshakes` bounds the
+unfinished ones. A plaintext listener without PROXY header does not use this module.
 """
 
 import asyncio
@@ -10,17 +10,17 @@ import ssl
 from dataclasses import dataclass
 from typing import Final
 
+from fleetgauge.wire.channels.new_channel import Accepted, MakeChannel
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.connection_limits import Place, Refusal
+from fleetgauge.wire.context.connection_limits import Place, Refusal
+from fleetgauge.wire.context.handshakes import Handshake, HandshakeStage
+from fleetgauge.wire.context.listener_context import ListenerContext
+from fleetgauge.wire.context.listener_security import ListenerSecurity
+from fleetgauge.wire.context.secure_context import SecureContext
 from fleetgauge.wire.errors import ProtocolError
-from fleetgauge.wire.frames import unknown_protocol
-from fleetgauge.wire.handshakes import Handshake, HandshakeStage
-from fleetgauge.wire.listener_context import ListenerContext
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.new_channel import Accepted, MakeChannel
-from fleetgauge.wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
-from fleetgauge.wire.secure_context import SecureContext
-from fleetgauge.wire.server_name import server_name_refusal
+from fleetgauge.wire.messages.frames import unknown_protocol
+from fleetgauge.wire.messages.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
+from fleetgauge.wire.tls.server_name import server_name_refusal
 
 _TLS_RECORD: Final = 0x16
 """First byte of every TLS connection: the record type of a handshake (RFC 8446, section 5.1)."""
@@ -202,7 +202,7 @@ _TLS_HINTS: Final = {
     "NO_SHARED_CIPHER": "client and listener have no cipher in common",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the listener's certificate: its truststore lacks the signer",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client rejects the listener's certificate: not trusted, or of another host",
-    "CALLBACK_FAILED": "the client's server name (SNI) is not ASCII",  # Python decodes it before `wire.server_name`
+    "CALLBACK_FAILED": "the client's server name (SNI) is not ASCII",  # Python decodes it before `wire.tls.server_name`
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client rejects the listener's certificate: not trusted, or of another host",
 }
 

@@ -1,4 +1,4 @@
-"""A listener: accept loop, sweep for idle connections, shutdown. See `wire.tcp_channel` for connections.
+"""A listener: accept loop, sweep for idle connections, shutdown. See `wire.channels.tcp_channel` for connections.
 
 The accept loop takes one connection at a time, since connection quotas apply between the accept and the first byte: a
 connection that must wait keeps later ones in the backlog, as in Kafka's acceptor (KIP-402, KIP-612).
@@ -17,19 +17,19 @@ from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.network import unmapped
 from fleetgauge.wire.admission import Admission
 from fleetgauge.wire.api_table import ApiTable
-from fleetgauge.wire.channel import Channel, RequestHandler
+from fleetgauge.wire.channels.new_channel import Accepted, MakeChannel, make_channel
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
-from fleetgauge.wire.handshakes import Handshakes
-from fleetgauge.wire.listener_context import ListenerContext
-from fleetgauge.wire.listener_counters import AuthenticationCounters, ListenerCounters
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.listener_settings import ListenerSettings
-from fleetgauge.wire.new_channel import Accepted, MakeChannel, make_channel
-from fleetgauge.wire.request_buffers import RequestBuffers
-from fleetgauge.wire.secure_context import SecureContext
+from fleetgauge.wire.context.channel import Channel, RequestHandler
+from fleetgauge.wire.context.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
+from fleetgauge.wire.context.handshakes import Handshakes
+from fleetgauge.wire.context.listener_context import ListenerContext
+from fleetgauge.wire.context.listener_counters import AuthenticationCounters, ListenerCounters
+from fleetgauge.wire.context.listener_security import ListenerSecurity
+from fleetgauge.wire.context.listener_settings import ListenerSettings
+from fleetgauge.wire.context.request_buffers import RequestBuffers
+from fleetgauge.wire.context.secure_context import SecureContext
+from fleetgauge.wire.context.unread_responses import UnreadResponses
 from fleetgauge.wire.shared_port import cannot_bind
-from fleetgauge.wire.unread_responses import UnreadResponses
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
 

@@ -18,8 +18,8 @@ from fleetgauge.quotas.controller_mutation import (
     CREATE_TOPICS_STRICT_SINCE_VERSION,
     DELETE_TOPICS_STRICT_SINCE_VERSION,
 )
-from fleetgauge.wire.codec import encode_response
-from fleetgauge.wire.request_reader import read_body, read_uvarint
+from fleetgauge.wire.messages.codec import encode_response
+from fleetgauge.wire.messages.request_reader import read_body, read_uvarint
 
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20

@@ -11,8 +11,8 @@ from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.quotas.mutations import STRICT_SINCE, MutationRequest
 from fleetgauge.gateway.requests.layout import request_layout, response_layout
 from fleetgauge.gateway.requests.walk import Walk
+from fleetgauge.gateway.responses.splices import uvarint
 from fleetgauge.gateway.rules import WHOLE_FRAME, ClientConnection, More, NoRules, RequestVerdict
-from fleetgauge.gateway.splices import uvarint
 from fleetgauge.wire.errors import ProtocolError
 
 MAX_REQUEST_BYTES = 1 << 16

@@ -43,11 +43,11 @@ from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSett
 from fleetgauge.telemetry.push import Push
 from fleetgauge.telemetry.push_record import PushIds
 from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.channels.tcp_channel import TcpChannel
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.listener_context import ListenerContext
-from fleetgauge.wire.listener_counters import ListenerCounters
-from fleetgauge.wire.listener_settings import ListenerSettings
-from fleetgauge.wire.tcp_channel import TcpChannel
+from fleetgauge.wire.context.listener_context import ListenerContext
+from fleetgauge.wire.context.listener_counters import ListenerCounters
+from fleetgauge.wire.context.listener_settings import ListenerSettings
 
 MAX_INSTANCES = 6
 MAX_BUFFERED_BYTES = 8_192

@@ -20,16 +20,16 @@ from fleetgauge.base.clock import SystemTime
 from fleetgauge.gateway.addresses import parse_brokers, parse_nodes
 from fleetgauge.gateway.gateway import Gateway, GatewaySettings
 from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.responses.splices import uvarint
 from fleetgauge.gateway.rules import Answer, ClientConnection, NoRules, RequestVerdict
 from fleetgauge.gateway.server_names import ServerNames
-from fleetgauge.gateway.splices import uvarint
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.context.listener_security import ListenerSecurity
 from fleetgauge.wire.listener import Listener, ListenerSettings
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.proxy_header import ProxyTrust
+from fleetgauge.wire.messages.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.messages.proxy_header import ProxyTrust
 from fleetgauge.wire.security_protocol import SecurityProtocol
-from fleetgauge.wire.tls import ClientAuth, TlsSettings, make_server_context
+from fleetgauge.wire.tls.server import ClientAuth, TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 Broker = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -13,19 +13,19 @@ from fleetgauge.gateway.client_channel import ClientChannel
 from fleetgauge.gateway.gateway import Gateway, GatewaySettings
 from fleetgauge.gateway.rules import NoRules, Rules
 from fleetgauge.wire.api_table import ApiTable
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request, encode_push_telemetry_response
-from fleetgauge.wire.handshakes import Handshakes
-from fleetgauge.wire.listener_context import ListenerContext
-from fleetgauge.wire.listener_counters import AuthenticationCounters, ListenerCounters
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.listener_settings import ListenerSettings
-from fleetgauge.wire.new_channel import Accepted
+from fleetgauge.wire.channels.new_channel import Accepted
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.context.handshakes import Handshakes
+from fleetgauge.wire.context.listener_context import ListenerContext
+from fleetgauge.wire.context.listener_counters import AuthenticationCounters, ListenerCounters
+from fleetgauge.wire.context.listener_security import ListenerSecurity
+from fleetgauge.wire.context.listener_settings import ListenerSettings
+from fleetgauge.wire.context.secure_context import SecureContext
+from fleetgauge.wire.context.unread_responses import UnreadResponses
+from fleetgauge.wire.messages.codec import Request, encode_push_telemetry_response
 from fleetgauge.wire.sasl.authenticator import SaslSettings
 from fleetgauge.wire.sasl.login import Login
-from fleetgauge.wire.secure_context import SecureContext
 from fleetgauge.wire.security_protocol import SecurityProtocol
-from fleetgauge.wire.unread_responses import UnreadResponses
 
 FETCH = request(1, 15, 1, b"\0" * 10)
 FETCHED = response(1, 15, 1, b"records")

@@ -15,10 +15,10 @@ from fleetgauge.gateway.addresses import NodeAddresses, parse_nodes
 from fleetgauge.gateway.apis import API_VERSIONS, PASSED
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.policy import Policy
-from fleetgauge.gateway.request_stream import RequestStream
-from fleetgauge.gateway.response_stream import ResponseStream
+from fleetgauge.gateway.responses.splices import api_versions_splicer, uvarint
 from fleetgauge.gateway.rules import NoRules, Rules
-from fleetgauge.gateway.splices import api_versions_splicer, uvarint
+from fleetgauge.gateway.streams.request_stream import RequestStream
+from fleetgauge.gateway.streams.response_stream import ResponseStream
 
 OWN = {71: (0, 0), 72: (0, 0)}
 
