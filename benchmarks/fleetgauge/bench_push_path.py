@@ -34,6 +34,7 @@ import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2])]  # behind PYTHONPATH: `--against`
+from support.accepted import accepted
 from support.clients.raw_client import ZSTD, get_request, parse_get, push_request
 
 from benchmarks.fleetgauge.load import encoded_payload
@@ -80,6 +81,9 @@ class Transport:
 
     def is_reading(self) -> bool:
         return True
+
+    def is_closing(self) -> bool:
+        return False
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -155,7 +159,7 @@ class Listener:
         self.transports = []
         for number in range(CONNECTIONS):
             name = f"127.0.0.1:9092-127.0.0.1:{10_000 + number}-{number}"
-            channel = TcpChannel(context, connection_id=name, client_address="127.0.0.1", client_port=10_000 + number)
+            channel = TcpChannel(accepted(context, connection_id=name, client_port=10_000 + number))
             transport: Any = Transport()
             channel.connection_made(transport)
             frames = []

@@ -16,7 +16,8 @@ from fleetgauge.gateway.rules import NoRules, Rules
 from fleetgauge.gateway.server_names import ServerNames
 from fleetgauge.gateway.shared import Shared
 from fleetgauge.gateway.streams.own_login import OwnUser
-from fleetgauge.wire.channels.new_channel import Accepted
+from fleetgauge.wire.channels.base_channel import as_protocol
+from fleetgauge.wire.context.accepted import Accepted
 from fleetgauge.wire.sasl.login import Login
 
 _TELEMETRY_VERSIONS: Final = {GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), PUSH_TELEMETRY: (0, 0)}
@@ -101,8 +102,8 @@ class Gateway:
         )
 
     def channel(self, accepted: Accepted) -> asyncio.Protocol:
-        """Makes the protocol of a client's connection: a `wire.channels.new_channel.MakeChannel`."""
-        return ClientChannel(self._shared, accepted)
+        """Makes the protocol of a client's connection: a `wire.context.accepted.MakeChannel`."""
+        return as_protocol(ClientChannel(self._shared, accepted))
 
     def replace_login(self, login: Login) -> None:
         """Has logins of the gateway's user that begin from now on use another password. A broker ends a session that is

@@ -10,8 +10,8 @@ import ssl
 from dataclasses import dataclass
 from typing import Final
 
-from fleetgauge.wire.channels.new_channel import Accepted, MakeChannel
 from fleetgauge.wire.close_reason import CloseReason
+from fleetgauge.wire.context.accepted import Accepted, MakeChannel
 from fleetgauge.wire.context.connection_limits import Place, Refusal
 from fleetgauge.wire.context.handshakes import Handshake, HandshakeStage
 from fleetgauge.wire.context.listener_context import ListenerContext

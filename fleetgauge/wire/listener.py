@@ -17,8 +17,9 @@ from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.network import unmapped
 from fleetgauge.wire.admission import Admission
 from fleetgauge.wire.api_table import ApiTable
-from fleetgauge.wire.channels.new_channel import Accepted, MakeChannel, make_channel
+from fleetgauge.wire.channels.new_channel import make_channel
 from fleetgauge.wire.close_reason import CloseReason
+from fleetgauge.wire.context.accepted import Accepted, MakeChannel
 from fleetgauge.wire.context.channel import Channel, RequestHandler
 from fleetgauge.wire.context.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
 from fleetgauge.wire.context.handshakes import Handshakes

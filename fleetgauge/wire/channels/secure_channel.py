@@ -10,11 +10,8 @@ from typing import cast
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
 from fleetgauge.wire.channels.sasl_session import SaslSession
 from fleetgauge.wire.channels.tcp_channel import TcpChannel
-from fleetgauge.wire.context.connection_limits import Place
+from fleetgauge.wire.context.accepted import Accepted
 from fleetgauge.wire.context.handshakes import Handshake, HandshakeStage
-from fleetgauge.wire.context.listener_context import ListenerContext
-from fleetgauge.wire.context.listener_security import ListenerSecurity
-from fleetgauge.wire.context.secure_context import SecureContext
 from fleetgauge.wire.errors import ProtocolError
 from fleetgauge.wire.sasl.authenticator import SaslSettings
 from fleetgauge.wire.security_protocol import SecurityProtocol
@@ -44,52 +41,20 @@ def certificate_principal(transport: asyncio.BaseTransport, mapper: PrincipalMap
 
 
 class SecureChannel(TcpChannel):
-    """A connection behind TLS, SASL or a load balancer; see `TcpChannel`.
+    """A connection behind TLS, SASL or a load balancer; see `TcpChannel`."""
 
-    Args:
-        context, shared: shared state of the listener's connections.
-        security: the listener's security settings when the connection was accepted.
-        handshake: the connection's entry in `Handshakes`.
-        connection_id, client_address, client_port: as in `Channel`.
-        place: as in `TcpChannel`.
-    """
+    __slots__ = ("_shared",)
 
-    __slots__ = (
-        "_handshake",
-        "_security",
-        "_session",
-        "_shared",
-    )
-
-    def __init__(
-        self,
-        context: ListenerContext,
-        shared: SecureContext,
-        security: ListenerSecurity,
-        handshake: Handshake,
-        *,
-        connection_id: str,
-        client_address: str,
-        client_port: int,
-        place: Place = None,
-    ) -> None:
-        super().__init__(
-            context,
-            connection_id=connection_id,
-            client_address=client_address,
-            client_port=client_port,
-            place=place,
-        )
-        self._shared = shared
-        self._security = security
-        self._handshake = handshake
-        self._session: SaslSession | None = None
-        self.security_protocol = security.protocol.value
+    def __init__(self, accepted: Accepted) -> None:
+        super().__init__(accepted)
+        self._shared = accepted.shared
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop: the connection is open, TLS is done."""
-        self._handshake.abort = self.abort
-        self._handshake.stage = HandshakeStage.SASL
+        handshake = self._handshake
+        assert handshake is not None
+        handshake.abort = self.abort
+        handshake.stage = HandshakeStage.SASL
         try:
             # As in Kafka, the mapping rules apply only where the certificate is the principal.
             if self._security.tls is not None and self._security.sasl is None:
@@ -102,31 +67,18 @@ class SecureChannel(TcpChannel):
             self._refuse(error)
         sasl = self._security.sasl
         if sasl is None:
-            self._handshake.finish()
+            handshake.finish()
             if self.principal is not ANONYMOUS and self._close_reason is None:
                 self._context.handler.authentication_ended(self, "", SecurityProtocol.SSL.value, "")
         elif self._close_reason is None:
-            self._begin(sasl)
+            self._begin_session(handshake, sasl)
 
     def eof_received(self) -> bool:
         """Called by the loop: the peer has closed its side. TLS closes both directions at once."""
         return super().eof_received() and self._security.tls is None
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop: the connection has ended."""
-        self._handshake.finish()
-        if self._session is not None:
-            self._session.end()
-        super().connection_lost(exc)
-        self._session = None  # which refers to this connection: a cycle would wait for the garbage collector
-
-    @property
-    def is_authenticated(self) -> bool:
-        """See `Channel.is_authenticated`; also False during re-authentication."""
-        return self._session is None or self._session.is_authenticated
-
-    def _begin(self, sasl: SaslSettings) -> None:
-        self._session = SaslSession(self, self._context, self._shared, sasl, self._handshake)
+    def _begin_session(self, handshake: Handshake, sasl: SaslSettings) -> None:
+        self._session = SaslSession(self, self._context, self._shared, sasl, handshake)
         self._connection.bound_frames(1, sasl.max_receive_bytes, "sasl.server.max.receive.size")
 
     def _handle_push(self, data: bytes, now_ms: int) -> bool:
@@ -154,11 +106,6 @@ class SecureChannel(TcpChannel):
 
     def authenticated(self, principal: KafkaPrincipal) -> None:
         """See `wire.channels.sasl_session.SaslConnection`."""
-        self.principal = principal
-        self.push_templates = ()
+        super().authenticated(principal)
         settings = self._context.settings
         self._connection.bound_frames(None, settings.socket_request_max_bytes, "socket.request.max.bytes")
-
-    def revoke(self, security: ListenerSecurity) -> bool:
-        """See `wire.context.open_connection.OpenConnection`."""
-        return self._session is not None and self._session.revoke(security)

@@ -6,16 +6,13 @@ this one connection.
 
 import asyncio
 import ssl
-from typing import Any, Final, cast
+from typing import Final
 
 from fleetgauge.base.library_log import get_logger
-from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
-from fleetgauge.base.software import UNKNOWN_SOFTWARE
+from fleetgauge.wire.channels.base_channel import BaseChannel
 from fleetgauge.wire.channels.connection import Connection
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.context.connection_limits import Place
-from fleetgauge.wire.context.listener_context import ListenerContext
-from fleetgauge.wire.context.listener_security import ListenerSecurity
+from fleetgauge.wire.context.accepted import Accepted
 from fleetgauge.wire.errors import ApiNotServedError, ProtocolError
 from fleetgauge.wire.messages.codec import parse_request
 from fleetgauge.wire.messages.frames import SIZE_PREFIX_BYTES
@@ -32,90 +29,27 @@ _TURN_BYTES: Final = 64 * 1024
 """Maximum size of these frames [B]. A single larger frame ends the turn."""
 
 
-def as_protocol(channel: "TcpChannel") -> asyncio.Protocol:
-    """Casts the channel to `asyncio.Protocol`: it has the methods, but is not a subclass."""
-    return cast(asyncio.Protocol, channel)
-
-
 def _lost_reason(error: Exception | None) -> CloseReason:
     if error is None:
         return CloseReason.CLIENT_CLOSED
     return CloseReason.TLS_ERROR if isinstance(error, ssl.SSLError) else CloseReason.CONNECTION_RESET
 
 
-class TcpChannel:
+class TcpChannel(BaseChannel):
     """A plaintext connection; see `wire.context.channel.Channel` for the interface of request handlers, and
-    `wire.channels.secure_channel` for TLS and SASL. It implements the methods of `asyncio.Protocol` without inheriting
-    from it: mypyc cannot compile a subclass of a Python class to a native class (docs/decisions/007-mypyc.md).
-
-    Args:
-        context: shared state of the listener's connections.
-        connection_id, client_address, client_port: as in `Channel`.
-        place: the connection's place in the connection limits, released when the connection ends.
-
-    Attributes:
-        buffered_bytes: size of received requests that are not yet handled [B].
-        last_active_ms: time of the last activity [ms, monotonic].
+    `wire.channels.secure_channel` for TLS and SASL.
     """
 
-    __slots__ = (
-        "_close_reason",
-        "_closing_since_ms",
-        "_connection",
-        "_context",
-        "_continues",
-        "_end_reason",
-        "_is_pumping",
-        "_place",
-        "_transport",
-        "attachment",
-        "buffered_bytes",
-        "client_address",
-        "client_port",
-        "client_software_name",
-        "client_software_version",
-        "connection_id",
-        "last_active_ms",
-        "listener_name",
-        "principal",
-        "push_templates",
-        "security_protocol",
-    )
+    __slots__ = ("_connection", "_is_pumping")
 
-    def __init__(
-        self,
-        context: ListenerContext,
-        *,
-        connection_id: str,
-        client_address: str,
-        client_port: int,
-        place: Place = None,
-    ) -> None:
-        settings = context.settings
-        self._context = context
+    def __init__(self, accepted: Accepted) -> None:
+        super().__init__(accepted)
+        settings = accepted.context.settings
         self._connection = Connection(
             max_frame_bytes=settings.socket_request_max_bytes,
             max_in_flight_requests=settings.max_in_flight_requests,
         )
-        self._place = place
-        self._transport: asyncio.Transport | None = None
         self._is_pumping = False
-        self._continues = False
-        self.buffered_bytes = 0
-        self._close_reason: str | None = None
-        self._closing_since_ms = 0
-        self._end_reason: str | None = None
-        self.last_active_ms = context.time.hi_res_clock_ms()
-        self.connection_id = connection_id
-        self.listener_name = context.listener_name
-        self.security_protocol = "PLAINTEXT"
-        self.principal: KafkaPrincipal = ANONYMOUS
-        self.client_address = client_address
-        self.client_port = client_port
-        self.client_software_name = UNKNOWN_SOFTWARE
-        self.client_software_version = UNKNOWN_SOFTWARE
-        self.attachment: object = None
-        self.push_templates: tuple[Any, ...] = ()
 
     def respond(self, slot: int, response: bytes) -> None:
         """See `Channel.respond`."""
@@ -173,35 +107,11 @@ class TcpChannel:
         self._account()
         self._transport.abort()
 
-    def shed(self, reason: CloseReason, event: str, detail: str) -> None:
-        """Ends the connection at once because a shared limit is exceeded; logs `event` and `detail`."""
-        self._report(event, reason, detail)
-        self.abort(reason)
-
     def drain(self, reason: CloseReason = CloseReason.LISTENER_STOPPED) -> None:
         """Stops handling requests; closes the connection after the responses in flight."""
         self._connection.drain()
         self._end_reason = self._end_reason or reason
         self._pump()
-
-    @property
-    def is_authenticated(self) -> bool:
-        """See `Channel.is_authenticated`."""
-        return True
-
-    def revoke(self, security: ListenerSecurity) -> bool:
-        """See `OpenConnection.revoke`: a client without SASL has no credential."""
-        return False
-
-    @property
-    def is_closed(self) -> bool:
-        """True if the connection is closed, or closing."""
-        return self._close_reason is not None
-
-    @property
-    def is_ending(self) -> bool:
-        """True if the connection is closing, or closes after the responses in flight."""
-        return self._close_reason is not None or self._end_reason is not None
 
     @property
     def is_held_up(self) -> bool:
@@ -213,21 +123,9 @@ class TcpChannel:
         """See `OpenConnection.is_muted`."""
         return self._connection.is_muted
 
-    @property
-    def unread_bytes(self) -> int:
-        """Size of responses that the peer has not read [B]."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    def expire(self, now_ms: int) -> None:
-        """Ends the connection if no data arrived for `connections_max_idle_ms`, or if closing it takes too long.
-
-        A muted connection is not idle, since its client cannot send; its idle time restarts when it is unmuted.
-        """
-        settings = self._context.settings
-        if self._close_reason is not None:
-            if now_ms - self._closing_since_ms >= settings.close_linger_ms:
-                self.abort(self._close_reason)
-        elif now_ms - self.last_active_ms >= settings.connections_max_idle_ms and not self._connection.is_muted:
+    def _expire_open(self, now_ms: int, is_idle: bool) -> None:
+        # A muted connection is not idle, since its client cannot send; its idle time restarts when it is unmuted.
+        if is_idle and not self._connection.is_muted:
             if self._connection.peer_reads:
                 self.close(CloseReason.IDLE)
             else:
@@ -236,10 +134,7 @@ class TcpChannel:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop: the connection is open."""
         context = self._context
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=context.settings.write_high_water_bytes)
-        context.channels[self] = None
-        context.all_closed.clear()
+        self._begin(transport, context.settings.write_high_water_bytes)
         try:
             context.handler.connection_made(self)
         except Exception as error:  # noqa: BLE001  # a handler's fault ends one connection, never the listener
@@ -283,22 +178,14 @@ class TcpChannel:
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: the connection has ended. Notifies the handler."""
-        context = self._context
-        lost = _lost_reason(exc)
-        reason = self._close_reason or self._end_reason or lost
-        self._close_reason = reason
-        self._transport = None
         self._connection.close()
         self._account()
-        context.counters.closed[str(reason)] += 1
-        del context.channels[self]
-        context.limits.give_back(self._place)
-        if not context.channels:
-            context.all_closed.set()
+        self._end(self._end_reason or _lost_reason(exc))
+        reason = str(self._close_reason)
         try:
-            context.handler.connection_lost(self, str(reason))
+            self._context.handler.connection_lost(self, reason)
         except Exception:
-            log.exception("wire.connection_lost_callback_failed", reason=str(reason))
+            log.exception("wire.connection_lost_callback_failed", reason=reason)
 
     def _handle_push(self, data: bytes, now_ms: int) -> bool:
         """Passes a chunk that is a single push, the usual case, to `RequestHandler.push`; False if the chunk must take
@@ -331,7 +218,7 @@ class TcpChannel:
         self._is_pumping = True
         try:
             if self._context.unread.left_bytes < 0 and self._connection.may_take:
-                self._continue_soon()  # after the review, which comes first
+                self._wait_for_turn()  # after the review, which comes first
             else:
                 self._pump_turn(self._transport)
         except ProtocolError as error:
@@ -368,7 +255,7 @@ class TcpChannel:
                 return
         if connection.has_output:
             self._write(transport, connection.data_to_send())
-        self._continue_soon()
+        self._wait_for_turn()
 
     def _handle(self, frame: bytes) -> None:
         context = self._context
@@ -386,31 +273,17 @@ class TcpChannel:
         size = len(data)
         if size:
             transport.write(data)
-            context = self._context
-            context.counters.bytes_sent += size
-            unread = context.unread
-            unread.left_bytes -= size
-            if unread.left_bytes < 0:
-                unread.review_soon(context.loop)
+            self._context.counters.bytes_sent += size
+            self._note_unread(size)
         return size
-
-    def _continue_soon(self) -> None:
-        """Queues the next turn; in between the loop writes, and calls `pause_writing` if the peer does not read."""
-        if not self._continues:
-            self._continues = True
-            self._context.turns.wait_for(self)
 
     def take_turn(self) -> None:
         """Continues with the waiting frames; called by `wire.context.turns.Turns`."""
-        self._continues = False
+        self._waits = False
         self._pump()
 
     def _settle(self) -> None:
-        """Applies the connection's state to the transport: reading or paused, closed after the last response.
-
-        Queries the transport for its reading state, because the loop begins to read after `connection_made` even if
-        that call muted the channel; the first chunk then pauses reading.
-        """
+        """Applies the connection's state to the transport: reading or paused, closed after the last response."""
         if self._transport is None or self._close_reason is not None:
             return
         connection = self._connection
@@ -419,20 +292,12 @@ class TcpChannel:
         if connection.is_finished and not self._is_pumping:
             self.close(self._end_reason or CloseReason.CLIENT_CLOSED)
             return
-        wants_read = connection.wants_read
-        if wants_read is not self._transport.is_reading() and not connection.input_ended:
-            if wants_read:
-                self._transport.resume_reading()
-            else:
-                self._transport.pause_reading()
+        if not connection.input_ended:
+            self._set_reading(self._transport, connection.wants_read)
         self._account()
 
     def _account(self) -> None:
-        """Updates the process's sum of buffered request bytes."""
-        buffered = self._connection.buffered_bytes
-        if buffered != self.buffered_bytes:
-            self._context.requests.note(self, self.buffered_bytes, buffered)
-            self.buffered_bytes = buffered
+        self._note_buffered(self._connection.buffered_bytes)
 
     def _refuse(self, error: ProtocolError) -> None:
         """Closes a connection after a malformed request, or one of an API that is not served."""
@@ -442,17 +307,3 @@ class TcpChannel:
         if not known:
             self._report("wire.connection_malformed", error.reason, error.detail)
         self.close(error.reason)
-
-    def _report(self, event: str, reason: str, detail: str) -> None:
-        self._context.report(event, reason, reason=str(reason), detail=detail, connection_id=self.connection_id)
-
-    def _fail(self, error: Exception) -> None:
-        """Closes the connection after an error of this node, such as an exception of the request handler."""
-        self._context.report(
-            "wire.request_handler_failed",
-            CloseReason.HANDLER_ERROR,
-            level="error",
-            connection_id=self.connection_id,
-            exc_info=error,
-        )
-        self.close(CloseReason.HANDLER_ERROR)

@@ -17,6 +17,7 @@ from fuzz.program import Program
 from fuzz.target import Target
 from fuzz.targets.codecs import COMPRESS
 from structlog.testing import capture_logs
+from support.accepted import accepted
 from support.clients.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
 from support.payloads.payloads import metrics_data
 
@@ -86,6 +87,9 @@ class _Transport(asyncio.Transport):
     def is_reading(self) -> bool:
         return self.reads and not self.closed
 
+    def is_closing(self) -> bool:
+        return self.closed
+
     def pause_reading(self) -> None:
         assert self.reads, "paused twice"
         self.reads = False
@@ -152,9 +156,7 @@ class _Client:
 
     def __init__(self, node: "_Node", number: int) -> None:
         self.transport = _Transport()
-        self.channel = TcpChannel(
-            node.context, connection_id=f"c{number}", client_address="127.0.0.1", client_port=1_000 + number
-        )
+        self.channel = TcpChannel(accepted(node.context, connection_id=f"c{number}", client_port=1_000 + number))
         self.channel.connection_made(self.transport)
         self.asked: deque[tuple[int, int]] = deque()
         self.is_raw = False

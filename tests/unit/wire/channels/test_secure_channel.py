@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from support.accepted import accepted
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.wire.api_table import ApiTable
@@ -57,6 +58,9 @@ class Transport(asyncio.Transport):
 
     def is_reading(self) -> bool:
         return self.is_reading_now
+
+    def is_closing(self) -> bool:
+        return self.is_closed
 
     def pause_reading(self) -> None:
         self.is_reading_now = False
@@ -172,7 +176,7 @@ class Bench:
         )
         handshake = self.handshakes.begin(lambda _: None, 0)
         self.channel = SecureChannel(
-            self.context, self.shared, security, handshake, connection_id="c", client_address="b", client_port=2
+            accepted(self.context, self.shared, handshake, connection_id="c", client_address="b", client_port=2)
         )
         self.channel.connection_made(self.transport)
 

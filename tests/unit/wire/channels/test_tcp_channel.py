@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from support.accepted import accepted
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.wire.api_table import ApiTable
@@ -54,6 +55,9 @@ class FakeTransport(asyncio.Transport):
 
     def is_reading(self) -> bool:
         return self.is_reading_now
+
+    def is_closing(self) -> bool:
+        return self.is_closed
 
     def pause_reading(self) -> None:
         assert self.is_reading_now, "paused twice"
@@ -139,7 +143,7 @@ class Bench:
         )
 
     def connect(self) -> tuple[TcpChannel, FakeTransport]:
-        channel = TcpChannel(self.context, connection_id="a:1-b:2-0", client_address="b", client_port=2)
+        channel = TcpChannel(accepted(self.context, connection_id="a:1-b:2-0", client_address="b", client_port=2))
         transport = FakeTransport(channel)
         transport.is_reading_now = False
         channel.connection_made(transport)
