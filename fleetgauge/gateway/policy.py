@@ -4,11 +4,11 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
+from fleetgauge.base.varint import UnreadableError
 from fleetgauge.gateway.addresses import NodeAddresses
 from fleetgauge.gateway.apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from fleetgauge.gateway.responses.splices import Splicer
 from fleetgauge.gateway.rules import NoRules, Rules
-from fleetgauge.wire.messages.request_reader import UnreadableError
 
 TELEMETRY: Final = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
 

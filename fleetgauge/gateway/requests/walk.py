@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
+from fleetgauge.base.varint import scan_varint
 from fleetgauge.gateway.requests.layout import Op, Step
 
 MAX_TEXT_BYTES: Final = 32_767
@@ -22,6 +23,7 @@ MAX_TOPIC_CHARACTERS: Final = 249
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
+_MAX_VARINT_BYTES: Final = 5
 _MAX_INT32: Final = 2**31 - 1
 _INT16, _INT32, _PAIR = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">ii")
 _LENGTH_AND_MAGIC: Final = struct.Struct(">8xi4xb")
@@ -401,16 +403,12 @@ class Walk:
         if at < len(data) and data[at] < 0x80:
             self._at = at + 1
             return data[at]
-        value = 0
-        for shift in range(0, 35, 7):
-            if at >= len(data):
-                return None
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80 and value <= _MAX_INT32:
-                self._at = at
-                return value
+        value, end = scan_varint(data, at, len(data), _MAX_VARINT_BYTES)
+        if end < 0 and len(data) - at < _MAX_VARINT_BYTES:
+            return None
+        if end > 0 and value <= _MAX_INT32:
+            self._at = end
+            return value
         raise MalformedError(f"a varint that is too long at {self.position}")
 
     def bound(self) -> None:

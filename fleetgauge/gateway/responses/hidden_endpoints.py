@@ -9,11 +9,11 @@ address of a leader from its metadata, which has mapped ones. No I/O.
 import sys
 from typing import Final
 
+from fleetgauge.base.varint import UnreadableError, encode_varint, read_uvarint
 from fleetgauge.gateway.apis import FETCH, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from fleetgauge.gateway.requests.walk import Walk
-from fleetgauge.gateway.responses.splices import uvarint
 from fleetgauge.wire.errors import ProtocolError
-from fleetgauge.wire.messages.request_reader import MAX_TAGGED_FIELDS, UnreadableError, read_uvarint
+from fleetgauge.wire.messages.request_reader import MAX_TAGGED_FIELDS
 
 _SINCE: Final = {FETCH: 16, SHARE_FETCH: 0, SHARE_ACKNOWLEDGE: 0}
 """The first version with such endpoints, by api key."""
@@ -112,4 +112,4 @@ def _emptied(endpoints: bytes) -> bytes:
     length = bytes(
         filler >> 7 * place & 0x7F | (0x80 if place < _LENGTH_BYTES - 1 else 0) for place in range(_LENGTH_BYTES)
     )
-    return uvarint(1) + uvarint(1) + bytes([_UNKNOWN_TAG]) + length + bytes(filler)
+    return encode_varint(1) + encode_varint(1) + bytes([_UNKNOWN_TAG]) + length + bytes(filler)

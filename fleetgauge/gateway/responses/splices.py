@@ -7,10 +7,11 @@ import struct
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
+from fleetgauge.base.varint import UnreadableError, encode_varint, read_uvarint
 from fleetgauge.gateway.addresses import NodeAddresses
 from fleetgauge.gateway.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, NEVER, PASSED, PRODUCE
 from fleetgauge.gateway.requests.walk import Walk
-from fleetgauge.wire.messages.request_reader import UnreadableError, read_uvarint, skip_tagged_fields
+from fleetgauge.wire.messages.request_reader import skip_tagged_fields
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _API: Final = struct.Struct(">hhh")
@@ -37,20 +38,6 @@ def _checked(data: bytes, position: int) -> int:
     return position
 
 
-def uvarint(value: int) -> bytes:
-    r"""An unsigned varint.
-
-    >>> uvarint(1), uvarint(300)
-    (b'\x01', b'\xac\x02')
-    """
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def read_text(data: bytes, position: int, *, flexible: bool) -> tuple[bytes, int]:
     """Reads a string, which may be null: its bytes (empty for null), and the position after it."""
     if flexible:
@@ -65,7 +52,7 @@ def read_text(data: bytes, position: int, *, flexible: bool) -> tuple[bytes, int
 
 def _text(value: str, *, flexible: bool) -> bytes:
     raw = value.encode()
-    return (uvarint(len(raw) + 1) if flexible else _INT16.pack(len(raw))) + raw
+    return (encode_varint(len(raw) + 1) if flexible else _INT16.pack(len(raw))) + raw
 
 
 def has_addresses(api_key: int, api_version: int) -> bool:
@@ -142,7 +129,7 @@ class AddressSplice:
     def _all(self, walk: Walk) -> bytes:
         walk.addresses = None
         if walk.endpoints_size is not None:
-            self._out[self._size_at : self._size_at] = uvarint(walk.endpoints_size[2] + self._growth)
+            self._out[self._size_at : self._size_at] = encode_varint(walk.endpoints_size[2] + self._growth)
         return b"".join((self._out, self._raw))
 
 
@@ -179,7 +166,7 @@ def api_versions_splicer(own: Mapping[int, tuple[int, int]], withheld: Collectio
                 entries[key] = _API.pack(key, lowest, highest) + data[tags:position]
         if error == 0:
             entries |= {key: _API.pack(key, *versions) + b"\0" * flexible for key, versions in own.items()}
-        size = uvarint(len(entries) + 1) if flexible else _INT32.pack(len(entries))
+        size = encode_varint(len(entries) + 1) if flexible else _INT32.pack(len(entries))
         return Splice(start, position, size + b"".join(entry for _, entry in sorted(entries.items())))
 
     return splice

@@ -9,6 +9,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Final
 
 from fleetgauge.base.software import MAX_KEPT_CHARACTERS, is_valid_software
+from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.gateway.apis import API_VERSIONS, PASSED, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.policy import ENDS_WITHIN, TELEMETRY, KeptBytes, Policy, ShortError, next_try
@@ -18,7 +19,7 @@ from fleetgauge.gateway.rules import MAX_BODY_BYTES, WHOLE_FRAME, Answer, Client
 from fleetgauge.gateway.sasl import SaslGate, SaslWitness
 from fleetgauge.wire.errors import ProtocolError
 from fleetgauge.wire.messages.frames import SIZE_PREFIX_BYTES, unknown_protocol
-from fleetgauge.wire.messages.request_reader import UnreadableError, read_uvarint, skip_tagged_fields
+from fleetgauge.wire.messages.request_reader import skip_tagged_fields
 
 # size, api key, api version, correlation id, length of the client id
 _HEADER: Final = struct.Struct(">ihhih")

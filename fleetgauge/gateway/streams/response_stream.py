@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.gateway.apis import API_VERSIONS, PASSED, SASL_AUTHENTICATE
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.policy import ENDS_WITHIN, KeptBytes, Policy
@@ -21,7 +22,7 @@ from fleetgauge.gateway.streams.request_stream import RequestStream
 from fleetgauge.wire.close_reason import CloseReason
 from fleetgauge.wire.errors import ProtocolError
 from fleetgauge.wire.messages.frames import SIZE_PREFIX_BYTES
-from fleetgauge.wire.messages.request_reader import UnreadableError, read_uvarint, skip_tagged_fields
+from fleetgauge.wire.messages.request_reader import skip_tagged_fields
 
 _HEADER: Final = struct.Struct(">ii")
 """Size and correlation id."""

@@ -11,10 +11,11 @@ from typing import Any, Final
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
+from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.wire.api_table import ADMIN_KEYS, ApiKey, ApiTable
 from fleetgauge.wire.errors import ApiNotServedError, ProtocolError
 from fleetgauge.wire.messages.push_telemetry import encode_push_telemetry_response, read_push_telemetry
-from fleetgauge.wire.messages.request_reader import UnreadableError, read_body, read_uvarint, skip_tagged_fields
+from fleetgauge.wire.messages.request_reader import read_body, skip_tagged_fields
 
 __all__ = (
     "Request",

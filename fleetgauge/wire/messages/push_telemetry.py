@@ -10,8 +10,9 @@ import struct
 import uuid
 from typing import Final, NamedTuple
 
+from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.wire.errors import ProtocolError
-from fleetgauge.wire.messages.request_reader import UnreadableError, read_uvarint, skip_tagged_fields
+from fleetgauge.wire.messages.request_reader import skip_tagged_fields
 
 FIXED_FIELDS: Final = struct.Struct(">16siBb")
 """client_instance_id, subscription_id, terminating, compression_type: the body up to the length of `metrics`."""

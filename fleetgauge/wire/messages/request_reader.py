@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
+from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.wire.errors import ProtocolError
 
 MAX_ARRAY_ELEMENTS: Final = 10_000
@@ -31,34 +32,6 @@ million in one request would hold up the loop for seconds.
 _NULL_UUID = bytes(16)
 
 Read = Callable[[bytes, int], tuple[Any, int]]
-
-
-class UnreadableError(Exception):
-    """Bytes that do not match the schema; the text describes the position. Never raised outside of `wire`."""
-
-
-def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """Reads an unsigned varint of at most 5 bytes (Kafka's `ByteUtils.readUnsignedVarint`).
-
-    Returns:
-        The value and the position after it.
-
-    Raises:
-        UnreadableError: it has more than 5 bytes.
-        IndexError: the data ends within it.
-    """
-    value = data[position]
-    if value < 0x80:
-        return value, position + 1
-    value &= 0x7F
-    position += 1
-    for shift in range(7, 35, 7):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFF, position
-    raise UnreadableError("a varint of more than 5 bytes")
 
 
 def skip_tagged_fields(data: bytes, position: int) -> int:

@@ -9,8 +9,9 @@ from kio.serial import entity_reader
 from support.gateway.gateway_traffic import Relay, encoded, produce, request, response, response_schema
 from support.payloads.made_messages import Made
 
+from fleetgauge.base.varint import encode_varint
 from fleetgauge.gateway.apis import PASSED
-from fleetgauge.gateway.responses.splices import has_addresses, read_text, uvarint
+from fleetgauge.gateway.responses.splices import has_addresses, read_text
 
 NODES = ("1=gateway-one.example.com:19001", "*=g{id}:20000+id")
 HOSTS = {1: ("gateway-one.example.com", 19001), 2: ("g2", 20002), 300: ("g300", 20300), -1: ("", -1)}
@@ -67,7 +68,7 @@ def test_a_tagged_field_that_is_unknown_stays() -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 1 << 21])
 def test_a_varint_is_what_readers_read(value: int) -> None:
-    raw = uvarint(value + 1) + b"x" * value
+    raw = encode_varint(value + 1) + b"x" * value
     assert read_text(raw, 0, flexible=True) == (b"x" * value, len(raw))
 
 

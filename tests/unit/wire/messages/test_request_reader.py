@@ -6,15 +6,9 @@ import tracemalloc
 import pytest
 from kio.index import load_request_schema
 
+from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.wire.errors import ProtocolError
-from fleetgauge.wire.messages.request_reader import (
-    MAX_ARRAY_ELEMENTS,
-    MAX_TAGGED_FIELDS,
-    UnreadableError,
-    read_body,
-    read_uvarint,
-    skip_tagged_fields,
-)
+from fleetgauge.wire.messages.request_reader import MAX_ARRAY_ELEMENTS, MAX_TAGGED_FIELDS, read_body, skip_tagged_fields
 
 METADATA_V0, METADATA_V13 = load_request_schema(3, 0), load_request_schema(3, 13)
 
