@@ -158,8 +158,7 @@ class Listener:
         self.channels = []
         self.transports = []
         for number in range(CONNECTIONS):
-            name = f"127.0.0.1:9092-127.0.0.1:{10_000 + number}-{number}"
-            channel = TcpChannel(accepted(context, connection_id=name, client_port=10_000 + number))
+            channel = TcpChannel(accepted(context, client=("127.0.0.1", 10_000 + number), index=number))
             transport: Any = Transport()
             channel.connection_made(transport)
             frames = []

@@ -300,49 +300,49 @@ class ClientChannel(BaseChannel):
         if own_login is not None:
             own_login.hold_if_due(now_ns)
         at_hand = requests.kept_bytes + len(data)
-        self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
-        try:
-            requests.receive(data, now_ns)
-        except ProtocolError as error:
-            self._write_requests()
-            self._refuse(error)
-            return False
-        except Exception as error:  # noqa: BLE001  # a fault of rules or handlers ends one connection, never the listener
-            self._fail(error, "gateway.handler_failed")
+        if not self._receive(requests, data, now_ns):
             return False
         if self.buffered_bytes and requests.kept_bytes < at_hand:  # what is kept belongs to a later request
             self._context.requests.restart(self, now_ns // 1_000_000)
         self._write_requests()
         if own_login is not None and self._broker is not None and (renewal := own_login.renew(now_ns)):
             self._broker.write(renewal)
-        if requests.turn_is_over:
-            self._wait_for_turn()
-        if requests.mute_ms:
-            self._mute_for(requests.mute_ms)
-            requests.mute_ms = 0
+        self._pause(requests)
         return True
 
     def _pass_responses(self, data: bytes, now_ns: int) -> bool:
         """Passes responses to the client; False if that ended the connection."""
         responses = self._responses
-        self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
-        try:
-            responses.receive(data, now_ns)
-        except ProtocolError as error:
-            self._write_responses()
-            self._refuse(error)
-            return False
-        except Exception as error:  # noqa: BLE001  # as above
-            self._fail(error, "gateway.handler_failed")
+        if not self._receive(responses, data, now_ns):
             return False
         self._write_responses()
         self._note_kept(responses.kept_bytes)
-        if responses.turn_is_over:
-            self._wait_for_turn()
-        if responses.mute_ms:
-            self._mute_for(responses.mute_ms)
-            responses.mute_ms = 0
+        self._pause(responses)
         return True
+
+    def _receive(self, stream: RequestStream | ResponseStream, data: bytes, now_ns: int) -> bool:
+        self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
+        try:
+            stream.receive(data, now_ns)
+        except ProtocolError as error:
+            if stream is self._requests:
+                self._write_requests()
+            else:
+                self._write_responses()
+            self._refuse(error)
+            return False
+        except Exception as error:  # noqa: BLE001  # a fault of rules or handlers ends one connection, never the listener
+            self._fail(error, "gateway.handler_failed")
+            return False
+        return True
+
+    def _pause(self, stream: RequestStream | ResponseStream) -> None:
+        """Waits for the next turn, and mutes the client, as the stream needs it."""
+        if stream.turn_is_over:
+            self._wait_for_turn()
+        if stream.mute_ms:
+            self._mute_for(stream.mute_ms)
+            stream.mute_ms = 0
 
     def _write_requests(self) -> None:
         output, broker = self._requests.output, self._broker

@@ -54,7 +54,7 @@ from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSett
 from fleetgauge.telemetry.push_record import PushIds
 from fleetgauge.telemetry.subscriptions.known_clients import guard_rules
 from fleetgauge.wire.api_table import ApiTable
-from fleetgauge.wire.channels.new_channel import make_channel
+from fleetgauge.wire.channels.secure_channel import make_channel
 from fleetgauge.wire.context.accepted import MakeChannel
 from fleetgauge.wire.context.request_buffers import RequestBuffers
 from fleetgauge.wire.context.unread_responses import UnreadResponses

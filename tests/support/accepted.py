@@ -13,9 +13,8 @@ def accepted(
     shared: SecureContext | None = None,
     handshake: Handshake | None = None,
     *,
-    connection_id: str = "1",
-    client_address: str = "127.0.0.1",
-    client_port: int = 1,
+    client: tuple[str, int] = ("127.0.0.1", 1),
+    index: int = 0,
 ) -> Accepted:
     """A connection of a listener, by default one in plaintext."""
     if shared is None:
@@ -25,9 +24,9 @@ def accepted(
         context=context,
         shared=shared,
         security=shared.security,
-        handshake=handshake,
-        connection_id=connection_id,
-        client_address=client_address,
-        client_port=client_port,
+        local=("127.0.0.1", 9092),
+        client=client,
+        index=index,
         place=None,
+        handshake=handshake,
     )

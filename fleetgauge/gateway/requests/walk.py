@@ -52,7 +52,6 @@ _TAGS: Final = Op.TAGS
 _TEXT: Final = Op.TEXT
 _THROTTLE_TIME: Final = Op.THROTTLE_TIME
 _TOPIC_ID: Final = Op.TOPIC_ID
-
 Steps = Generator[None, None, None]
 
 
@@ -246,33 +245,27 @@ class Walk:
                         yield from self._walk(inner, count)
                 elif op is _RECORDS:
                     yield from self._records(size)
-                elif op is _ENDPOINTS:
-                    self.endpoints_at = self.position
-                    self._endpoints = inner if self.addresses is not None else ()
-                elif op is _ADDRESS:
-                    while not self._address(size):
-                        yield
-                elif op is _ADDRESSES_END:
-                    self.addresses_end = True
                 elif op is _OPTIONAL:
-                    while self._at >= len(self._data):
-                        yield
-                    self._at += 1
-                    if self._data[self._at - 1] < 0x80:
-                        yield from self._walk(inner)
+                    yield from self._optional(inner)
                 else:
                     while not self._leaf(step):
                         yield
+
+    def _optional(self, steps: tuple[Step, ...]) -> Steps:
+        while self._at >= len(self._data):
+            yield
+        self._at += 1
+        if self._data[self._at - 1] < 0x80:
+            yield from self._walk(steps)
 
     def _leaf(self, step: Step) -> bool:
         op = step.op
         if op is _ERROR:
             return self._error()
-        if op is _THROTTLE_TIME:
-            self.throttle_time_at = self.position
-            self._at += step.size
+        if op is _THROTTLE_TIME or op is _ENDPOINTS or op is _ADDRESSES_END:
+            self._mark(step)
             return True
-        if op is _NUMBER or op is _TOPIC_ID or op is _LEADER:
+        if op is _NUMBER or op is _TOPIC_ID or op is _LEADER or op is _ADDRESS:
             return self._fixed(step)
         before = self._at
         length = self._length(step.size)
@@ -297,6 +290,17 @@ class Walk:
             self._begin_topic(text, self.topics.get(text) or Topic(text, self._code))
         return True
 
+    def _mark(self, step: Step) -> None:
+        """Notes a place in the body."""
+        if step.op is _THROTTLE_TIME:
+            self.throttle_time_at = self.position
+            self._at += step.size
+        elif step.op is _ENDPOINTS:
+            self.endpoints_at = self.position
+            self._endpoints = step.steps if self.addresses is not None else ()
+        else:
+            self.addresses_end = True
+
     def _error(self) -> bool:
         end = self._at + 2
         if end > len(self._data):
@@ -320,6 +324,8 @@ class Walk:
     def _fixed(self, step: Step) -> bool:
         if step.op is _LEADER:
             return self._leader(step.size)
+        if step.op is _ADDRESS:
+            return self._address(step.size)
         end = self._at + step.size
         if end > len(self._data):
             return False

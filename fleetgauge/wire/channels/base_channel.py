@@ -75,8 +75,7 @@ class BaseChannel(ABC):
         self.listener_name = context.listener_name
         self.security_protocol: str = accepted.security.protocol.value
         self.principal: KafkaPrincipal = ANONYMOUS
-        self.client_address = accepted.client_address
-        self.client_port = accepted.client_port
+        self.client_address, self.client_port = accepted.client
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE
         self.attachment: object = None

@@ -8,6 +8,7 @@ import ssl
 from typing import cast
 
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
+from fleetgauge.wire.channels.base_channel import as_protocol
 from fleetgauge.wire.channels.sasl_session import SaslSession
 from fleetgauge.wire.channels.tcp_channel import TcpChannel
 from fleetgauge.wire.context.accepted import Accepted
@@ -109,3 +110,8 @@ class SecureChannel(TcpChannel):
         super().authenticated(principal)
         settings = self._context.settings
         self._connection.bound_frames(None, settings.socket_request_max_bytes, "socket.request.max.bytes")
+
+
+def make_channel(accepted: Accepted) -> asyncio.Protocol:
+    """Makes a channel whose requests the listener's handler answers: a `wire.context.accepted.MakeChannel`."""
+    return as_protocol(TcpChannel(accepted) if accepted.handshake is None else SecureChannel(accepted))

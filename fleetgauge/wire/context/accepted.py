@@ -19,19 +19,25 @@ class Accepted:
     Attributes:
         context, shared: shared state of the listener's connections.
         security: the listener's security settings when the connection was accepted.
-        handshake: the connection's entry in `Handshakes`; None on a plaintext listener without PROXY headers.
-        connection_id, client_address, client_port: as in `wire.context.channel.Channel`.
+        local, client: addresses and ports of the two ends.
+        index: the connection's number.
         place: in the connection limits, to be given back when the connection ends.
+        handshake: the connection's entry in `Handshakes`; None on a plaintext listener without PROXY headers.
     """
 
     context: ListenerContext
     shared: SecureContext
     security: ListenerSecurity
-    handshake: Handshake | None
-    connection_id: str
-    client_address: str
-    client_port: int
+    local: tuple[str, int]
+    client: tuple[str, int]
+    index: int
     place: Place
+    handshake: Handshake | None = None
+
+    @property
+    def connection_id(self) -> str:
+        """See `wire.context.channel.Channel`."""
+        return f"{self.local[0]}:{self.local[1]}-{self.client[0]}:{self.client[1]}-{self.index}"
 
 
 MakeChannel: TypeAlias = Callable[[Accepted], asyncio.Protocol]

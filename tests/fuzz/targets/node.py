@@ -156,7 +156,7 @@ class _Client:
 
     def __init__(self, node: "_Node", number: int) -> None:
         self.transport = _Transport()
-        self.channel = TcpChannel(accepted(node.context, connection_id=f"c{number}", client_port=1_000 + number))
+        self.channel = TcpChannel(accepted(node.context, client=("127.0.0.1", 1_000 + number), index=number))
         self.channel.connection_made(self.transport)
         self.asked: deque[tuple[int, int]] = deque()
         self.is_raw = False

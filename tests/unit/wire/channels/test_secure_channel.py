@@ -175,9 +175,7 @@ class Bench:
             counters=ListenerCounters(),
         )
         handshake = self.handshakes.begin(lambda _: None, 0)
-        self.channel = SecureChannel(
-            accepted(self.context, self.shared, handshake, connection_id="c", client_address="b", client_port=2)
-        )
+        self.channel = SecureChannel(accepted(self.context, self.shared, handshake, client=("b", 2)))
         self.channel.connection_made(self.transport)
 
     @property

@@ -143,7 +143,7 @@ class Bench:
         )
 
     def connect(self) -> tuple[TcpChannel, FakeTransport]:
-        channel = TcpChannel(accepted(self.context, connection_id="a:1-b:2-0", client_address="b", client_port=2))
+        channel = TcpChannel(accepted(self.context, client=("b", 2)))
         transport = FakeTransport(channel)
         transport.is_reading_now = False
         channel.connection_made(transport)
