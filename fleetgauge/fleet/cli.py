@@ -43,7 +43,7 @@ from fleetgauge.fleet.cli_watch import watch
 from fleetgauge.fleet.cli_whatif import WhatifCommand, whatif
 from fleetgauge.fleet.metric_names import advice
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.topic.source import parse_source
+from fleetgauge.fleet.source.topic.source import parse_source
 from fleetgauge.terminal.options import HELP, Columns, Command
 
 app = typer.Typer(
@@ -223,7 +223,7 @@ def _answer(command: str, options: dict[str, Any], notes: Console) -> None:
     selected = selection(options)
     source = parse_source(options["source"], options["kafka_option"] or (), options["kafka_config"])
     with needs_extra("tables"):
-        from fleetgauge.fleet.questions import question
+        from fleetgauge.fleet.engines.questions import question
         from fleetgauge.fleet.report.request import Request
         from fleetgauge.fleet.report.run import run, summarise
     request = Request(

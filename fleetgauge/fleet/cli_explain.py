@@ -24,7 +24,7 @@ from fleetgauge.fleet.cli_options import (
 )
 from fleetgauge.fleet.cli_verdicts import FailOn, exit_code
 from fleetgauge.fleet.report.form import Format, SummaryFormat
-from fleetgauge.fleet.selection import parse_time
+from fleetgauge.fleet.source.selection import parse_time
 from fleetgauge.terminal.options import Columns
 
 
@@ -134,7 +134,7 @@ def _explain(options: dict[str, Any]) -> None:
 def _changes(options: dict[str, Any]) -> int:
     with needs_extra("tables"):
         from fleetgauge.fleet.explain.show_changes import show_changes
-        from fleetgauge.fleet.pipeline.show_verdicts import VerdictsRequest
+        from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
     request = VerdictsRequest(
         tables=options["tables"],
         form=options["form"],

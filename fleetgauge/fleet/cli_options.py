@@ -12,14 +12,14 @@ from rich.console import Console
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.fleet.errors import FleetError, NotInstalledError, WrongOptionError
-from fleetgauge.fleet.interrupt import ends_when_interrupted
 from fleetgauge.fleet.report.form import Format, SummaryFormat
-from fleetgauge.fleet.selection import Selection, parse_instance_ids, parse_time
+from fleetgauge.fleet.source.selection import Selection, parse_instance_ids, parse_time
+from fleetgauge.fleet.spark.interrupt import ends_when_interrupted
 from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
     from fleetgauge.fleet.pipeline.source import Bounds
-    from fleetgauge.fleet.session import SessionSettings
+    from fleetgauge.fleet.spark.session import SessionSettings
 
 DEFAULT_SOURCE = "./fleetgauge-data/landing"
 DEFAULT_TABLES = "./fleetgauge-data/fleet"
@@ -202,8 +202,8 @@ def bounds(options: Mapping[str, Any]) -> "Bounds":
 
 
 def session_settings(options: Mapping[str, Any]) -> "SessionSettings":
-    """What --master, --conf, --py-files, --archives and --spark-log-level say, for `fleet.session.start_session`."""
-    from fleetgauge.fleet.session import SessionSettings
+    """What --master, --conf, --py-files, --archives and --spark-log-level say, for `start_session`."""
+    from fleetgauge.fleet.spark.session import SessionSettings
 
     conf = parse_conf(options["conf"] or ())
     for key, files in shipped(options.get("py_files"), options.get("archives")).items():

@@ -21,7 +21,7 @@ from fleetgauge.fleet.cli_options import (
     sentences,
 )
 from fleetgauge.fleet.errors import OutputError, WrongOptionError
-from fleetgauge.fleet.selection import parse_time
+from fleetgauge.fleet.source.selection import parse_time
 
 _STDOUT = "-"
 

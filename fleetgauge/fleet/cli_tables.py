@@ -49,12 +49,12 @@ from fleetgauge.fleet.cli_options import (
 from fleetgauge.fleet.cli_verdicts import RuleFile, load
 from fleetgauge.fleet.errors import WrongOptionError
 from fleetgauge.fleet.report.form import Format, SummaryFormat
-from fleetgauge.fleet.selection import Days, parse_day, parse_days, parse_time
-from fleetgauge.fleet.topic.source import TopicSource, parse_source
+from fleetgauge.fleet.source.selection import Days, parse_day, parse_days, parse_time
+from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
 from fleetgauge.terminal.options import Columns
 
 if TYPE_CHECKING:
-    from fleetgauge.fleet.session import SessionSettings
+    from fleetgauge.fleet.spark.session import SessionSettings
 
 EXIT_SET_ASIDE: Final = 3
 """With --fail-on-rejects: the run is done, and some pushes or files were set aside, or some records were lost."""
@@ -175,7 +175,7 @@ def _run(options: dict[str, Any], notes: Console) -> int:
     window_s = window_seconds(options["window"])
     with needs_extra("tables"):
         from fleetgauge.fleet.pipeline import run as pipeline
-        from fleetgauge.fleet.pipeline.summary import print_json, print_run, run_as_json
+        from fleetgauge.fleet.views.summary import print_json, print_run, run_as_json
     request = pipeline.RunRequest(
         source=source,
         tables=options["tables"],
@@ -204,7 +204,7 @@ def _run(options: dict[str, Any], notes: Console) -> int:
 def _show(options: dict[str, Any]) -> None:
     selected = selection(options)
     with needs_extra("tables"):
-        from fleetgauge.fleet.pipeline.show import ShowRequest, show
+        from fleetgauge.fleet.views.show import ShowRequest, show
     request = ShowRequest(
         table=options["table"],
         tables=options["tables"],
@@ -227,7 +227,7 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
         raise WrongOptionError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
     with needs_extra("tables"):
         from fleetgauge.fleet.pipeline.run import keep_up
-        from fleetgauge.fleet.pipeline.summary import print_json, print_upkeep, upkeep_as_json
+        from fleetgauge.fleet.views.summary import print_json, print_upkeep, upkeep_as_json
     done = keep_up(
         options["tables"],
         keep_from=keep_from,
@@ -244,7 +244,7 @@ def _maintain(options: dict[str, Any], notes: Console) -> None:
 
 def spark_settings(options: dict[str, Any], notes: Console, *, with_topic: bool = False) -> "SessionSettings":
     """How to start Spark, with the connector's jars where a topic is read."""
-    from fleetgauge.fleet.topic.connector import connector_jars
+    from fleetgauge.fleet.source.topic.connector import connector_jars
 
     settings = session_settings(options)
     if not with_topic:

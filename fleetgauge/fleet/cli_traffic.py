@@ -57,7 +57,7 @@ def traffic(
 def _traffic(options: dict[str, Any]) -> None:
     selected = selection({**options, "instance": None})
     with needs_extra("tables"):
-        from fleetgauge.fleet.traffic import TrafficRequest, traffic
+        from fleetgauge.fleet.report.traffic import TrafficRequest, traffic
     request = TrafficRequest(
         source=options["source"],
         selection=selected,

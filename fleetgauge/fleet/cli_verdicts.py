@@ -105,7 +105,7 @@ def rules(rule_file: RuleFile = None) -> None:
 
 def _verdicts(options: dict[str, Any]) -> int:
     with needs_extra("tables"):
-        from fleetgauge.fleet.pipeline.show_verdicts import VerdictsRequest, show_coverage, show_verdicts
+        from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, show_coverage, show_verdicts
     at = now()
     request = VerdictsRequest(
         tables=options["tables"],

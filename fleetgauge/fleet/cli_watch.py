@@ -40,8 +40,8 @@ from fleetgauge.fleet.cli_tables import Window, spark_settings, window_seconds
 from fleetgauge.fleet.cli_verdicts import RuleFile, load
 from fleetgauge.fleet.errors import FleetError, WrongOptionError
 from fleetgauge.fleet.report.form import SummaryFormat
-from fleetgauge.fleet.selection import parse_time
-from fleetgauge.fleet.topic.source import TopicSource, parse_source
+from fleetgauge.fleet.source.selection import parse_time
+from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
 
 if TYPE_CHECKING:
     from fleetgauge.fleet.watch.watch import WatchRequest

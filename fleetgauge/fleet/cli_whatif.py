@@ -30,7 +30,7 @@ from fleetgauge.fleet.cli_options import (
 )
 from fleetgauge.fleet.errors import FleetError, NotInstalledError
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.selection import parse_time
+from fleetgauge.fleet.source.selection import parse_time
 from fleetgauge.terminal.options import Columns, Command
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _times(options: dict[str, Any], default: timedelta | None) -> tuple[datetime
 
 def _session(options: dict[str, Any]) -> Any:
     try:
-        from fleetgauge.fleet.session import start_session
+        from fleetgauge.fleet.spark.session import start_session
     except ModuleNotFoundError as error:
         raise NotInstalledError(
             f"{error.name} is not installed, and --master and more than a hundred million rows need PySpark: "

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import KafkaPrincipal
-from fleetgauge.cli.status import _quotas
+from fleetgauge.cli.node.status import _quotas
 from fleetgauge.cluster.quotas.limits import by_entity, read_entity, read_limits
 from fleetgauge.node.config import ConfigError, load_config
 from fleetgauge.node.listener.node_quotas import NodeQuotas, share
@@ -20,8 +20,8 @@ from fleetgauge.quotas import ConnectionQuotaConfig, ConnectionQuotas
 from fleetgauge.quotas.controller_mutation import MutationQuotaExceededError
 from fleetgauge.quotas.default_quota_callback import DefaultQuotaCallback
 from fleetgauge.quotas.entity import KafkaQuotaEntity
-from fleetgauge.quotas.metric_config import UNBOUNDED
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.quotas.quota_type import ClientQuotaType
 from fleetgauge.quotas.usage import usages
 from fleetgauge.wire.api_table import ApiTable
