@@ -31,7 +31,7 @@ from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push import Push
 from fleetgauge.telemetry.push_record import PushIds
 from fleetgauge.telemetry.settings import ClientMetricsSettings
-from fleetgauge.wire.push_telemetry import PushTelemetry
+from fleetgauge.wire.messages.push_telemetry import PushTelemetry
 
 
 def resident_bytes() -> int:

@@ -25,10 +25,10 @@ from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.log_limiter import LogLimiter
 from fleetgauge.base.network import network_of
 from fleetgauge.http.users import User, Users, UsersFileError, read_users
-from fleetgauge.wire.distinguished_name import CertificateError, subject_of
-from fleetgauge.wire.password_checks import PasswordChecks
+from fleetgauge.wire.context.password_checks import PasswordChecks
 from fleetgauge.wire.sasl.mechanism import PasswordCheck
-from fleetgauge.wire.tls import ClientAuth, TlsConfigError, TlsSettings, expires_at, make_server_context
+from fleetgauge.wire.tls.distinguished_name import CertificateError, subject_of
+from fleetgauge.wire.tls.server import ClientAuth, TlsConfigError, TlsSettings, expires_at, make_server_context
 
 log = get_logger(__name__)
 

@@ -26,10 +26,11 @@ from fleetgauge.node.reconfiguration import Changes, changeable_fields, examiner
 from fleetgauge.node.status.node_inventory import NodeInventory
 from fleetgauge.node.status.node_socket import NodeSocket, Status
 from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.wire.channels.secure_channel import make_channel
+from fleetgauge.wire.context.accepted import MakeChannel
+from fleetgauge.wire.context.request_buffers import RequestBuffers
+from fleetgauge.wire.context.unread_responses import UnreadResponses
 from fleetgauge.wire.listener import Listener, ListenerSettings
-from fleetgauge.wire.new_channel import MakeChannel, make_channel
-from fleetgauge.wire.request_buffers import RequestBuffers
-from fleetgauge.wire.unread_responses import UnreadResponses
 
 _HOUSEKEEPING_S = 1.0
 

@@ -20,7 +20,7 @@ from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.node.processes.traffic_writer import TrafficWriter, traffic_writer_name
 from fleetgauge.node.reconfiguration import OWN_USER_FIELD, Changes, changeable_fields
 from fleetgauge.node.status.node_socket import Status
-from fleetgauge.wire.new_channel import MakeChannel
+from fleetgauge.wire.context.accepted import MakeChannel
 
 _BROKER: Final = "gateway.broker"
 

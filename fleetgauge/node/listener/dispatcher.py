@@ -14,8 +14,8 @@ from fleetgauge.node.listener.push import PushHandler
 from fleetgauge.node.listener.request_quota import RequestQuota
 from fleetgauge.telemetry.instances.known import KnownInstances
 from fleetgauge.wire.api_table import ADMIN_KEYS, ApiKey, ApiTable
-from fleetgauge.wire.codec import Request
 from fleetgauge.wire.listener import Channel
+from fleetgauge.wire.messages.codec import Request
 
 Handler = Callable[[Channel, Request], bytes | None]
 

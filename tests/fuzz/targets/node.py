@@ -17,6 +17,7 @@ from fuzz.program import Program
 from fuzz.target import Target
 from fuzz.targets.codecs import COMPRESS
 from structlog.testing import capture_logs
+from support.accepted import accepted
 from support.clients.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
 from support.payloads.payloads import metrics_data
 
@@ -44,11 +45,11 @@ from fleetgauge.telemetry.push import Push
 from fleetgauge.telemetry.push_record import PushIds
 from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.channels.tcp_channel import TcpChannel
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.listener_context import ListenerContext
-from fleetgauge.wire.listener_counters import ListenerCounters
-from fleetgauge.wire.listener_settings import ListenerSettings
-from fleetgauge.wire.tcp_channel import TcpChannel
+from fleetgauge.wire.context.listener_context import ListenerContext
+from fleetgauge.wire.context.listener_counters import ListenerCounters
+from fleetgauge.wire.context.listener_settings import ListenerSettings
 
 MAX_INSTANCES = 6
 MAX_BUFFERED_BYTES = 8_192
@@ -86,6 +87,9 @@ class _Transport(asyncio.Transport):
 
     def is_reading(self) -> bool:
         return self.reads and not self.closed
+
+    def is_closing(self) -> bool:
+        return self.closed
 
     def pause_reading(self) -> None:
         assert self.reads, "paused twice"
@@ -153,9 +157,7 @@ class _Client:
 
     def __init__(self, node: "_Node", number: int) -> None:
         self.transport = _Transport()
-        self.channel = TcpChannel(
-            node.context, connection_id=f"c{number}", client_address="127.0.0.1", client_port=1_000 + number
-        )
+        self.channel = TcpChannel(accepted(node.context, client=("127.0.0.1", 1_000 + number), index=number))
         self.channel.connection_made(self.transport)
         self.asked: deque[tuple[int, int]] = deque()
         self.is_raw = False

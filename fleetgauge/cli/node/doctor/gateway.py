@@ -14,14 +14,14 @@ from kio.serial.errors import SerialError
 from fleetgauge.base.errors import ConfigError
 from fleetgauge.cli.node.doctor.certificate import name_problem
 from fleetgauge.cli.node.doctor.finding import Finding, error, ok, skipped, warning
-from fleetgauge.gateway.broker_login import BrokerLogin
 from fleetgauge.gateway.gateway import GatewaySettings
 from fleetgauge.gateway.server_names import ServerNames
+from fleetgauge.gateway.streams.broker_login import BrokerLogin
 from fleetgauge.node.config import ServiceConfig
 from fleetgauge.node.gateway_node import gateway_settings
 from fleetgauge.wire.api_table import TELEMETRY_KEYS
 from fleetgauge.wire.errors import ProtocolError
-from fleetgauge.wire.proxy_header import LOCAL_V2
+from fleetgauge.wire.messages.proxy_header import LOCAL_V2
 from fleetgauge.wire.sasl.login import Login, LoginError
 
 _TIMEOUT_S: Final = 5.0

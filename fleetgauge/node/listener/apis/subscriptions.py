@@ -11,8 +11,8 @@ from fleetgauge.node.listener.request_context import request_context
 from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.wire.api_table import ApiKey
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.messages.codec import Request
 
 
 class SubscriptionsHandler:

@@ -6,7 +6,7 @@ import pytest
 from support.certificates import Authority
 
 from fleetgauge.cli.node.doctor.certificate import name_problem
-from fleetgauge.wire.tls import ClientAuth, TlsSettings, make_server_context
+from fleetgauge.wire.tls.server import ClientAuth, TlsSettings, make_server_context
 
 
 @pytest.fixture(scope="module")

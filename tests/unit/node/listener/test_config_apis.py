@@ -30,8 +30,8 @@ from fleetgauge.node.state.node_state import NodeState
 from fleetgauge.node.state.store import State, StateStore, UncertainChangeError
 from fleetgauge.push_log.log import PushLogError, PushLogFullError
 from fleetgauge.telemetry.subscriptions.resources import Subscriptions
-from fleetgauge.wire.codec import Request
 from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.messages.codec import Request
 
 LIST, INCREMENTAL = 74, 44
 CLIENT_METRICS = 16

@@ -12,7 +12,7 @@ from fleetgauge.node.authorizer.settings import AuthorizationSettings
 from fleetgauge.node.listener.push import PushHandler
 from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.telemetry.push import Push
-from fleetgauge.wire.push_telemetry import encode_push_telemetry_response
+from fleetgauge.wire.messages.push_telemetry import encode_push_telemetry_response
 
 pytestmark = pytest.mark.replaces  # the manager
 
