@@ -5,7 +5,7 @@ from support.proxies.trickling import BODY, HEAD, trickling
 from support.waiting import wait_for
 from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 

@@ -15,8 +15,8 @@ from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 from unit.fleet import dialect_payloads as dialect
 
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet import questions
-from fleetgauge.fleet.cli import app
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.landing import find_zone, read
 from fleetgauge.fleet.report import run
