@@ -14,21 +14,21 @@ from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from fleetgauge.fleet import jobs
 from fleetgauge.fleet.arrow import pa
-from fleetgauge.fleet.bronze import select_pushes
+from fleetgauge.fleet.engines import jobs
 from fleetgauge.fleet.errors import FleetError, TableError, first_line
-from fleetgauge.fleet.local_rows import local_rows
-from fleetgauge.fleet.pipeline.show import open_table
 from fleetgauge.fleet.schemas import conform
-from fleetgauge.fleet.selection import Selection
-from fleetgauge.fleet.session import options_of
-from fleetgauge.fleet.spark_errors import what_failed
+from fleetgauge.fleet.source.bronze import select_pushes
+from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.fleet.source.topic import connector
+from fleetgauge.fleet.source.topic.source import Source, TopicSource
+from fleetgauge.fleet.spark.errors import what_failed
+from fleetgauge.fleet.spark.local_rows import local_rows
+from fleetgauge.fleet.spark.session import options_of
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.paths import qualified, storage_options
-from fleetgauge.fleet.topic import connector
-from fleetgauge.fleet.topic.source import Source, TopicSource
+from fleetgauge.fleet.views.show import open_table
 
 __all__ = ["SESSION_OPTIONS", "Selection", "TopicSource", "read_points", "read_pushes", "read_windows"]
 

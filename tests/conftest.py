@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from fleetgauge.base.library_log import log_through
 from fleetgauge.fleet.errors import JavaError
-from fleetgauge.fleet.session import check_java
+from fleetgauge.fleet.spark.session import check_java
 
 settings.register_profile(
     "fleetgauge",

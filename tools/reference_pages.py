@@ -253,7 +253,7 @@ def constant_meanings() -> dict[int, str]:
         "fleetgauge.fleet.schemas",
         "fleetgauge.fleet.tables.catalog",
         "fleetgauge.fleet.measures.rows",
-        "fleetgauge.verdicts.offsets",
+        "fleetgauge.verdicts.witnesses.offsets",
         "fleetgauge.verdicts.rows",
     )
     modules = [importlib.import_module(name) for name in names]

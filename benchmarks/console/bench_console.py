@@ -27,8 +27,8 @@ import zstandard
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from fleetgauge.console.fleet import ClientQuery, Fleet, FleetSettings
-from fleetgauge.console.source import Polled, StoredPush
+from fleetgauge.console.state.fleet import ClientQuery, Fleet, FleetSettings
+from fleetgauge.console.state.source import Polled, StoredPush
 from fleetgauge.telemetry.otlp import IS_COMPILED
 from fleetgauge.telemetry.push_record import PushIds, PushRecord, format_instance_id
 from fleetgauge.testkit.simulate.simulate import Fleet as Simulated
@@ -124,7 +124,7 @@ class Minutes:
 
 def measure(clients: int, minutes: int, pool: int, *, payloads: bool = True) -> dict[str, Any]:
     """The figures of one fleet."""
-    from fleetgauge.console import live
+    from fleetgauge.console.state import live
 
     live._CREDIT_S = 1e9  # type: ignore[misc]  # without a bound on CPU
     of_pool = pool_of(min(pool, clients))

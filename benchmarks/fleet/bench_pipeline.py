@@ -52,13 +52,13 @@ from support.fleet.spark_cluster import ON_LOOPBACK, cluster, shipped_code
 
 from benchmarks.fleet.bench_decode import about
 from benchmarks.fleet.generate_landing import Size, generate
-from fleetgauge.fleet.bronze import read_landing
 from fleetgauge.fleet.decode.stage import DecodePoints
-from fleetgauge.fleet.engine import Batch, OnSpark
+from fleetgauge.fleet.engines.engine import Batch, OnSpark
 from fleetgauge.fleet.schemas import CHECKED, DECODED
-from fleetgauge.fleet.session import SessionSettings, start_session
 from fleetgauge.fleet.silver.batch import MakeSilver
 from fleetgauge.fleet.silver.check import checked
+from fleetgauge.fleet.source.bronze import read_landing
+from fleetgauge.fleet.spark.session import SessionSettings, start_session
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store

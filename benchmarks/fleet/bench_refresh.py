@@ -22,14 +22,14 @@ from typing import Any
 
 from benchmarks.fleet.bench_decode import about
 from fleetgauge.fleet.arrow import Table, pa, pc
-from fleetgauge.fleet.engine import InProcess
+from fleetgauge.fleet.engines.engine import InProcess
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.spans import of_windows
 from fleetgauge.fleet.schemas import PUSHES, SENT_POINTS
-from fleetgauge.fleet.small_tables import rows
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
+from fleetgauge.testkit.small_tables import rows
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WINDOW = timedelta(minutes=5)

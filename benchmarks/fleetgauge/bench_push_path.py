@@ -108,7 +108,7 @@ class Listener:
         from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
         from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
         from fleetgauge.quotas.identities import Identities
-        from fleetgauge.quotas.metrics import Metrics
+        from fleetgauge.quotas.metrics.metrics import Metrics
         from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
         from fleetgauge.telemetry.push_record import PushIds
         from fleetgauge.wire.api_table import ApiTable

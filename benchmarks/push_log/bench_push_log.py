@@ -35,7 +35,7 @@ import zstandard
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 from fleetgauge.push_log.embedded.settings import PushLogSettings
 from fleetgauge.push_log.embedded.writer import SqlitePushLogWriter
 from fleetgauge.push_log.loop_commit import LoopCommit

@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import ANONYMOUS
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings, Push
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push_record import PushIds

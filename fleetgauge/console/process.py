@@ -15,17 +15,17 @@ import structlog
 
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.cluster.subscriptions.settings import ClusterSettings
-from fleetgauge.console.api import Fleetless
-from fleetgauge.console.node import Node
-from fleetgauge.console.sessions import Sessions
-from fleetgauge.console.web import SETTINGS, make_app
+from fleetgauge.console.api.node import Node
+from fleetgauge.console.api.routes import Fleetless
+from fleetgauge.console.api.sessions import Sessions
+from fleetgauge.console.api.web import SETTINGS, make_app
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.node.processes.http_process import Job, Site, main
 from fleetgauge.node.status.routes import ENDPOINTS, Routes
 
 if TYPE_CHECKING:
     from fleetgauge.cluster.subscriptions.clients import Client
-    from fleetgauge.console.subscriptions import PageSubscriptions
+    from fleetgauge.console.api.subscriptions import PageSubscriptions
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
 
 def _load(state: Fleetless, console: dict[str, Any], node: Node, socket: Path | None) -> None:
     try:
-        from fleetgauge.console.fleet import Fleet, FleetSettings
+        from fleetgauge.console.state.fleet import Fleet, FleetSettings
 
         settings = FleetSettings(
             form=console["form"],
@@ -90,7 +90,7 @@ def _load(state: Fleetless, console: dict[str, Any], node: Node, socket: Path | 
 
 
 def _subscriptions(cluster: ClusterSettings | None, node: Node, state: Fleetless) -> "PageSubscriptions":
-    from fleetgauge.console.subscriptions import PageSubscriptions
+    from fleetgauge.console.api.subscriptions import PageSubscriptions
 
     return PageSubscriptions(cluster, node, lambda: _clients(node, state))
 
@@ -101,7 +101,7 @@ def _clients(node: Node, state: Fleetless) -> "list[Client]":
     if found is not None:
         return found
     from fleetgauge.cluster.subscriptions.clients import clients_of
-    from fleetgauge.console.query import MAX_LIMIT, ClientQuery
+    from fleetgauge.console.state.query import MAX_LIMIT, ClientQuery
 
     rows: list[dict[str, Any]] = []
     while len(page := state.get().clients(ClientQuery(limit=MAX_LIMIT, offset=len(rows)))["clients"]) == MAX_LIMIT:
@@ -111,10 +111,10 @@ def _clients(node: Node, state: Fleetless) -> "list[Client]":
 
 def _source(console: dict[str, Any]) -> Any:
     if console["topic"] is None:
-        from fleetgauge.console.source import EmbeddedSource
+        from fleetgauge.console.state.source import EmbeddedSource
 
         return EmbeddedSource(DataDirectory(Path(console["log_dirs"])))
-    from fleetgauge.console.topic_source import TopicSource
+    from fleetgauge.console.state.topic_source import TopicSource
     from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
     names = {field.name for field in dataclasses.fields(KafkaTopicSettings)}

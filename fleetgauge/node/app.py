@@ -47,7 +47,7 @@ from fleetgauge.node.state.store import StateStore
 from fleetgauge.node.state.topic import StateTopic, of_copy
 from fleetgauge.node.status.node_inventory import NodeInventory
 from fleetgauge.node.status.node_socket import NodeSocket, Status
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.codecs import CompressionType
 from fleetgauge.telemetry.instances.sender_bounds import SenderLimits
 from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings

@@ -21,25 +21,25 @@ from fleetgauge.quotas.default_quota_callback import (
 )
 from fleetgauge.quotas.entity import ConfigEntity, KafkaQuotaEntity, sanitize
 from fleetgauge.quotas.limits import checked_client_quota
-from fleetgauge.quotas.metric_config import (
+from fleetgauge.quotas.metrics.metric_config import (
     INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS,
     NUM_QUOTA_SAMPLES_DEFAULT,
     QUOTA_WINDOW_SIZE_SECONDS_DEFAULT,
     UNBOUNDED,
     MetricConfig,
 )
-from fleetgauge.quotas.metric_name import MetricName
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metric_name import MetricName
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.metrics.stats.cumulative import CumulativeSum
+from fleetgauge.quotas.metrics.stats.rate import Rate
+from fleetgauge.quotas.metrics.stats.sampled_stat import Avg
+from fleetgauge.quotas.metrics.throttle_time import throttle_time
+from fleetgauge.quotas.metrics.utilization import add_quota_utilization
 from fleetgauge.quotas.quota_type import QuotaType
-from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
 from fleetgauge.quotas.session import Session
-from fleetgauge.quotas.stats.cumulative import CumulativeSum
-from fleetgauge.quotas.stats.rate import Rate
-from fleetgauge.quotas.stats.sampled_stat import Avg
-from fleetgauge.quotas.throttle_time import throttle_time
 from fleetgauge.quotas.throttled_channel import ThrottleCallback, ThrottledChannelReaper
-from fleetgauge.quotas.utilization import add_quota_utilization
 
 MAX_REMEMBERED_CLIENTS: Final = 16_384
 """Clients whose sensors are cached; when the cache is full it is cleared."""

@@ -5,11 +5,11 @@ from typing import Final
 from fleetgauge.base.clock import Time
 from fleetgauge.quotas.callback import ClientQuotaCallback
 from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.metrics.stats.rate import Rate
+from fleetgauge.quotas.metrics.throttle_time import bounded_throttle_time
 from fleetgauge.quotas.quota_type import QuotaType
-from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
-from fleetgauge.quotas.stats.rate import Rate
-from fleetgauge.quotas.throttle_time import bounded_throttle_time
 
 NANOS_TO_PERCENTAGE_PER_SECOND: Final = 100.0 / 1_000_000_000
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 from fleetgauge.base.arguments import check_types
 from fleetgauge.base.errors import InvalidConfigError
 from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
-from fleetgauge.quotas.connection_quota_config import check_per_ip
+from fleetgauge.quotas.connections.connection_quota_config import check_per_ip
 from fleetgauge.quotas.limits import checked_number
-from fleetgauge.quotas.metric_config import (
+from fleetgauge.quotas.metrics.metric_config import (
     INT_MAX,
     NUM_QUOTA_SAMPLES_DEFAULT,
     QUOTA_WINDOW_SIZE_SECONDS_DEFAULT,

@@ -10,13 +10,13 @@ from fleetgauge.base.clock import Time
 from fleetgauge.base.errors import ThrottlingQuotaExceededError
 from fleetgauge.quotas.callback import ClientQuotaCallback
 from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.metrics.stats.rate import Rate
+from fleetgauge.quotas.metrics.stats.token_bucket import TokenBucket
+from fleetgauge.quotas.metrics.throttle_time import token_bucket_throttle_time
 from fleetgauge.quotas.quota_type import QuotaType
-from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
 from fleetgauge.quotas.session import Session
-from fleetgauge.quotas.stats.rate import Rate
-from fleetgauge.quotas.stats.token_bucket import TokenBucket
-from fleetgauge.quotas.throttle_time import token_bucket_throttle_time
 
 DELETE_TOPICS_STRICT_SINCE_VERSION: Final = 5
 CREATE_TOPICS_STRICT_SINCE_VERSION: Final = 6

@@ -11,8 +11,8 @@ from typing import Final
 
 from fleetgauge.base.arguments import check_types
 from fleetgauge.base.errors import InvalidConfigError
-from fleetgauge.quotas.metric_config import INT_MAX, UNBOUNDED
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metric_config import INT_MAX, UNBOUNDED
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 
 FRACTION_TOLERANCE: Final = 1e-6

@@ -11,8 +11,8 @@ from fleetgauge.quotas.client_quota import ClientQuotaManager
 from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
 from fleetgauge.quotas.config import QuotaConfig
 from fleetgauge.quotas.controller_mutation import ControllerMutationQuotaManager
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.quotas.replication import ReplicationQuotaManager
 from fleetgauge.quotas.throttled_channel import ThrottledChannelReaper

@@ -17,7 +17,7 @@ from fleetgauge.base.arguments import check_types
 from fleetgauge.base.clock import Time
 from fleetgauge.base.errors import InvalidConfigError
 from fleetgauge.quotas.limits import checked_replication_quota
-from fleetgauge.quotas.metric_config import (
+from fleetgauge.quotas.metrics.metric_config import (
     INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS,
     INT_MAX,
     NUM_QUOTA_SAMPLES_DEFAULT,
@@ -25,11 +25,11 @@ from fleetgauge.quotas.metric_config import (
     UNBOUNDED,
     MetricConfig,
 )
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
-from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
-from fleetgauge.quotas.stats.rate import SimpleRate
-from fleetgauge.quotas.utilization import add_quota_utilization
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.metrics.stats.rate import SimpleRate
+from fleetgauge.quotas.metrics.utilization import add_quota_utilization
 
 LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG: Final = "follower.replication.throttled.replicas"

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from fleetgauge.base.arguments import check_types
-from fleetgauge.quotas.connection_quota_config import UNLIMITED
-from fleetgauge.quotas.connection_rates import METRICS_GROUP
-from fleetgauge.quotas.kafka_metric import KafkaMetric
-from fleetgauge.quotas.metric_config import UNBOUNDED
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
-from fleetgauge.quotas.stats.token_bucket import TokenBucket
+from fleetgauge.quotas.connections.connection_quota_config import UNLIMITED
+from fleetgauge.quotas.connections.connection_rates import METRICS_GROUP
+from fleetgauge.quotas.metrics.kafka_metric import KafkaMetric
+from fleetgauge.quotas.metrics.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
+from fleetgauge.quotas.metrics.stats.token_bucket import TokenBucket
 
 CONNECTION_CREATION: Final = "ConnectionCreation"
 """Kind of the quotas whose metrics are in Kafka's group `socket-server-metrics`."""

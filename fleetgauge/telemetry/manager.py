@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from fleetgauge.base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry import refusal as refused
 from fleetgauge.telemetry.codecs import CompressionType, decompressors
 from fleetgauge.telemetry.instances.client_metrics import ClientMetrics

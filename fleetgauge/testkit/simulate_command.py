@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from fleetgauge.cli.fleet.options import ShowProgress, needs_extra, sentences
 from fleetgauge.fleet.errors import FleetError, WrongOptionError
-from fleetgauge.fleet.interrupt import EXIT_INTERRUPTED
+from fleetgauge.fleet.spark.interrupt import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from fleetgauge.testkit.simulate.simulate import Fleet

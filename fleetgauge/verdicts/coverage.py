@@ -85,7 +85,7 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
 
 _UNSEEN: Final[frozenset[str]] = frozenset()
 _ROLES: Final = {"producer": frozenset({"produce"}), "consumer": frozenset({"fetch", "group"})}
-"""By role what a gateway sees of a client that has it: see `verdicts.traffic.KINDS`."""
+"""By role what a gateway sees of a client that has it: see `verdicts.witnesses.traffic.KINDS`."""
 
 
 def _text_of(kind: tuple[tuple[Any, ...], int]) -> str:

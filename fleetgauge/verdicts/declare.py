@@ -143,7 +143,7 @@ class Verdict:
         roles: of the clients that it is about.
         explains: verdicts that it may be the cause of.
         by_offsets: samples of groups are enough for it, whatever the library.
-        by_traffic: what is enough for it of a client, whatever the library: of `verdicts.traffic.KINDS`.
+        by_traffic: what is enough for it of a client, whatever the library: of `verdicts.witnesses.traffic.KINDS`.
         history: the verdict by whose `history_windows` it needs a history before it can be given; "" for none.
     """
 

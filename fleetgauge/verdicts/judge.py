@@ -15,13 +15,13 @@ from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount
 from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.notes import note_clients, note_groups, note_traffic, note_window
-from fleetgauge.verdicts.offsets import SCHEMA as GROUP_TRENDS
-from fleetgauge.verdicts.offsets import Samples
 from fleetgauge.verdicts.paths import paths_of
-from fleetgauge.verdicts.points import Points
 from fleetgauge.verdicts.rules import Figures, Rules
-from fleetgauge.verdicts.traffic import TrafficRows
 from fleetgauge.verdicts.window import DIALECTS, ROLES, Window, windows
+from fleetgauge.verdicts.witnesses.offsets import SCHEMA as GROUP_TRENDS
+from fleetgauge.verdicts.witnesses.offsets import Samples
+from fleetgauge.verdicts.witnesses.points import Points
+from fleetgauge.verdicts.witnesses.traffic import TrafficRows
 
 MOST_INSTANCES: Final = 100
 """That a row names."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Table, pa, pc
 from fleetgauge.verdicts.memory import NAMES_KEPT_US, Memory
-from fleetgauge.verdicts.offsets import MOVING, SCHEMA, TRENDS, SampledGroups
 from fleetgauge.verdicts.rules import Rules
-from fleetgauge.verdicts.traffic import KINDS
 from fleetgauge.verdicts.window import Window, place_in
+from fleetgauge.verdicts.witnesses.offsets import MOVING, SCHEMA, TRENDS, SampledGroups
+from fleetgauge.verdicts.witnesses.traffic import KINDS
 
 CLIENT_COLUMNS: Final = (
     "cluster_id", "principal", "client_instance_id", "dialect", "role", "group_id", "first_seen", "last_seen",

@@ -9,10 +9,10 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Array, Numbers, Table, is_valid, numbers_at, one, pa, pc
 from fleetgauge.verdicts.errors import RowsError
-from fleetgauge.verdicts.offsets import SampledGroups, Samples
-from fleetgauge.verdicts.points import Points
 from fleetgauge.verdicts.registry import PATHS, SEPARATOR, Registry
-from fleetgauge.verdicts.traffic import Traffic, TrafficRows
+from fleetgauge.verdicts.witnesses.offsets import SampledGroups, Samples
+from fleetgauge.verdicts.witnesses.points import Points
+from fleetgauge.verdicts.witnesses.traffic import Traffic, TrafficRows
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
 JAVA, LIBRDKAFKA = range(2)

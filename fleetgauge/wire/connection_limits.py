@@ -1,6 +1,6 @@
 """The interface between a listener and its connection limits. No I/O here.
 
-`quotas.connection_quotas` has the rules; `wire` does not import `quotas`.
+`quotas.connections.connection_quotas` has the rules; `wire` does not import `quotas`.
 """
 
 from collections.abc import Callable

@@ -7,10 +7,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from spark.landing_zone import LandingZone
 
-from fleetgauge.fleet import jobs
-from fleetgauge.fleet.landing import find_zone
-from fleetgauge.fleet.questions import Pushes, answer, question
-from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.engines import jobs
+from fleetgauge.fleet.engines.questions import Pushes, answer, question
+from fleetgauge.fleet.source.landing import find_zone
+from fleetgauge.fleet.source.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)

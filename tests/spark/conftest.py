@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from spark.landing_zone import LandingZone
 
 from fleetgauge.fleet.errors import JavaError
-from fleetgauge.fleet.session import SessionSettings, check_java, start_session
+from fleetgauge.fleet.spark.session import SessionSettings, check_java, start_session
 
 # pyspark.testing imports pandas-on-Spark, which wants this set before the session starts.
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")

@@ -11,11 +11,11 @@ from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZon
 
 from fleetgauge.exporters.landing.exporter import partition_of
 from fleetgauge.exporters.landing.parquet import encode
-from fleetgauge.fleet.bronze import read_landing
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, CHECKED, PUSH_RECORD
-from fleetgauge.fleet.selection import Selection
 from fleetgauge.fleet.silver.check import checked
+from fleetgauge.fleet.source.bronze import read_landing
+from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.telemetry.push_record import PushRecord
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from fleetgauge.fleet.errors import JavaError
-from fleetgauge.fleet.session import check_java
+from fleetgauge.fleet.spark.session import check_java
 
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
-from fleetgauge.fleet.session import start_session
+from fleetgauge.fleet.spark.session import start_session
 
 def through_base(batches):
     import fleetgauge.base.errors

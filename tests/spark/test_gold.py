@@ -6,11 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 from spark.both_engines import ask
 from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
-from unit.fleet import dialect_payloads as dialect
+from unit.fleet.decode import dialect_payloads as dialect
 
-from fleetgauge.fleet import jobs
-from fleetgauge.fleet.questions import question
-from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.engines import jobs
+from fleetgauge.fleet.engines.questions import question
+from fleetgauge.fleet.source.selection import Selection
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND_US = 1_000_000

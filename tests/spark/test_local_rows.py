@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from fleetgauge.fleet.local_rows import local_rows
 from fleetgauge.fleet.schemas import BRONZE, METRICS, REJECTS
+from fleetgauge.fleet.spark.local_rows import local_rows
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables.catalog import BATCHES_SCHEMA, RUNS_SCHEMA
 

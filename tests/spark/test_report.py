@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from typer.testing import CliRunner, Result
-from unit.fleet import dialect_payloads as dialect
+from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.report.progress import Tally, show_progress

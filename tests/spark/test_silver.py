@@ -14,15 +14,15 @@ from spark.landing_zone import ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 from support.fleet.fleet_in_disorder import fleet_pushes, shuffled_batches
 from support.fleet.silver_tables import SilverTables
 
-from fleetgauge.fleet import jobs
 from fleetgauge.fleet.arrow import Schema
-from fleetgauge.fleet.bronze import read_landing
-from fleetgauge.fleet.engine import in_order
+from fleetgauge.fleet.engines import jobs
+from fleetgauge.fleet.engines.engine import in_order
+from fleetgauge.fleet.engines.questions import question
 from fleetgauge.fleet.errors import SchemaError
-from fleetgauge.fleet.questions import question
 from fleetgauge.fleet.schemas import BRONZE, POINTS, PUSHES, REJECTS, conform
-from fleetgauge.fleet.selection import Selection
 from fleetgauge.fleet.silver.repeats import ORDER
+from fleetgauge.fleet.source.bronze import read_landing
+from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables import catalog
 

@@ -4,11 +4,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fleetgauge.fleet.errors import JarError
-from fleetgauge.fleet.selection import Selection
-from fleetgauge.fleet.sources import read_bronze
-from fleetgauge.fleet.topic.offsets import Span, client_options
-from fleetgauge.fleet.topic.read import reader_options
-from fleetgauge.fleet.topic.source import TopicSource
+from fleetgauge.fleet.source.kinds import read_bronze
+from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.fleet.source.topic.offsets import Span, client_options
+from fleetgauge.fleet.source.topic.read import reader_options
+from fleetgauge.fleet.source.topic.source import TopicSource
 
 SOURCE = TopicSource(bootstrap_servers="a:9092,b:9092", topic="pushes")
 

@@ -11,8 +11,8 @@ from spark.topic_records import APPENDED_AT, Record, frame_of, good
 
 from fleetgauge.fleet.schemas import BRONZE, CHECKED
 from fleetgauge.fleet.silver.check import TIMES, checked
+from fleetgauge.fleet.source.topic.records import HEADER_FIELDS, MAX_HEADER_BYTES, to_bronze
 from fleetgauge.fleet.spark_schema import spark_schema
-from fleetgauge.fleet.topic.records import HEADER_FIELDS, MAX_HEADER_BYTES, to_bronze
 from fleetgauge.push_log.kafka_topic import record_codec
 from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
 from fleetgauge.telemetry.push_record import PushRecord

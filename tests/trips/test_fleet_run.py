@@ -10,7 +10,7 @@ from support.fleet.standing_tables import contents
 from support.programs.node import run_cli
 
 from fleetgauge.fleet.errors import JavaError
-from fleetgauge.fleet.session import check_java
+from fleetgauge.fleet.spark.session import check_java
 from trips.conftest import Exported
 
 

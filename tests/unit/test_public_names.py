@@ -37,7 +37,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error(package: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "spared"),
     [
-        ("import fleetgauge.quotas", ("fleetgauge.quotas.metrics", "fleetgauge.quotas.entity", "asyncio")),
+        ("import fleetgauge.quotas", ("fleetgauge.quotas.metrics.metrics", "fleetgauge.quotas.entity", "asyncio")),
         (
             "from fleetgauge.quotas import Metrics",
             ("fleetgauge.quotas.managers", "fleetgauge.quotas.drivers", "asyncio"),

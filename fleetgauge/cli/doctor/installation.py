@@ -74,7 +74,7 @@ def _java() -> Finding:
     if importlib.util.find_spec("pyspark") is None:
         return skipped("java", "only Spark needs it, and the extra spark is not installed")
     session = importlib.import_module(
-        "fleetgauge.fleet.session"
+        "fleetgauge.fleet.spark.session"
     )  # as fleetgauge.cli does: the service runs without fleet
     try:
         session.check_java()

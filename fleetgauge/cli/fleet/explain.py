@@ -20,7 +20,7 @@ from fleetgauge.cli.fleet.options import (
 )
 from fleetgauge.cli.fleet.verdicts import FailOn, exit_code
 from fleetgauge.fleet.report.form import SummaryFormat
-from fleetgauge.fleet.selection import parse_time
+from fleetgauge.fleet.source.selection import parse_time
 
 
 class Kind(enum.StrEnum):
@@ -113,7 +113,7 @@ def changes(
     """
     with needs_extra("tables"):
         from fleetgauge.fleet.explain.show_changes import show_changes
-        from fleetgauge.fleet.pipeline.show_verdicts import VerdictsRequest
+        from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
     request = VerdictsRequest(
         tables=tables,
         form=rows.form,

@@ -13,16 +13,16 @@ from rich.console import Console
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.fleet.errors import FleetError, NotInstalledError, WrongOptionError
-from fleetgauge.fleet.interrupt import ends_when_interrupted
 from fleetgauge.fleet.report.form import Format, SummaryFormat
-from fleetgauge.fleet.selection import Selection, parse_instance_ids, parse_time
-from fleetgauge.fleet.topic.source import TopicSource, parse_source
+from fleetgauge.fleet.source.selection import Selection, parse_instance_ids, parse_time
+from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
+from fleetgauge.fleet.spark.interrupt import ends_when_interrupted
 from fleetgauge.terminal.options import Columns, Command
 from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
     from fleetgauge.fleet.pipeline.source import Bounds
-    from fleetgauge.fleet.session import SessionSettings
+    from fleetgauge.fleet.spark.session import SessionSettings
 
 DEFAULT_SOURCE = "./fleetgauge-data/landing"
 DEFAULT_TABLES = "./fleetgauge-data/fleet"
@@ -239,7 +239,7 @@ class SparkJob:
 
     def settings(self) -> "SessionSettings":
         """How to start Spark, for `fleet.session.start_session`."""
-        from fleetgauge.fleet.session import SessionSettings
+        from fleetgauge.fleet.spark.session import SessionSettings
 
         conf = parse_conf(self.conf)
         for key, files in shipped(self.py_files, self.archives).items():
@@ -248,7 +248,7 @@ class SparkJob:
 
     def settings_for(self, source: TopicSource | str, kafka: KafkaClient, notes: Console) -> "SessionSettings":
         """The same with the connector's jars where the source is a topic."""
-        from fleetgauge.fleet.topic.connector import connector_jars
+        from fleetgauge.fleet.source.topic.connector import connector_jars
 
         settings = self.settings()
         if not isinstance(source, TopicSource):

@@ -99,7 +99,7 @@ def _answer(
 ) -> None:
     notes, selected, read_from = Console(stderr=True), selecting.selection(), kafka.of(source)
     with needs_extra("tables"):
-        from fleetgauge.fleet.questions import question
+        from fleetgauge.fleet.engines.questions import question
         from fleetgauge.fleet.report.request import Request
         from fleetgauge.fleet.report.run import run, summarise
     request = Request(

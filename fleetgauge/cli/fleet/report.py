@@ -12,7 +12,7 @@ from rich.console import Console
 from fleetgauge.cli.fleet.explain import Kind
 from fleetgauge.cli.fleet.options import DEFAULT_TABLES, StoreConf, Tables, needs_extra, now, parse_conf, sentences
 from fleetgauge.fleet.errors import OutputError, WrongOptionError
-from fleetgauge.fleet.selection import parse_time
+from fleetgauge.fleet.source.selection import parse_time
 
 _STDOUT = "-"
 

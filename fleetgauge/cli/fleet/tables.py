@@ -32,7 +32,7 @@ from fleetgauge.cli.fleet.options import (
 from fleetgauge.cli.fleet.verdicts import load
 from fleetgauge.fleet.errors import WrongOptionError
 from fleetgauge.fleet.report.form import SummaryFormat
-from fleetgauge.fleet.selection import Days, parse_day, parse_days, parse_time
+from fleetgauge.fleet.source.selection import Days, parse_day, parse_days, parse_time
 
 EXIT_SET_ASIDE: Final = 3
 """With --fail-on-rejects: the run is done, and some pushes or files were set aside, or some records were lost."""
@@ -99,7 +99,7 @@ def run(
     notes, read_from, window_s = Console(stderr=True), batches.of(source), window_seconds(window)
     with needs_extra("tables"):
         from fleetgauge.fleet.pipeline import run as pipeline
-        from fleetgauge.fleet.pipeline.summary import print_json, print_run, run_as_json
+        from fleetgauge.fleet.views.summary import print_json, print_run, run_as_json
     request = pipeline.RunRequest(
         source=read_from,
         tables=tables,
@@ -146,7 +146,7 @@ def show(
     """
     selected = selecting.selection()
     with needs_extra("tables"):
-        from fleetgauge.fleet.pipeline import show as standing
+        from fleetgauge.fleet.views import show as standing
     request = standing.ShowRequest(
         table=table,
         tables=tables,
@@ -186,7 +186,7 @@ def maintain(
         raise WrongOptionError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
     with needs_extra("tables"):
         from fleetgauge.fleet.pipeline.run import keep_up
-        from fleetgauge.fleet.pipeline.summary import print_json, print_upkeep, upkeep_as_json
+        from fleetgauge.fleet.views.summary import print_json, print_upkeep, upkeep_as_json
     done = keep_up(
         tables,
         keep_from=keep_from,

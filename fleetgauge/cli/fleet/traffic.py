@@ -37,8 +37,8 @@ def traffic(
     """
     selected = Selecting(since=since, until=until, client_id=client_id).selection()
     with needs_extra("tables"):
-        from fleetgauge.fleet.traffic import TrafficRequest
-        from fleetgauge.fleet.traffic import traffic as show_traffic
+        from fleetgauge.fleet.report.traffic import TrafficRequest
+        from fleetgauge.fleet.report.traffic import traffic as show_traffic
     request = TrafficRequest(
         source=source,
         selection=selected,

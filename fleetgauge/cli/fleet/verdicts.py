@@ -70,7 +70,7 @@ def verdicts(
     `fleetgauge fleet verdicts --tables ./fleet --since 24h --format json`
     """
     with needs_extra("tables"):
-        from fleetgauge.fleet.pipeline.show_verdicts import VerdictsRequest, show_coverage, show_verdicts
+        from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, show_coverage, show_verdicts
     request = VerdictsRequest(
         tables=tables,
         since=time_option(since, now()),

@@ -30,8 +30,8 @@ from fleetgauge.cli.fleet.tables import Window, window_seconds
 from fleetgauge.cli.fleet.verdicts import load
 from fleetgauge.fleet.errors import FleetError, WrongOptionError
 from fleetgauge.fleet.report.form import SummaryFormat
-from fleetgauge.fleet.selection import parse_time
-from fleetgauge.fleet.topic.source import TopicSource, parse_source
+from fleetgauge.fleet.source.selection import parse_time
+from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
 
 _LONGEST_LATE_US: Final = 86_400_000_000
 

@@ -25,7 +25,7 @@ from fleetgauge.cli.fleet.options import (
 )
 from fleetgauge.fleet.errors import FleetError, NotInstalledError
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.selection import parse_time
+from fleetgauge.fleet.source.selection import parse_time
 
 if TYPE_CHECKING:
     from fleetgauge.fleet.whatif.whatif import Answer
@@ -231,7 +231,7 @@ def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent
 
 def _session(spark: SparkJob) -> Any:
     try:
-        from fleetgauge.fleet.session import start_session
+        from fleetgauge.fleet.spark.session import start_session
     except ModuleNotFoundError as error:
         raise NotInstalledError(
             f"{error.name} is not installed, and --master and more than a hundred million rows need PySpark: "

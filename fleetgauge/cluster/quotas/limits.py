@@ -27,7 +27,7 @@ from fleetgauge.quotas import (
     EntityQuotaKey,
     checked_quota_value,
 )
-from fleetgauge.quotas.connection_quota_config import canonical_address
+from fleetgauge.quotas.connections.connection_quota_config import canonical_address
 from fleetgauge.quotas.entity import (
     DEFAULT_CLIENT_ID_ENTITY,
     DEFAULT_IP_ENTITY,

@@ -20,8 +20,8 @@ from fleetgauge.base.library_log import get_logger
 from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, DeadLetterStats, UnreadableLetter
 from fleetgauge.exporters.dead_letters.rows import COUNTS, CREATE, LETTER, MIGRATIONS, PUT, LetterCodec
 from fleetgauge.exporters.exporter import Refusal, bounded_text
-from fleetgauge.push_log.embedded.ages import Ages
 from fleetgauge.push_log.embedded.kept_database import open_kept, set_aside, transaction
+from fleetgauge.push_log.embedded.retention.ages import Ages
 from fleetgauge.push_log.embedded.segment import SegmentCorruptError, translated
 from fleetgauge.push_log.log import PushLogError
 

@@ -10,8 +10,8 @@ from typing import Final
 from fleetgauge.base.clock import Time
 from fleetgauge.exporters.exporter import BatchSettings
 from fleetgauge.push_log.log import Batch
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
 
 IN_STEP_MS: Final = 10_000

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from fleetgauge.fleet.arrow import Array, pa
 from fleetgauge.fleet.decode import by_protobuf
 from fleetgauge.fleet.decode.attributes import TextMap
+from fleetgauge.fleet.decode.dialects import Identity, Sender, identity_of, sender_of
 from fleetgauge.fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader, bytes_of
-from fleetgauge.fleet.dialects import Identity, Sender, identity_of, sender_of
 from fleetgauge.fleet.schemas import TEXT_MAP
 from fleetgauge.telemetry.catalogue.dialects import twin_families
 from fleetgauge.telemetry.catalogue.standard_metrics import ROLE_PREFIXES
@@ -262,7 +262,7 @@ def _point_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
 
 
 def _map_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
-    """`resource`, `attributes` and what `fleet.dialects` reads of them; a group is looked for in the resource too."""
+    """`resource`, `attributes` and what `decode.dialects` reads of them; a group is looked for in the resource too."""
     resource = flat.resource_number[flat.resource_of[flat.metric_of[kept]]]
     set_number = flat.set_number[kept]
     columns = {

@@ -6,9 +6,9 @@ from dataclasses import fields
 import numpy as np
 
 from fleetgauge.fleet.arrow import Array, RecordBatch, Schema, pa, pc
+from fleetgauge.fleet.decode.dialects import Sender
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.payloads import DecodedPayloads, dictionary_of
-from fleetgauge.fleet.dialects import Sender
 from fleetgauge.fleet.schemas import COUNTED, DECODED, REJECTS
 
 

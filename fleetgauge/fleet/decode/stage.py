@@ -7,10 +7,10 @@ from typing import Final, Protocol
 import numpy as np
 
 from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
+from fleetgauge.fleet.decode.dialects import Sender
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.payloads import CountedPayloads, count, decode
 from fleetgauge.fleet.decode.rows import counted_rows, decoded_rows, joined, reject_rows
-from fleetgauge.fleet.dialects import Sender
 from fleetgauge.fleet.schemas import COUNTED, DECODED
 
 MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024

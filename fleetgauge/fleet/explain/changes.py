@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
-from fleetgauge.fleet.pipeline.show_verdicts import ranked_verdicts
-from fleetgauge.fleet.pipeline.verdict_list import duration_text
 from fleetgauge.fleet.schemas import TIME
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.views.show_verdicts import ranked_verdicts
+from fleetgauge.fleet.views.verdict_list import duration_text
 
 SCHEMA: Final = pa.schema(
     [

@@ -11,9 +11,9 @@ from fleetgauge.fleet.arrow import Table, pc
 from fleetgauge.fleet.explain.over_time import Asked, OverTime, over_time
 from fleetgauge.fleet.explain.subjects import Subject, find
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
-from fleetgauge.fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
-from fleetgauge.fleet.pipeline.verdict_list import reference
 from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.views.show_verdicts import judged, opened, ranked_verdicts
+from fleetgauge.fleet.views.verdict_list import reference
 from fleetgauge.verdicts.coverage import coverage
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.notes import traffic_facts

@@ -7,9 +7,9 @@ from rich.console import Console
 
 from fleetgauge.fleet.explain.explanation import Explanation, Row
 from fleetgauge.fleet.explain.over_time import amount
-from fleetgauge.fleet.pipeline.coverage_list import reasons
-from fleetgauge.fleet.pipeline.verdict_list import duration_text, folded, print_cause, print_line
 from fleetgauge.fleet.report.tables import time_text
+from fleetgauge.fleet.views.coverage_list import reasons
+from fleetgauge.fleet.views.verdict_list import duration_text, folded, print_cause, print_line
 from fleetgauge.terminal.plot import sparkline
 from fleetgauge.terminal.table import SafeTable, print_rows
 

@@ -5,9 +5,9 @@ from typing import Final, TextIO
 
 from fleetgauge.fleet.arrow import pc
 from fleetgauge.fleet.explain.changes import changes
-from fleetgauge.fleet.pipeline.show_verdicts import VerdictsRequest, judged, opened, write_rows
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.tables import TableForm, time_text
+from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, judged, opened, write_rows
 
 _FORM: Final = TableForm(
     columns={

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fleetgauge.fleet.arrow import Table, pc
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.selection import SelectionError, parse_instance_ids
+from fleetgauge.fleet.source.selection import SelectionError, parse_instance_ids
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 

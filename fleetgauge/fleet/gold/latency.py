@@ -15,7 +15,7 @@ from fleetgauge.fleet.measures.rows import Numbers, filled, one
 from fleetgauge.fleet.measures.values import Wide, conformed, metrics_by_name
 from fleetgauge.fleet.schemas import LATENCY, LATENCY_OVERALL
 from fleetgauge.telemetry.catalogue.standard_metrics import telemetry_name
-from fleetgauge.verdicts.waits import away_from_poll_ms, explains_latency
+from fleetgauge.verdicts.witnesses.waits import away_from_poll_ms, explains_latency
 
 
 class _Time(NamedTuple):

@@ -12,8 +12,8 @@ from fleetgauge.fleet.explain.over_time import Asked, OverTime, Series, amount, 
 from fleetgauge.fleet.explain.subjects import Subject
 from fleetgauge.fleet.html import words
 from fleetgauge.fleet.html.chart import Chart, Plotted, chart, spark
-from fleetgauge.fleet.pipeline.verdict_list import Cause
 from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.views.verdict_list import Cause
 
 Row = dict[str, Any]
 

@@ -27,12 +27,12 @@ from fleetgauge.fleet.html.sections import (
     throttled,
     versions,
 )
-from fleetgauge.fleet.pipeline.coverage_list import reasons
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
-from fleetgauge.fleet.pipeline.show_verdicts import judged, opened, ranked_verdicts
-from fleetgauge.fleet.pipeline.verdict_list import Cause, Judged, folded
-from fleetgauge.fleet.selection import parse_time
+from fleetgauge.fleet.source.selection import parse_time
 from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.views.coverage_list import reasons
+from fleetgauge.fleet.views.show_verdicts import judged, opened, ranked_verdicts
+from fleetgauge.fleet.views.verdict_list import Cause, Judged, folded
 from fleetgauge.verdicts.coverage import coverage
 
 Row = dict[str, Any]

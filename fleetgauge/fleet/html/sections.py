@@ -11,9 +11,9 @@ from fleetgauge.fleet.explain.changes import changes
 from fleetgauge.fleet.explain.over_time import amount
 from fleetgauge.fleet.html import words
 from fleetgauge.fleet.html.chart import spark
-from fleetgauge.fleet.pipeline.coverage_list import cell, reasons
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.views.coverage_list import cell, reasons
 from fleetgauge.verdicts.coverage import NO_TELEMETRY
 
 Row = dict[str, Any]

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from fleetgauge.fleet.pipeline.verdict_list import duration_text
+from fleetgauge.fleet.views.verdict_list import duration_text
 from fleetgauge.terminal.text import printable
 
 Row = dict[str, Any]

@@ -11,9 +11,9 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
-from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import pc
-from fleetgauge.fleet.engine import Engine
+from fleetgauge.fleet.engines import shards
+from fleetgauge.fleet.engines.engine import Engine
 from fleetgauge.fleet.gold.metrics import metrics
 from fleetgauge.fleet.gold.versions import COLUMNS, versions
 from fleetgauge.fleet.pipeline.of_clients import OfClients

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from fleetgauge.fleet import schemas
 from fleetgauge.fleet.arrow import Table, pa, pc
-from fleetgauge.fleet.engine import Batch, Engine
+from fleetgauge.fleet.engines.engine import Batch, Engine
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.pipeline.ledger import day_of
 from fleetgauge.fleet.pipeline.spans import from_micros

@@ -23,13 +23,13 @@ from fleetgauge.verdicts.errors import RulesError
 from fleetgauge.verdicts.judge import judge
 from fleetgauge.verdicts.memory import FORM, Memory
 from fleetgauge.verdicts.notes import client_columns
-from fleetgauge.verdicts.offsets import COLUMNS as OFFSETS_COLUMNS
-from fleetgauge.verdicts.offsets import LOOKBACK_S, Samples
-from fleetgauge.verdicts.points import COLUMNS as POINT_COLUMNS
 from fleetgauge.verdicts.rows import ranked
 from fleetgauge.verdicts.rules import Rules, as_toml, default_rules, parse_rules
-from fleetgauge.verdicts.traffic import COLUMNS as TRAFFIC_COLUMNS
-from fleetgauge.verdicts.traffic import TrafficRows
+from fleetgauge.verdicts.witnesses.offsets import COLUMNS as OFFSETS_COLUMNS
+from fleetgauge.verdicts.witnesses.offsets import LOOKBACK_S, Samples
+from fleetgauge.verdicts.witnesses.points import COLUMNS as POINT_COLUMNS
+from fleetgauge.verdicts.witnesses.traffic import COLUMNS as TRAFFIC_COLUMNS
+from fleetgauge.verdicts.witnesses.traffic import TrafficRows
 
 _HOUR: Final = timedelta(hours=1)
 _HOURS_KEPT: Final = 2

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.gold.latency import latency
 from fleetgauge.fleet.gold.members import MEMBER_COLUMNS, consumers, groups, members, rebalances
 from fleetgauge.fleet.gold.throttling import throttling

@@ -10,7 +10,7 @@ from fleetgauge.fleet.pipeline.source import source_name
 from fleetgauge.fleet.pipeline.spans import EPOCH, Span, joined, of_windows, whole
 from fleetgauge.fleet.pipeline.spans import days as days_of
 from fleetgauge.fleet.schemas import TIME
-from fleetgauge.fleet.selection import Days
+from fleetgauge.fleet.source.selection import Days
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.tables.written_file import DATE

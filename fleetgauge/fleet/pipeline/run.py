@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from rich.console import Console
 
 from fleetgauge.base.clock import Time
-from fleetgauge.fleet.engine import Engine, InProcess, OnSpark
+from fleetgauge.fleet.engines.engine import Engine, InProcess, OnSpark
 from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError
 from fleetgauge.fleet.pipeline import pending
 from fleetgauge.fleet.pipeline.answers import Answers
@@ -24,21 +24,21 @@ from fleetgauge.fleet.pipeline.report import RunReport, Size
 from fleetgauge.fleet.pipeline.side_rows import SAMPLES, TRAFFIC, SideReport, SideRowsWriter
 from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds, LandingSource, source_name
 from fleetgauge.fleet.pipeline.spans import EPOCH, days
-from fleetgauge.fleet.selection import Days
+from fleetgauge.fleet.source.selection import Days
+from fleetgauge.fleet.source.topic.source import Source, TopicSource
+from fleetgauge.fleet.source.zone_files import LOCAL, file_system
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.lock import only_run
 from fleetgauge.fleet.tables.maintain import Upkeep, maintain
 from fleetgauge.fleet.tables.paths import local_path, qualified, storage_options
 from fleetgauge.fleet.tables.store import Store
-from fleetgauge.fleet.topic.source import Source, TopicSource
-from fleetgauge.fleet.zone_files import LOCAL, file_system
 from fleetgauge.verdicts.rules import Rules, default_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from fleetgauge.fleet.pipeline.topic_source import TopicStretch
-    from fleetgauge.fleet.session import SessionSettings
+    from fleetgauge.fleet.spark.session import SessionSettings
 
 _TELEMETRY_IS_AWAY: Final = timedelta(minutes=15)
 """Samples of groups, or traffic, that are newer than the latest push by more are judged without waiting for pushes."""
@@ -110,7 +110,7 @@ def run(
 
 def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
     try:
-        from fleetgauge.fleet.session import start_session
+        from fleetgauge.fleet.spark.session import start_session
     except ModuleNotFoundError as error:
         raise NotInstalledError(
             f"{error.name} is not installed, and so much at once, a topic, another file system or --master need "
@@ -169,7 +169,7 @@ def _said_by_spark(error: Exception) -> str | None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from fleetgauge.fleet.spark_errors import what_failed
+    from fleetgauge.fleet.spark.errors import what_failed
 
     return what_failed(error) if isinstance(error, PySparkException | Py4JError) else None
 

@@ -17,10 +17,10 @@ from fleetgauge.fleet.arrow import Table, pa, pc, pq
 from fleetgauge.fleet.pipeline.ledger import OF_OFFSETS, OF_TRAFFIC, Ledger, Part, Plan, day_of
 from fleetgauge.fleet.pipeline.source import LandingSource, source_name
 from fleetgauge.fleet.pipeline.spans import from_micros
+from fleetgauge.fleet.source.zone_files import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER, opened
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Transaction
 from fleetgauge.fleet.tables.store import Store
-from fleetgauge.fleet.zone_files import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyarrow.fs import FileSystem
 
-from fleetgauge.fleet.engine import MAX_BAD_FILES, Batch
+from fleetgauge.fleet.engines.engine import MAX_BAD_FILES, Batch
 from fleetgauge.fleet.errors import LandingError, no_landing_zone
 from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan, day_of
+from fleetgauge.fleet.source.topic.source import Source, TopicSource
+from fleetgauge.fleet.source.zone_files import FOLDERS_WITHOUT_PUSHES, LOCAL, has_pushes, list_files
 from fleetgauge.fleet.tables.paths import plain_path, qualified, without_parameters
-from fleetgauge.fleet.topic.source import Source, TopicSource
-from fleetgauge.fleet.zone_files import FOLDERS_WITHOUT_PUSHES, LOCAL, has_pushes, list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

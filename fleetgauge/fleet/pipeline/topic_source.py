@@ -5,14 +5,14 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from fleetgauge.fleet.engine import Batch
+from fleetgauge.fleet.engines.engine import Batch
 from fleetgauge.fleet.errors import TopicError
 from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan
 from fleetgauge.fleet.pipeline.source import Bounds, NewInput
-from fleetgauge.fleet.topic.offsets import Span, client_options, find_bounds
-from fleetgauge.fleet.topic.read import reader_options
-from fleetgauge.fleet.topic.records import to_bronze
-from fleetgauge.fleet.topic.source import TopicSource
+from fleetgauge.fleet.source.topic.offsets import Span, client_options, find_bounds
+from fleetgauge.fleet.source.topic.read import reader_options
+from fleetgauge.fleet.source.topic.records import to_bronze
+from fleetgauge.fleet.source.topic.source import TopicSource
 
 
 class TopicStretch:

@@ -8,13 +8,13 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fleetgauge.fleet.landing import Zone
-from fleetgauge.fleet.questions import Pushes, Question, answer
+from fleetgauge.fleet.engines.questions import Pushes, Question, answer
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.output import print_table, take_first, write_path, write_stream
 from fleetgauge.fleet.report.request import Computed, Counted, Request
 from fleetgauge.fleet.report.tables import TABLES
-from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.source.landing import Zone
+from fleetgauge.fleet.source.selection import Selection
 
 
 class InProcess:

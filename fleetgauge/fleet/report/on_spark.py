@@ -10,20 +10,20 @@ from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 from rich.console import Console
 
-from fleetgauge.fleet import jobs
+from fleetgauge.fleet.engines import jobs
+from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.questions import Question
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.output import print_table
 from fleetgauge.fleet.report.progress import show_progress
 from fleetgauge.fleet.report.request import Computed, Counted, Request
 from fleetgauge.fleet.report.spark_output import take_first, write_path, write_stream
 from fleetgauge.fleet.report.tables import TABLES
-from fleetgauge.fleet.selection import Selection
-from fleetgauge.fleet.session import SessionSettings, start_session
-from fleetgauge.fleet.spark_errors import what_failed
-from fleetgauge.fleet.topic.connector import connector_jars
-from fleetgauge.fleet.topic.source import TopicSource
+from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.fleet.source.topic.connector import connector_jars
+from fleetgauge.fleet.source.topic.source import TopicSource
+from fleetgauge.fleet.spark.errors import what_failed
+from fleetgauge.fleet.spark.session import SessionSettings, start_session
 from fleetgauge.terminal.text import printable
 
 

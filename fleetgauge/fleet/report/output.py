@@ -16,7 +16,7 @@ from fleetgauge.fleet.errors import FleetError, OutputError
 from fleetgauge.fleet.report.cells import csv_cells, json_lines
 from fleetgauge.fleet.report.form import Format, check_columns
 from fleetgauge.fleet.report.tables import Key, Row, TableForm
-from fleetgauge.fleet.zone_files import S3_WITHIN_S
+from fleetgauge.fleet.source.zone_files import S3_WITHIN_S
 from fleetgauge.terminal.table import print_rows, wide_console
 
 _NUMBERS: Final = frozenset(

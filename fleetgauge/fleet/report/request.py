@@ -5,11 +5,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TextIO
 
-from fleetgauge.fleet.questions import Question
+from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.output import check_form
 from fleetgauge.fleet.report.tables import TABLES
-from fleetgauge.fleet.topic.source import TopicSource
+from fleetgauge.fleet.source.topic.source import TopicSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """One command from start to end: the engine, the answer, its way out, and what was left out on the way.
 
 A landing zone on this machine of up to `IN_PROCESS_BYTES` is read in this process, unless `--master` is given; all else
-by Spark. Both run the functions of `fleet.questions`.
+by Spark. Both run the functions of `fleet.engines.questions`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,13 +11,13 @@ from typing import Final, TextIO
 
 from rich.console import Console
 
+from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.landing import find_zone
-from fleetgauge.fleet.questions import Question
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.in_process import InProcess
 from fleetgauge.fleet.report.request import Counted, Engine, Request
-from fleetgauge.fleet.selection import Selection
+from fleetgauge.fleet.source.landing import find_zone
+from fleetgauge.fleet.source.selection import Selection
 
 IN_PROCESS_BYTES: Final = 512 * 1024 * 1024
 """Size of the files up to which Spark's start is not worth it [B]."""

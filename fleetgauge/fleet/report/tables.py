@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from fleetgauge.fleet.dialects import says_when_it_ends
+from fleetgauge.fleet.decode.dialects import says_when_it_ends
 from fleetgauge.fleet.errors import OutputError
 from fleetgauge.telemetry.catalogue.dialects import library_of
 from fleetgauge.terminal.table import UnknownColumnError, chosen_columns

@@ -9,8 +9,8 @@ from fleetgauge.fleet.measures.rows import ROWS
 from fleetgauge.fleet.tables.log import Layout
 from fleetgauge.fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleetgauge.fleet.tables.written_file import DATE as DATE
-from fleetgauge.verdicts.offsets import SCHEMA as GROUP_TRENDS_SCHEMA
 from fleetgauge.verdicts.rows import SCHEMA as VERDICTS_SCHEMA
+from fleetgauge.verdicts.witnesses.offsets import SCHEMA as GROUP_TRENDS_SCHEMA
 
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.topic.source import TopicSource
+from fleetgauge.fleet.source.topic.source import TopicSource
 from fleetgauge.fleet.watch.changes import Change, Row
 from fleetgauge.fleet.watch.http import DeliveryError
 

@@ -30,10 +30,10 @@ from fleetgauge.fleet.errors import (
     TableError,
     UnreadableTableError,
 )
-from fleetgauge.fleet.interrupt import EXIT_INTERRUPTED
 from fleetgauge.fleet.pipeline.report import RunReport
 from fleetgauge.fleet.pipeline.run import RunRequest, explained, run
 from fleetgauge.fleet.report.cells import json_dicts
+from fleetgauge.fleet.spark.interrupt import EXIT_INTERRUPTED
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.lock import only_run
 from fleetgauge.fleet.tables.paths import qualified, storage_options
@@ -44,7 +44,7 @@ from fleetgauge.fleet.watch.destinations import Destination
 from fleetgauge.fleet.watch.http import DeliveryError, RefusedError
 
 if TYPE_CHECKING:
-    from fleetgauge.fleet.session import SessionSettings
+    from fleetgauge.fleet.spark.session import SessionSettings
 
 REPEAT_S: Final = 120.0
 """How often open verdicts are repeated to a destination that forgets them otherwise [s]."""

@@ -18,8 +18,8 @@ from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.fleet.measures.rows import Numbers
 from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from fleetgauge.quotas.entity import ClientIdEntity, UserEntity
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.quotas.session import Session
 

@@ -5,8 +5,8 @@ import socket
 from collections.abc import Mapping
 
 from fleetgauge.base.errors import ConfigError
-from fleetgauge.quotas.connection_quota_config import canonical_address
-from fleetgauge.quotas.metric_config import INT_MAX
+from fleetgauge.quotas.connections.connection_quota_config import canonical_address
+from fleetgauge.quotas.metrics.metric_config import INT_MAX
 
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
 

@@ -32,7 +32,7 @@ from fleetgauge.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS
 from fleetgauge.push_log.kafka_topic.settings import OWN_CLIENT_KEYS, KafkaTopicSettings
 from fleetgauge.push_log.loop_commit import DEFAULT_LINGER_US, MAX_LINGER_US
 from fleetgauge.quotas.config import QuotaConfig
-from fleetgauge.quotas.metric_config import INT_MAX
+from fleetgauge.quotas.metrics.metric_config import INT_MAX
 from fleetgauge.telemetry.codecs import CompressionType
 from fleetgauge.telemetry.manager import ClientMetricsSettings
 from fleetgauge.wire.listener import ListenerSettings

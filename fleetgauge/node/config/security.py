@@ -15,7 +15,7 @@ from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.errors import ConfigError
 from fleetgauge.base.redaction import is_secret, shown
 from fleetgauge.quotas.config import QuotaConfig
-from fleetgauge.quotas.metric_config import INT_MAX
+from fleetgauge.quotas.metrics.metric_config import INT_MAX
 from fleetgauge.wire.listener_security import ListenerSecurity
 from fleetgauge.wire.principal_mapping import DEFAULT_RULES, PrincipalMapper
 from fleetgauge.wire.proxy_header import ProxyTrust

@@ -17,9 +17,9 @@ from fleetgauge.quotas import (
     TooManyConnectionsError,
     Wait,
 )
-from fleetgauge.quotas.connection_quota_config import check_listener_limits
+from fleetgauge.quotas.connections.connection_quota_config import check_listener_limits
 from fleetgauge.quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.wire.connection_limits import Place, Refusal
 
 _WAITS_FOR_RATE: Final = "more new connections than max.connection.creation.rate lets in; the next is in {} ms"

@@ -16,13 +16,13 @@ from fleetgauge.node.listener.request_quota import RequestQuota
 from fleetgauge.quotas import USER_AND_CLIENT_QUOTA_KEYS, QuotaConfig
 from fleetgauge.quotas.callback import CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, Cluster
 from fleetgauge.quotas.client_quota import ClientQuotaManager
-from fleetgauge.quotas.connection_quotas import ConnectionQuotas
+from fleetgauge.quotas.connections.connection_quotas import ConnectionQuotas
 from fleetgauge.quotas.drivers.asyncio_reaper import AsyncioReaper
 from fleetgauge.quotas.entity import ClientIdEntity, IpEntity, KafkaQuotaEntity
 from fleetgauge.quotas.identities import Identities
 from fleetgauge.quotas.managers import QuotaManagers
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.quotas.usage import usages
 from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryIntervalScaling

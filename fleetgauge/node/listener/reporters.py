@@ -8,7 +8,7 @@ import structlog
 from fleetgauge.base.clock import Time
 from fleetgauge.base.errors import ConfigError
 from fleetgauge.node.listener.reporter_thread import ReporterThread
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.plugin import (
     ClientTelemetryExporterPlugin,
     ClientTelemetryPayload,

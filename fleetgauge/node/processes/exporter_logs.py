@@ -17,11 +17,11 @@ from fleetgauge.node.data_dir import LogPlace
 from fleetgauge.node.status.topic_inventory import TopicInventory
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.inspect import CursorStats, added_stats, all_stats
-from fleetgauge.push_log.embedded.joint_retention import JointRetention
 from fleetgauge.push_log.embedded.lag_age import LagAge
 from fleetgauge.push_log.embedded.merged_reader import MergedPushLogReader
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.joint_retention import JointRetention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 from fleetgauge.push_log.embedded.settings import PushLogSettings
 from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
 from fleetgauge.push_log.kafka_topic.seen_clients import SeenClients

@@ -8,8 +8,8 @@ from typing import Final
 
 from fleetgauge.base.arguments import check_types
 from fleetgauge.base.clock import Time
-from fleetgauge.quotas.connection_decisions import Admit, Refuse
-from fleetgauge.quotas.connection_quotas import Connection, ConnectionQuotas
+from fleetgauge.quotas.connections.connection_decisions import Admit, Refuse
+from fleetgauge.quotas.connections.connection_quotas import Connection, ConnectionQuotas
 
 
 class BlockingConnectionQuotas:

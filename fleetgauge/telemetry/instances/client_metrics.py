@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from fleetgauge.quotas import MetricName, Metrics
-from fleetgauge.quotas.sensor import Sensor
-from fleetgauge.quotas.stats.meter import Meter
-from fleetgauge.quotas.stats.windowed_sum import WindowedCount
+from fleetgauge.quotas.metrics.sensor import Sensor
+from fleetgauge.quotas.metrics.stats.meter import Meter
+from fleetgauge.quotas.metrics.stats.windowed_sum import WindowedCount
 from fleetgauge.telemetry.instances.instance import ClientInstance
 from fleetgauge.telemetry.instances.metrics import InstanceMetrics
 from fleetgauge.telemetry.subscriptions.match import ClientMatchingParam

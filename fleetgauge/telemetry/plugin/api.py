@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
 from fleetgauge.base.principal import KafkaPrincipal
-from fleetgauge.quotas.kafka_metric import KafkaMetric
+from fleetgauge.quotas.metrics.kafka_metric import KafkaMetric
 
 CONTENT_TYPE: Final = "application/x-protobuf;type=otlp+metrics0.19"
 

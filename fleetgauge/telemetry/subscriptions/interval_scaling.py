@@ -12,7 +12,7 @@ from cachetools import FIFOCache
 
 from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientSensors
 from fleetgauge.quotas.identities import Identities
-from fleetgauge.quotas.sensor import QuotaViolationError
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError
 from fleetgauge.telemetry.plugin.api import RequestContext
 
 INTERVALS_BETWEEN_CHANGES: Final = 5

@@ -8,8 +8,8 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import BY_GATEWAY, BY_TELEMETRY, PHYSICAL, Finding, Threshold
-from fleetgauge.verdicts.traffic import Traffic
 from fleetgauge.verdicts.window import Subjects, Window
+from fleetgauge.verdicts.witnesses.traffic import Traffic
 
 OF_ALL_INSTANCES: Final = 0.6
 """The most that one may be certain of a rate of an unknown number of instances together."""

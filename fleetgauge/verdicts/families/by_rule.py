@@ -15,10 +15,10 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers, pa
 from fleetgauge.verdicts.declare import Finding, Threshold, Verdict
 from fleetgauge.verdicts.memory import Memory
-from fleetgauge.verdicts.points import Points
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.user_rules import Increase, Limit, UserRule
 from fleetgauge.verdicts.window import DIALECTS, Subjects, Window
+from fleetgauge.verdicts.witnesses.points import Points
 
 _LEAST_PATIENCE_US: Final = 60_000_000
 _PATIENT_INTERVALS: Final = 3

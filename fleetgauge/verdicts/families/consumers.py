@@ -19,8 +19,8 @@ from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_inst
 from fleetgauge.verdicts.families.groups import has_most_work, is_growing, lag_growth
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.traffic import FETCH
 from fleetgauge.verdicts.window import LIBRDKAFKA, Window
+from fleetgauge.verdicts.witnesses.traffic import FETCH
 
 _LEAST_RATIO: Final = 1e-4
 """Smaller ones are as much to a history."""

@@ -9,9 +9,9 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Finding, Threshold, Verdict, of_subjects
 from fleetgauge.verdicts.memory import Memory
-from fleetgauge.verdicts.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import Subjects, Window, medians
+from fleetgauge.verdicts.witnesses.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
 
 _HOUR_US: Final = 3_600_000_000
 

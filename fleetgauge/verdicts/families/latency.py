@@ -23,8 +23,8 @@ from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
 from fleetgauge.verdicts.window import CONSUMER, DIALECTS, JAVA, Groups, Subjects, Window
+from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
 
 _ROUNDS: Final = 3
 

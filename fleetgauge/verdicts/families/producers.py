@@ -9,8 +9,8 @@ from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.traffic import PRODUCE, Traffic
 from fleetgauge.verdicts.window import Window, medians
+from fleetgauge.verdicts.witnesses.traffic import PRODUCE, Traffic
 
 
 def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:

@@ -9,8 +9,8 @@ from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.traffic import FETCH, PRODUCE, Traffic
 from fleetgauge.verdicts.window import Window
+from fleetgauge.verdicts.witnesses.traffic import FETCH, PRODUCE, Traffic
 
 
 def _throttled(window: Window, memory: Memory, figures: Figures) -> Finding:

@@ -37,7 +37,7 @@ from fleetgauge.push_log.log import Answer, PushLogError, PushLogFullError
 from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
 from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
 from fleetgauge.quotas.identities import Identities
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.codecs import CompressionType
 from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from fleetgauge.telemetry.push import Push

@@ -8,7 +8,7 @@ from support.brokers.kafka_broker import MISSING, KafkaBroker
 from support.programs.node import run_cli
 
 from fleetgauge.cluster.subscriptions.settings import ClusterSettings
-from fleetgauge.console.node import Node
+from fleetgauge.console.api.node import Node
 from fleetgauge.node.data_dir import DataDirectory
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]

@@ -16,9 +16,9 @@ from support.http import get_at
 from support.programs.node import Node
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
-from fleetgauge.console.fleet import ClientQuery, Fleet, FleetSettings
-from fleetgauge.console.source import EmbeddedSource
-from fleetgauge.console.topic_source import TopicSource
+from fleetgauge.console.state.fleet import ClientQuery, Fleet, FleetSettings
+from fleetgauge.console.state.source import EmbeddedSource
+from fleetgauge.console.state.topic_source import TopicSource
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 

@@ -14,7 +14,7 @@ from support.http import get_url
 from support.programs.export import Export
 from support.waiting import wait_for
 from typer.testing import CliRunner
-from unit.fleet import dialect_payloads as dialect
+from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.cli.fleet.app import app
 from fleetgauge.push_log.kafka_topic.clients import make_admin

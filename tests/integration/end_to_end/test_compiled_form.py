@@ -28,7 +28,7 @@ ON_THE_WHEEL = [
     *("tests/golden", "tests/property/test_ways_of_a_push.py"),
     *(f"{IN_ANY_ORDER}_gives_the_same_tables[{seed}]" for seed in range(3)),
     *(f"tests/property/fleet/test_{each}.py" for each in ("columns_of_mutations", "measures", "readers_agree")),
-    *("tests/unit/fleet/test_decode_payloads.py", "tests/unit/fleet/test_decode_distributions.py"),
+    *("tests/unit/fleet/decode/test_decode_payloads.py", "tests/unit/fleet/decode/test_decode_distributions.py"),
 ]
 """The tests that run on the wheel as well."""
 

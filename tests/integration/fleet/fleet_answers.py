@@ -11,14 +11,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from fleetgauge.fleet import jobs
+from fleetgauge.fleet.engines import jobs
+from fleetgauge.fleet.engines.questions import question
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.questions import question
 from fleetgauge.fleet.report.cells import json_lines
-from fleetgauge.fleet.selection import Selection
-from fleetgauge.fleet.session import SessionSettings, start_session
-from fleetgauge.fleet.topic.connector import connector_jars
-from fleetgauge.fleet.topic.source import parse_source
+from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.fleet.source.topic.connector import connector_jars
+from fleetgauge.fleet.source.topic.source import parse_source
+from fleetgauge.fleet.spark.session import SessionSettings, start_session
 
 
 def answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:

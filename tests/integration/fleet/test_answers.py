@@ -9,7 +9,7 @@ import pytest
 from support.fleet.side_by_side import SideBySide
 
 from fleetgauge.fleet.arrow import Schema, Table
-from fleetgauge.fleet.engine import InProcess
+from fleetgauge.fleet.engines.engine import InProcess
 from fleetgauge.fleet.gold.latency import latency
 from fleetgauge.fleet.gold.members import consumers, groups, rebalances
 from fleetgauge.fleet.gold.throttling import throttling
@@ -19,9 +19,9 @@ from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.spans import Span, of_windows, whole
 from fleetgauge.fleet.schemas import CLIENTS, INSTANCE, POINTS, PUSHES
 from fleetgauge.fleet.silver.clients import clients, seen
-from fleetgauge.fleet.small_tables import rows
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
+from fleetgauge.testkit.small_tables import rows
 
 DAY = date(2026, 3, 1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

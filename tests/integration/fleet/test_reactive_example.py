@@ -19,7 +19,7 @@ from support.programs.node import Node
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 from fleetgauge.fleet.errors import JavaError
-from fleetgauge.fleet.session import check_java
+from fleetgauge.fleet.spark.session import check_java
 
 pytest.importorskip("confluent_kafka")
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]  # minutes

@@ -20,12 +20,12 @@ from support.brokers.kafka_broker import KafkaBroker
 from support.fleet.standing_tables import rows
 from support.ports import free_ports
 from support.waiting import PATIENCE_S
-from unit.fleet import dialect_payloads as dialect
+from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.exporters.landing.parquet import encode
 from fleetgauge.fleet.errors import JarError, JavaError
-from fleetgauge.fleet.session import check_java
-from fleetgauge.fleet.topic.connector import connector_jars
+from fleetgauge.fleet.source.topic.connector import connector_jars
+from fleetgauge.fleet.spark.session import check_java
 from fleetgauge.push_log.kafka_topic.record_codec import encode_record
 from fleetgauge.telemetry.push_record import PushIds, PushRecord
 

@@ -9,7 +9,7 @@ from spark.landing_zone import NOON_US, LandingZone, push
 from support.fleet.standing_tables import rows
 from support.gateway.traffic_rows import MINUTE_US, Row, produced, write_traffic
 from typer.testing import CliRunner
-from unit.fleet import dialect_payloads as dialect
+from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.cli.fleet.app import app
 

@@ -23,7 +23,7 @@ from support.receivers.alertmanager import Alertmanager, missing_tools
 from support.receivers.json_receiver import JsonReceiver, listening
 from support.waiting import PATIENCE_S, wait_for
 from typer.testing import CliRunner
-from unit.fleet import dialect_payloads as dialect
+from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.cli.fleet.app import app
 from fleetgauge.exporters.group_offsets.zone import FOLDER

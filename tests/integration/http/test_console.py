@@ -19,7 +19,7 @@ from support.payloads.payloads import metrics_data
 from support.programs.node import Node, run_cli
 from support.waiting import PATIENCE_S, wait_for
 
-from fleetgauge.console.events import MAX_STREAMS
+from fleetgauge.console.api.events import MAX_STREAMS
 
 pytestmark = pytest.mark.integration
 

@@ -18,7 +18,7 @@ from support.waiting import PATIENCE_S, pause, wait_for
 
 from fleetgauge.push_log.embedded.inspect import log_stats
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +50,7 @@ sys.path.insert(0, sys.argv[2])
 from support.programs.push_log import numbers, small_log
 from fleetgauge.push_log.log import PushLogError
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 settings = small_log(Path(sys.argv[1]), segment_bytes=200_000)
 reader = SqlitePushLogReader(settings, "otlp")
 upkeep = Retention(settings, ["otlp", "keeps everything"])

@@ -12,7 +12,7 @@ from support.small_disk import fill_up, small_disk
 from fleetgauge.base.clock import MockTime
 from fleetgauge.push_log.embedded.inspect import log_stats
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 from fleetgauge.push_log.log import PushLogFullError
 
 pytestmark = pytest.mark.integration

@@ -17,8 +17,8 @@ from fleetgauge.quotas.entity import (
     ConfigEntity,
     UserEntity,
 )
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.quotas.session import Session
 

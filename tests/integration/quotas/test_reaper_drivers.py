@@ -13,7 +13,7 @@ from fleetgauge.base.clock import SystemTime
 from fleetgauge.quotas.client_quota import ClientQuotaManager
 from fleetgauge.quotas.drivers.asyncio_reaper import AsyncioReaper
 from fleetgauge.quotas.drivers.reaper_thread import ReaperThread
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.quotas.quota_type import QuotaType
 
 pytestmark = pytest.mark.integration

@@ -20,7 +20,7 @@ from support.waiting import PATIENCE_S, wait_for_async
 from fleetgauge.base.clock import MockTime, SystemTime, Time
 from fleetgauge.node.config import load_config
 from fleetgauge.node.listener.connection_limits import NodeConnectionLimits
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.wire.channel import Channel
 from fleetgauge.wire.codec import Request
 from fleetgauge.wire.listener import Listener, ListenerSettings

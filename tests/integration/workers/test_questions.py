@@ -15,7 +15,7 @@ from fleetgauge.node.processes.workers import questions
 from fleetgauge.node.processes.workers.questions import WorkersSocket
 from fleetgauge.node.status.node_inventory import NodeInventory
 from fleetgauge.node.status.node_socket import NodeSocket, NotRunningError, Status, ask_async
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push_record import PushIds, format_instance_id

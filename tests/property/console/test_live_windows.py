@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fleet.console_fleet import GivenPushes
 
-import fleetgauge.console.windows
+import fleetgauge.console.state.windows
 from fleetgauge.base.clock import MockTime
-from fleetgauge.console.fleet import Fleet, FleetSettings
-from fleetgauge.console.live import metric_names
-from fleetgauge.console.windows import WINDOW_S, OpenWindows
+from fleetgauge.console.state.fleet import Fleet, FleetSettings
+from fleetgauge.console.state.live import metric_names
+from fleetgauge.console.state.windows import WINDOW_S, OpenWindows
 from fleetgauge.fleet.arrow import Table, pa
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.pipeline.by_window import judged_of
@@ -67,7 +67,7 @@ def test_in_whatever_pieces_pushes_come_their_judged_rows_are_those_of_all_at_on
 ) -> None:
     records, _ = simulated(12, 0.1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fleetgauge.console.windows, "_ROWS_AT_ONCE", at_once)
+        patched.setattr(fleetgauge.console.state.windows, "_ROWS_AT_ONCE", at_once)
         assert ordered(judged_in_pieces(records, sizes)) == of_all_at_once()
 
 

@@ -52,7 +52,7 @@ def read_in_disorder(
         rows_at_once: that a task is handed and decodes together; if they are few, late instances come one by one too.
     """
     if rows_at_once < 100:
-        monkeypatch.setattr("fleetgauge.fleet.engine._ROWS_AT_ONCE", rows_at_once)
+        monkeypatch.setattr("fleetgauge.fleet.engines.engine._ROWS_AT_ONCE", rows_at_once)
         monkeypatch.setattr("fleetgauge.fleet.silver.batch.regroup", partial(regroup, max_rows=rows_at_once))
         monkeypatch.setattr("fleetgauge.fleet.silver.late._FIRST_INSTANCES", 1)
     corrected = 0

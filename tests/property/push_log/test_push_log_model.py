@@ -15,7 +15,7 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.push_log.embedded.cursors import Cursors
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 from fleetgauge.push_log.log import Batch, PushLogError
 
 NAMES = ("otlp", "landing")

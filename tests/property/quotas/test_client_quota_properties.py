@@ -17,11 +17,11 @@ from fleetgauge.quotas.entity import (
     KafkaQuotaEntity,
     UserEntity,
 )
-from fleetgauge.quotas.metric_config import MetricConfig
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metric_config import MetricConfig
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError, Sensor
 from fleetgauge.quotas.quota_type import QuotaType
-from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
 from fleetgauge.quotas.throttled_channel import ThrottledChannelReaper
 
 ALICE = session("alice")

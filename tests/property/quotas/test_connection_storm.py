@@ -16,7 +16,7 @@ from fleetgauge.quotas import (
     TooManyConnectionsError,
     Wait,
 )
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 
 EVENTS = 100_000
 LISTENERS = ("EXTERNAL", "LEGACY", "INTERNAL")

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.quotas import Avg, Max, Min, Rate, SampledStat, TokenBucket, WindowedCount, WindowedSum
-from fleetgauge.quotas.metric_config import MetricConfig
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
-from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
-from fleetgauge.quotas.throttle_time import throttle_time, token_bucket_throttle_time
+from fleetgauge.quotas.metrics.metric_config import MetricConfig
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.metrics.throttle_time import throttle_time, token_bucket_throttle_time
 
 CONFIGS = st.builds(
     MetricConfig,

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ErrorCode
 from fleetgauge.base.principal import KafkaPrincipal
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push import Push as AcceptedPush

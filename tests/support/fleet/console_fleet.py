@@ -8,9 +8,9 @@ from zlib import crc32
 from support.programs.push_log import push_record
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.console.fleet import Fleet, FleetSettings
-from fleetgauge.console.query import ClientQuery
-from fleetgauge.console.source import Polled, StoredPush
+from fleetgauge.console.state.fleet import Fleet, FleetSettings
+from fleetgauge.console.state.query import ClientQuery
+from fleetgauge.console.state.source import Polled, StoredPush
 from fleetgauge.telemetry.push_record import PushIds, PushRecord, format_instance_id
 
 WALL_MS: Final = 1_750_000_020_000

@@ -1,7 +1,7 @@
 """What decoders of payloads give, for comparison."""
 
+from fleetgauge.fleet.decode.dialects import Sender
 from fleetgauge.fleet.decode.payloads import CountedPayloads
-from fleetgauge.fleet.dialects import Sender
 
 
 def senders_of(part: CountedPayloads) -> list[Sender | None]:

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 
-from fleetgauge.fleet.engine import InProcess, Made, Part
+from fleetgauge.fleet.engines.engine import InProcess, Made, Part
 
 
 class SideBySide(InProcess):

@@ -6,7 +6,7 @@ from typing import Any
 
 from spark.landing_zone import LandingZone
 
-from fleetgauge.fleet.engine import Batch, InProcess
+from fleetgauge.fleet.engines.engine import Batch, InProcess
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.pipeline.batch import BatchReport, BatchWriter
 from fleetgauge.fleet.tables import catalog

@@ -6,7 +6,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from unit.fleet import dialect_payloads as dialect
+from unit.fleet.decode import dialect_payloads as dialect
 
 LAYERS = ("silver", "gold")
 OF_SIDE_ROWS = ("group_offsets", "group_trends", "traffic")

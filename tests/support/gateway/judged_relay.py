@@ -9,8 +9,8 @@ from fleetgauge.quotas.config import QuotaConfig
 from fleetgauge.quotas.entity import ClientIdEntity
 from fleetgauge.quotas.identities import Identities
 from fleetgauge.quotas.managers import QuotaManagers
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 
 CLIENT = "client"
 

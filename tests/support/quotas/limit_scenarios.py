@@ -16,8 +16,8 @@ from fleetgauge.quotas import (
     QuotaConfig,
     checked_quota_value,
 )
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
 

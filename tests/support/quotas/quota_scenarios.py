@@ -25,15 +25,15 @@ from fleetgauge.quotas import (
     WindowedCount,
     WindowedSum,
 )
-from fleetgauge.quotas.connection_rates import METRICS_GROUP
-from fleetgauge.quotas.kafka_metric import KafkaMetric
-from fleetgauge.quotas.metric_config import UNBOUNDED, MetricConfig
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.connections.connection_rates import METRICS_GROUP
+from fleetgauge.quotas.metrics.kafka_metric import KafkaMetric
+from fleetgauge.quotas.metrics.metric_config import UNBOUNDED, MetricConfig
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError
+from fleetgauge.quotas.metrics.stats.stat import MeasurableStat, TimeUnit
+from fleetgauge.quotas.metrics.throttle_time import throttle_time, token_bucket_throttle_time
 from fleetgauge.quotas.replication import ReplicationQuotaManager, ReplicationQuotaManagerConfig
-from fleetgauge.quotas.sensor import QuotaViolationError
-from fleetgauge.quotas.stats.stat import MeasurableStat, TimeUnit
-from fleetgauge.quotas.throttle_time import throttle_time, token_bucket_throttle_time
 
 STEPS = 120
 UNITS = ("NANOSECONDS", "MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS")

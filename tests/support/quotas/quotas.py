@@ -12,9 +12,9 @@ from fleetgauge.quotas.entity import (
     ConfigEntity,
     UserEntity,
 )
-from fleetgauge.quotas.metric_name import MetricName
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metric_name import MetricName
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.session import Session
 
 DEFAULT = "<default>"

@@ -7,12 +7,12 @@ from typing import Any
 
 from support.fleet.report_tables import HOSTILE
 
-from fleetgauge.console.api import Fleetless
-from fleetgauge.console.node import Node
-from fleetgauge.console.query import ClientQuery
-from fleetgauge.console.sessions import Sessions
-from fleetgauge.console.subscriptions import PageSubscriptions
-from fleetgauge.console.web import make_app
+from fleetgauge.console.api.node import Node
+from fleetgauge.console.api.routes import Fleetless
+from fleetgauge.console.api.sessions import Sessions
+from fleetgauge.console.api.subscriptions import PageSubscriptions
+from fleetgauge.console.api.web import make_app
+from fleetgauge.console.state.query import ClientQuery
 from fleetgauge.node.data_dir import DataDirectory
 
 TOKEN = "0123456789abcdef-token"

@@ -11,9 +11,9 @@ from support.payloads.payloads import metrics_data
 from support.payloads.real_pushes import real_pushes
 from support.programs.push_log import push_record, zstd
 
-from fleetgauge.console.fleet import ClientQuery
-from fleetgauge.console.live import Budget, LiveMeasures
-from fleetgauge.console.source import StoredPush
+from fleetgauge.console.state.fleet import ClientQuery
+from fleetgauge.console.state.live import Budget, LiveMeasures
+from fleetgauge.console.state.source import StoredPush
 
 JAVA = "apache-kafka-java"
 LATENCY = "request_latency_avg_ms"
@@ -190,7 +190,7 @@ def test_without_the_extra_identities_remain_and_one_sentence_says_what_to_insta
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "fleetgauge.console.analysis":
+        if name == "fleetgauge.console.state.analysis":
             raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
         return real(name, *rest, **named)
 
@@ -260,7 +260,7 @@ def test_payloads_that_a_decoder_fails_at_are_counted_and_the_next_are_read(
         raise OverflowError("hostile")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fleetgauge.console.live.LivePushes.take", fails)
+        patched.setattr("fleetgauge.console.state.live.LivePushes.take", fails)
         of.push("orders", metrics_data(2), number=1, terminating=False)
         of.pass_time(10)
     assert "1 payloads could not be read." in of.fleet.overview()["notices"]

@@ -4,7 +4,7 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from fleetgauge.console.sessions import check_origin
+from fleetgauge.console.api.sessions import check_origin
 
 
 def request(scheme: str, **headers: str) -> Request:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from support.fleet.console_fleet import FleetOfTest, instance_id
 
-from fleetgauge.console.clients import application_of
-from fleetgauge.console.fleet import ClientQuery
-from fleetgauge.console.verdict_rows import Row, by_severity
+from fleetgauge.console.state.clients import application_of
+from fleetgauge.console.state.fleet import ClientQuery
+from fleetgauge.console.state.verdict_rows import Row, by_severity
 from fleetgauge.telemetry.push_record import parse_instance_id
 
 

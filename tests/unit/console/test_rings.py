@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fleetgauge.console.rings import LINKS_MAX, MINUTES, Rings
+from fleetgauge.console.state.rings import LINKS_MAX, MINUTES, Rings
 
 
 def values(*numbers: float) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 from support.programs.push_log import RECEIVED_AT_US, RecordWriter, at_once, push_record, small_log
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.console.source import LOOKBACK_US, EmbeddedSource
+from fleetgauge.console.state.source import LOOKBACK_US, EmbeddedSource
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.directory import LogDirectory
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from support.fleet.console_fleet import FleetOfTest, instance_id
 
-from fleetgauge.console.fleet import ClientQuery
+from fleetgauge.console.state.fleet import ClientQuery
 from fleetgauge.telemetry.instances.inventory import ClientRow
 
 HOSTILE = (

@@ -9,9 +9,9 @@ from support.brokers.topic import TopicMessage, topic_message
 from support.programs.push_log import push_record
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.console import topic_source
-from fleetgauge.console.source import LOOKBACK_US
-from fleetgauge.console.topic_source import TopicSource
+from fleetgauge.console.state import topic_source
+from fleetgauge.console.state.source import LOOKBACK_US
+from fleetgauge.console.state.topic_source import TopicSource
 from fleetgauge.push_log.kafka_topic.clients import KafkaClientMissingError
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.log import PushLogError

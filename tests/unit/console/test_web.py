@@ -13,11 +13,11 @@ from support.programs.push_log import push_record
 from unit.console.console_site import HOST, TOKEN, ConsoleSite
 
 from fleetgauge.base.clock import SystemTime
-from fleetgauge.console import node as node_module
-from fleetgauge.console.api import Api
-from fleetgauge.console.node import Node
-from fleetgauge.console.query import ClientQuery
-from fleetgauge.console.sessions import COOKIE, Sessions
+from fleetgauge.console.api import node as node_module
+from fleetgauge.console.api.node import Node
+from fleetgauge.console.api.routes import Api
+from fleetgauge.console.api.sessions import COOKIE, Sessions
+from fleetgauge.console.state.query import ClientQuery
 from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.exporters.dead_letters.store import DeadLetters
 from fleetgauge.exporters.exporter import Refusal
@@ -279,7 +279,7 @@ def test_every_operation_that_changes_something_needs_a_session(site: ConsoleSit
 
 def test_a_session_ends_by_itself(site: ConsoleSite, monkeypatch: pytest.MonkeyPatch) -> None:
     session = site.log_in()
-    monkeypatch.setattr("fleetgauge.console.sessions.SESSION_S", -1)
+    monkeypatch.setattr("fleetgauge.console.api.sessions.SESSION_S", -1)
     old = site.ask("/api/session", "POST", {"token": TOKEN}).headers["set-cookie"].partition(";")[0]
     assert site.ask("/api/session", cookie=old).json()["role"] == "read"
     assert site.ask(DROP, "POST", {}, **{**session, "cookie": old}).status == 403

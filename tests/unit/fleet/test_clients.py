@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from fleetgauge.fleet.arrow import Table, pa
-from fleetgauge.fleet.dialects import says_when_it_ends
+from fleetgauge.fleet.decode.dialects import says_when_it_ends
 from fleetgauge.fleet.gold.inventory import inventory, seen_by_day
 from fleetgauge.fleet.schemas import ACTIVITY, CLIENTS, INVENTORY, PUSHES
 from fleetgauge.fleet.silver.clients import SEEN, clients, merged, seen, with_state
-from fleetgauge.fleet.small_tables import rows
 from fleetgauge.telemetry.catalogue.dialects import library_of
 from fleetgauge.telemetry.catalogue.standard_metrics import ROLE_PREFIXES
+from fleetgauge.testkit.small_tables import rows
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOBODY = CLIENTS.empty_table()

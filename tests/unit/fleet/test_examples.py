@@ -13,7 +13,7 @@ import fleetgauge.fleet.silver
 from fleetgauge.fleet import schemas
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.silver.clients import seen
-from fleetgauge.fleet.small_tables import rows, show
+from fleetgauge.testkit.small_tables import rows, show
 
 MODULES = sorted(
     module.name

@@ -21,7 +21,7 @@ from fleetgauge.fleet.schemas import (
     SENT_POINTS,
     THROTTLING,
 )
-from fleetgauge.fleet.small_tables import rows
+from fleetgauge.testkit.small_tables import rows
 
 CONSUMER = "org.apache.kafka.consumer"
 NODE = "org.apache.kafka.producer.node.request.latency.avg"

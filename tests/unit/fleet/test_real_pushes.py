@@ -11,18 +11,18 @@ import pytest
 from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.arrow import Table, pc
+from fleetgauge.fleet.engines.questions import Pushes, answer, question
 from fleetgauge.fleet.gold import latency, members, throttling
 from fleetgauge.fleet.gold.inventory import inventory
 from fleetgauge.fleet.gold.metrics import metrics
 from fleetgauge.fleet.gold.versions import versions
-from fleetgauge.fleet.landing import find_zone
 from fleetgauge.fleet.measures.aggregate import aggregate
-from fleetgauge.fleet.questions import Pushes, answer, question
 from fleetgauge.fleet.report.output import take_first
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.schemas import CLIENTS, LATENCY, POINTS, PUSHES, THROTTLING
-from fleetgauge.fleet.selection import Selection
 from fleetgauge.fleet.silver.clients import clients, seen, with_state
+from fleetgauge.fleet.source.landing import find_zone
+from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.tables import catalog
 
 RECORDED = Path(__file__).parents[2] / "spark" / "recorded"

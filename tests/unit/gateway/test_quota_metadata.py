@@ -16,7 +16,7 @@ from fleetgauge.quotas.callback import Cluster, PartitionInfo
 from fleetgauge.quotas.config import QuotaConfig
 from fleetgauge.quotas.identities import Identities
 from fleetgauge.quotas.managers import QuotaManagers
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 
 UNKNOWN, DENIED = ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed
 Leaders = Mapping[str, tuple[int, ...] | ErrorCode]

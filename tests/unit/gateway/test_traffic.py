@@ -21,7 +21,7 @@ from fleetgauge.node.processes.traffic_writer import TrafficWriter
 from fleetgauge.quotas.config import QuotaConfig
 from fleetgauge.quotas.identities import Identities
 from fleetgauge.quotas.managers import QuotaManagers
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 
 HOSTILE = ["</script>", "\x1b[2J", "a\nb", "\x1f", "\u202ertl", "x" * 10_000, ""]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.push_log.embedded.ages import Ages, boot_id
+from fleetgauge.push_log.embedded.retention.ages import Ages, boot_id
 
 DAY_MS = 24 * 3_600_000
 WEEK_MS = 7 * DAY_MS

@@ -9,8 +9,8 @@ from support.programs.push_log import RECEIVED_AT_US, RecordWriter, at_once, num
 from fleetgauge.base.clock import MockTime
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.inspect import added_stats, all_stats, holds_pushes, records_after
-from fleetgauge.push_log.embedded.joint_retention import JointRetention
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
+from fleetgauge.push_log.embedded.retention.joint_retention import JointRetention
 from fleetgauge.push_log.embedded.settings import PushLogSettings
 from fleetgauge.push_log.log import PushLogError
 

@@ -14,7 +14,7 @@ from support.programs.push_log import RECEIVED_AT_US, poll, poll_all, push_recor
 from fleetgauge.push_log.embedded.cursors import Cursors, CursorState
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.inspect import log_stats
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 
 NOW_MS = RECEIVED_AT_US // 1_000 + 60_000
 ROWS = 8

@@ -10,7 +10,7 @@ from support.programs.push_log import RECEIVED_AT_US, poll, poll_all, small_log
 
 from fleetgauge.push_log.embedded.inspect import log_stats, records_after, tail
 from fleetgauge.push_log.embedded.position import Position
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 from fleetgauge.push_log.embedded.segment import SegmentReader
 from fleetgauge.push_log.log import PushLogError
 from fleetgauge.telemetry.push_record import PushRecord

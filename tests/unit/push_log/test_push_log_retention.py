@@ -12,7 +12,7 @@ from support.programs.push_log import RECEIVED_AT_US, numbers, poll, poll_all, p
 from fleetgauge.push_log.embedded.cursors import Cursors
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.inspect import log_stats
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 from fleetgauge.push_log.log import PushLogError
 
 NOW_MS = RECEIVED_AT_US // 1_000 + 60_000

@@ -17,7 +17,7 @@ from support.programs.push_log import RecordWriter, numbers, poll_all, push_reco
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.inspect import log_stats
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
-from fleetgauge.push_log.embedded.retention import Retention
+from fleetgauge.push_log.embedded.retention.retention import Retention
 from fleetgauge.push_log.embedded.segment import FORM, FORMS, SegmentReader, select_rows
 from fleetgauge.push_log.embedded.settings import PushLogSettings
 from fleetgauge.push_log.log import PushLogError

@@ -1,7 +1,7 @@
 import pytest
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 
 
 @pytest.fixture

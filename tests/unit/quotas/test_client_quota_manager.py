@@ -12,9 +12,9 @@ from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.quotas.client_quota import MAX_REMEMBERED_CLIENTS, ClientQuotaManager, ClientQuotaManagerConfig
 from fleetgauge.quotas.default_quota_callback import DefaultQuotaCallback
 from fleetgauge.quotas.entity import DEFAULT_CLIENT_ID_ENTITY, UserEntity
-from fleetgauge.quotas.metric_config import UNBOUNDED
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.quota_type import ClientQuotaType, QuotaType
 
 ALICE = session("alice")

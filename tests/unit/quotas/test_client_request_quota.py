@@ -3,7 +3,7 @@ from support.quotas.quotas import CONFIG, session, set_quota, value_of
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager, nanos_to_percentage
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 
 MS = 1_000_000
 

@@ -17,7 +17,7 @@ from fleetgauge.quotas import (
 )
 from fleetgauge.quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
 from fleetgauge.quotas.drivers.blocking_connections import BlockingConnectionQuotas
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 
 EXTERNAL, ALICE = "EXTERNAL", "192.0.2.1"
 

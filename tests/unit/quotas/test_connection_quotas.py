@@ -18,9 +18,9 @@ from fleetgauge.quotas import (
     TooManyConnectionsError,
     Wait,
 )
-from fleetgauge.quotas.connection_rates import METRICS_GROUP
+from fleetgauge.quotas.connections.connection_rates import METRICS_GROUP
 from fleetgauge.quotas.entity import IpEntity
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 
 EXTERNAL, INTERNAL = "EXTERNAL", "INTERNAL"
 ALICE, BOB = "192.0.2.1", "2001:db8::1"
@@ -264,7 +264,7 @@ def test_the_sensor_of_an_address_goes_an_hour_after_its_last_connection() -> No
 
 
 def test_of_too_many_addresses_the_one_that_connected_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgauge.quotas.connection_quotas.MAX_IP_SENSORS", 2)
+    monkeypatch.setattr("fleetgauge.quotas.connections.connection_quotas.MAX_IP_SENSORS", 2)
     acceptor = Acceptor()
     acceptor.quotas.update_ip_connection_rate_quota(None, 100)
     for address in ("192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.3"):

@@ -10,10 +10,10 @@ from support.waiting import PATIENCE_S
 
 from fleetgauge.base.clock import MockTime, SystemTime
 from fleetgauge.quotas import Admit, Connection, ConnectionQuotaConfig, ConnectionQuotas, Decision, Wait
-from fleetgauge.quotas.connection_rates import ConnectionRates
+from fleetgauge.quotas.connections.connection_rates import ConnectionRates
 from fleetgauge.quotas.drivers.blocking_connections import BlockingConnectionQuotas
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.sensor import Sensor
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.sensor import Sensor
 
 ALICE = "192.0.2.1"
 A_MOMENT_S = 0.1

@@ -16,7 +16,7 @@ from fleetgauge.quotas.controller_mutation import (
     PermissiveControllerMutationQuota,
     StrictControllerMutationQuota,
 )
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 
 ALICE = session("alice")
 

@@ -13,8 +13,8 @@ from fleetgauge.quotas.default_quota_callback import (
     USER_QUOTA_ENABLED,
     DefaultQuotaCallback,
 )
-from fleetgauge.quotas.metric_config import UNBOUNDED
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.quotas.quota_type import QuotaType
 
 LEVELS = [

@@ -5,10 +5,10 @@ import pytest
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.quotas import Avg, CumulativeSum, Max, Rate, Value
-from fleetgauge.quotas.kafka_metric import KafkaMetric
-from fleetgauge.quotas.metric_config import MetricConfig
-from fleetgauge.quotas.metric_name import MetricName
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.kafka_metric import KafkaMetric
+from fleetgauge.quotas.metrics.metric_config import MetricConfig
+from fleetgauge.quotas.metrics.metric_name import MetricName
+from fleetgauge.quotas.metrics.metrics import Metrics
 
 
 class Reporter:

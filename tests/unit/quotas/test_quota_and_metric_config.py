@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-import fleetgauge.quotas.quota
-from fleetgauge.quotas.metric_config import MetricConfig
-from fleetgauge.quotas.quota import Quota
+import fleetgauge.quotas.metrics.quota
+from fleetgauge.quotas.metrics.metric_config import MetricConfig
+from fleetgauge.quotas.metrics.quota import Quota
 
 
 def test_an_upper_bound_accepts_itself_and_what_is_below() -> None:
@@ -28,7 +28,7 @@ def test_quotas_are_equal_by_bound_and_direction() -> None:
 def test_a_bound_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         Quota.upper_bound(math.nan)
-    plain = fleetgauge.quotas.quota.__file__.endswith(".py")
+    plain = fleetgauge.quotas.metrics.quota.__file__.endswith(".py")
     for bound in ("5", True) if plain else ("5",):
         with pytest.raises(TypeError, match="number"):
             Quota.upper_bound(bound)  # type: ignore[arg-type]

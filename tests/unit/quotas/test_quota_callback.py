@@ -15,8 +15,8 @@ from fleetgauge.quotas.client_quota import ClientQuotaManager
 from fleetgauge.quotas.config import QuotaConfig
 from fleetgauge.quotas.entity import KafkaQuotaEntity, UserEntity
 from fleetgauge.quotas.managers import QuotaManagers
-from fleetgauge.quotas.metric_name import MetricName
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metric_name import MetricName
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.quotas.quota_type import ClientQuotaType, QuotaType
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -18,8 +18,8 @@ from fleetgauge.quotas import (
 from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
 from fleetgauge.quotas.drivers.reaper_thread import ReaperThread
 from fleetgauge.quotas.managers import QuotaManagers
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.quotas.throttled_channel import ThrottledChannelReaper
 

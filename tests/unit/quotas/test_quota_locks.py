@@ -12,7 +12,7 @@ from fleetgauge.quotas import TokenBucket
 from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from fleetgauge.quotas.controller_mutation import ControllerMutationQuotaManager, MutationQuotaExceededError
 from fleetgauge.quotas.default_quota_callback import DefaultQuotaCallback
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.quotas.throttled_channel import ThrottledChannelReaper
 

@@ -6,9 +6,10 @@ import pytest
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import InvalidConfigError
-from fleetgauge.quotas.metric_config import UNBOUNDED
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
+from fleetgauge.quotas.metrics.sensor import Sensor
 from fleetgauge.quotas.replication import (
     ALL_REPLICAS,
     FOLLOWER_REPLICATION_THROTTLED_REPLICAS_CONFIG,
@@ -17,7 +18,6 @@ from fleetgauge.quotas.replication import (
     ReplicationQuotaManagerConfig,
     parse_throttled_replicas,
 )
-from fleetgauge.quotas.sensor import Sensor
 
 LEADER = LEADER_REPLICATION_THROTTLED_REPLICAS_CONFIG
 

@@ -16,9 +16,9 @@ from fleetgauge.quotas import (
     WindowedCount,
     WindowedSum,
 )
-from fleetgauge.quotas.metric_config import MetricConfig
-from fleetgauge.quotas.metric_name import MetricName
-from fleetgauge.quotas.stats.stat import TimeUnit
+from fleetgauge.quotas.metrics.metric_config import MetricConfig
+from fleetgauge.quotas.metrics.metric_name import MetricName
+from fleetgauge.quotas.metrics.stats.stat import TimeUnit
 
 CONFIG = MetricConfig(samples=2, time_window_ms=1_000)
 

@@ -6,10 +6,10 @@ import pytest
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.quotas import Avg, CumulativeCount, CumulativeSum, Max, Meter, Rate, TokenBucket, WindowedSum
-from fleetgauge.quotas.metric_config import MetricConfig
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
-from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.metrics.metric_config import MetricConfig
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError, Sensor
 
 UPPER_TEN = MetricConfig(samples=2, time_window_ms=1_000, quota=Quota.upper_bound(10))
 

@@ -2,12 +2,12 @@ import pytest
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.quotas import Avg, MeasurableStat, Rate, TokenBucket
-from fleetgauge.quotas.metric_config import UNBOUNDED, MetricConfig
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
-from fleetgauge.quotas.sensor import QuotaViolationError, Sensor
-from fleetgauge.quotas.stats.stat import TimeUnit
-from fleetgauge.quotas.throttle_time import (
+from fleetgauge.quotas.metrics.metric_config import UNBOUNDED, MetricConfig
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
+from fleetgauge.quotas.metrics.sensor import QuotaViolationError, Sensor
+from fleetgauge.quotas.metrics.stats.stat import TimeUnit
+from fleetgauge.quotas.metrics.throttle_time import (
     MAX_THROTTLE_TIME_MS,
     bounded_throttle_time,
     throttle_time,

@@ -9,7 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ErrorCode
 from fleetgauge.base.principal import ANONYMOUS
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings, GetTelemetrySubscriptionsResult
 from fleetgauge.telemetry.plugin import ClientTelemetryExporterPlugin, RequestContext
 from fleetgauge.telemetry.push import Push as AcceptedPush

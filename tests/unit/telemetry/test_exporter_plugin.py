@@ -12,7 +12,7 @@ from support.payloads.payloads import metrics_data
 from unit.telemetry.node import Client, Node
 
 from fleetgauge.base.errors import ErrorCode, InvalidConfigError
-from fleetgauge.quotas.kafka_metric import KafkaMetric
+from fleetgauge.quotas.metrics.kafka_metric import KafkaMetric
 from fleetgauge.telemetry.plugin import (
     ClientTelemetryContext,
     ClientTelemetryExporterPlugin,

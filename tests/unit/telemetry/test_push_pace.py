@@ -14,8 +14,8 @@ from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
 from fleetgauge.quotas.client_quota import ClientQuotaManager, ClientQuotaManagerConfig
 from fleetgauge.quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, ConfigEntity, UserEntity
 from fleetgauge.quotas.identities import Identities
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.quotas.quota_type import QuotaType
 from fleetgauge.telemetry.subscriptions.interval_bound import LIBRDKAFKA_MAX_INTERVAL_MS
 from fleetgauge.telemetry.subscriptions.interval_scaling import INTERVALS_BETWEEN_CHANGES, TelemetryIntervalScaling

@@ -9,13 +9,13 @@ import pyarrow as pa
 from fleetgauge.verdicts.judge import judge
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.notes import EXPECTED_INTERVAL
-from fleetgauge.verdicts.offsets import COLUMNS as OFFSETS_COLUMNS
-from fleetgauge.verdicts.offsets import Samples
 from fleetgauge.verdicts.rows import ranked
 from fleetgauge.verdicts.rules import Rules, default_rules
-from fleetgauge.verdicts.traffic import COLUMNS as TRAFFIC_COLUMNS
-from fleetgauge.verdicts.traffic import TrafficRows
 from fleetgauge.verdicts.window import COLUMNS
+from fleetgauge.verdicts.witnesses.offsets import COLUMNS as OFFSETS_COLUMNS
+from fleetgauge.verdicts.witnesses.offsets import Samples
+from fleetgauge.verdicts.witnesses.traffic import COLUMNS as TRAFFIC_COLUMNS
+from fleetgauge.verdicts.witnesses.traffic import TrafficRows
 
 NOON_US = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
 WINDOW_S = 300

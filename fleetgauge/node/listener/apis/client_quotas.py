@@ -13,7 +13,7 @@ from fleetgauge.node.listener.apis.messages import NO_TIME, answer, error_fields
 from fleetgauge.node.state.client_quotas import ClientQuotas, QuotaLimits, QuotaOperation, differences
 from fleetgauge.node.state.node_state import Transaction
 from fleetgauge.push_log.log import PushLogError
-from fleetgauge.quotas.connection_quota_config import canonical_address
+from fleetgauge.quotas.connections.connection_quota_config import canonical_address
 from fleetgauge.wire.api_table import ApiKey
 from fleetgauge.wire.codec import Request
 

@@ -4,7 +4,7 @@ Not divided are
 
 - limits of one connection or one request: they hold in each worker;
 - `push.log.retention.bytes` and `push.log.retention.ms`: the exporter process keeps all logs together within them
-  (`push_log.embedded.joint_retention`), so that a busy worker may use the space of an idle one;
+  (`push_log.embedded.retention.joint_retention`), so that a busy worker may use the space of an idle one;
 - `push.log.min.free.bytes`: free space of the disk, which all workers share;
 - `socket.listen.backlog.size`: when a worker ends, each of the others has to take the connections of all;
 - `max.connections.per.ip` and its overrides: a connection over them is refused, and the kernel distributes connections

@@ -14,7 +14,7 @@ from fleetgauge.cluster.subscriptions.clients import Client
 from fleetgauge.cluster.subscriptions.plain import plan_as_json
 from fleetgauge.cluster.subscriptions.planning import plan
 from fleetgauge.cluster.subscriptions.resources import Resource
-from fleetgauge.console.subscriptions import rows_of
+from fleetgauge.console.api.subscriptions import rows_of
 from fleetgauge.terminal.table import wide_console
 
 HOSTILE = Client(

@@ -12,7 +12,7 @@ from support.waiting import wait_for
 from unit.fleet.watch.verdict_rows import Row, at, verdict
 
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.topic.source import parse_source
+from fleetgauge.fleet.source.topic.source import parse_source
 from fleetgauge.fleet.watch.changes import Change, Kind
 from fleetgauge.fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook, check_link
 from fleetgauge.fleet.watch.http import DeliveryError, Endpoint, RefusedError, parse_headers

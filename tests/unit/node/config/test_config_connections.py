@@ -10,7 +10,7 @@ from fleetgauge.node.config.connections import resolve_overrides
 from fleetgauge.node.config.sizes import Machine
 from fleetgauge.node.listener.connection_limits import NodeConnectionLimits
 from fleetgauge.quotas import UNLIMITED
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.wire.connection_limits import Refusal
 
 LISTENERS = (

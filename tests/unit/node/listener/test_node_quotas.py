@@ -20,8 +20,8 @@ from fleetgauge.quotas import ConnectionQuotaConfig, ConnectionQuotas
 from fleetgauge.quotas.controller_mutation import MutationQuotaExceededError
 from fleetgauge.quotas.default_quota_callback import DefaultQuotaCallback
 from fleetgauge.quotas.entity import KafkaQuotaEntity
-from fleetgauge.quotas.metric_config import UNBOUNDED
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metric_config import UNBOUNDED
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.quotas.quota_type import ClientQuotaType
 from fleetgauge.quotas.usage import usages
 from fleetgauge.wire.api_table import ApiTable

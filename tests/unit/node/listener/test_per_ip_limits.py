@@ -7,7 +7,7 @@ import pytest
 from fleetgauge.base.clock import MockTime
 from fleetgauge.node.config import ConfigError, load_config
 from fleetgauge.node.listener.connection_limits import NodeConnectionLimits
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.wire.connection_limits import Refusal
 
 

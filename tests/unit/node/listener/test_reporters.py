@@ -13,7 +13,7 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ConfigError
 from fleetgauge.node.config.load import load_config
 from fleetgauge.node.listener.reporters import Reporters
-from fleetgauge.quotas.metrics import Metrics
+from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.plugin import ClientTelemetryPayload, MetricsContext, RequestContext
 
 closed: list[str] = []

@@ -12,8 +12,8 @@ from fleetgauge.quotas.client_quota import ClientQuotaManagerConfig
 from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
 from fleetgauge.quotas.entity import DEFAULT_CLIENT_ID_ENTITY, ClientIdEntity, UserEntity
 from fleetgauge.quotas.identities import Identities
-from fleetgauge.quotas.metrics import Metrics
-from fleetgauge.quotas.quota import Quota
+from fleetgauge.quotas.metrics.metrics import Metrics
+from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.wire.api_table import ApiTable
 from fleetgauge.wire.codec import Request, encode_push_telemetry_response
 from fleetgauge.wire.connection import Connection

@@ -1,0 +1,1 @@
+"""The console's HTTP API and its page."""

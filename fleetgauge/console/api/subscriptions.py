@@ -1,0 +1,219 @@
+"""Subscriptions on the page: those in force, what a change would do to the live clients, and the change.
+
+They are changed over the Admin API, of the brokers that `subscriptions.bootstrap.servers` names or of the node itself,
+by the code of `fleetgauge subscriptions`.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.cluster.subscriptions.clients import Client, matching
+from fleetgauge.cluster.subscriptions.cluster import Cluster
+from fleetgauge.cluster.subscriptions.deadlines import Deadline, next_deadlines
+from fleetgauge.cluster.subscriptions.planning import Action, Change, Plan, changes_between, plan_changes
+from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource, SubscriptionError, checked, resource_of
+from fleetgauge.cluster.subscriptions.service import altered
+from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.console.api.node import Node, NotThereError
+from fleetgauge.telemetry.subscriptions.match import split_match
+
+_KEPT_S: Final = 5.0
+_SHARE: Final = 20
+"""Listing them takes at most 1/20 of the time."""
+_NO_CLUSTER: Final = (
+    "This process knows no Admin API: name brokers, or a node, in subscriptions.bootstrap.servers, and restart it."
+)
+_NO_LISTENER: Final = (
+    "This node has no listener without TLS and login on a loopback address to change them by: name one of its "
+    "listeners in subscriptions.bootstrap.servers, and restart it."
+)
+MAX_TEXTS: Final = 1_000
+_FIELDS: Final = ("metrics", "interval_ms", "match")
+
+
+class PageSubscriptions:
+    """Subscriptions of the brokers or the node.
+
+    Args:
+        configured: where `subscriptions.bootstrap.servers` says they are; None without it.
+        node: the process beside.
+        clients: reads the live clients.
+    """
+
+    def __init__(self, configured: ClusterSettings | None, node: Node, clients: Callable[[], Sequence[Client]]) -> None:
+        self._configured = configured
+        self._node = node
+        self._clients = clients
+        self._listed: dict[str, Any] = {}
+        self._listed_until_s = 0.0
+
+    def list(self) -> dict[str, Any]:
+        """Those in force, and how many live clients match each.
+
+        Raises:
+            SubscriptionError: the brokers do not list them.
+            NotRunningError: the node does not answer.
+        """
+        started_s = time.monotonic()
+        if started_s >= self._listed_until_s:
+            self._listed = self._list()
+            now_s = time.monotonic()
+            self._listed_until_s = now_s + max(_KEPT_S, _SHARE * (now_s - started_s))
+        return self._listed
+
+    def plan(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """What a change would do to the live clients; changes nothing.
+
+        Args:
+            wanted: `name`, and `delete` true or the fields of a subscription.
+
+        Raises:
+            SubscriptionError: it is not valid, or the cluster does not answer.
+            ValueError: a field is of another type.
+        """
+        name = wanted.get("name")
+        if not isinstance(name, str):
+            raise ValueError("name is a text")
+        with Cluster(self._cluster()) as cluster:
+            planned = self._planned(cluster, name, None if wanted.get("delete") is True else _resource(name, wanted))
+        return _as_json(planned)
+
+    def put(self, name: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Makes or changes a subscription, and only it; errors as `plan`."""
+        return self._change(name, _resource(name, wanted))
+
+    def delete(self, name: str) -> dict[str, Any]:
+        """Deletes a subscription; errors as `plan`.
+
+        Raises:
+            NotThereError: there is none of this name.
+        """
+        return self._change(name, None)
+
+    def _change(self, name: str, after: Resource | None) -> dict[str, Any]:
+        with Cluster(self._cluster()) as cluster:
+            if after is None and name not in {each.name for each in cluster.list()}:
+                raise NotThereError("there is no subscription of this name")
+            cluster.alter({name: altered(after)})
+        self._listed_until_s = 0.0
+        return {"name": name, "deleted": after is None}
+
+    def _planned(self, cluster: Cluster, name: str, after: Resource | None) -> Plan:
+        current = cluster.list()
+        if after is not None:
+            return plan_changes(changes_between(current, [after]), self._clients())
+        if name not in {each.name for each in current}:
+            raise NotThereError("there is no subscription of this name")
+        changes = [
+            Change(name=each.name, action=Action.DELETE, before=each.before, after=None) if each.name == name else each
+            for each in changes_between(current, [])
+        ]
+        return plan_changes(changes, self._clients())
+
+    def _list(self) -> dict[str, Any]:
+        own = self._node.subscription_properties() if self._configured is None else None
+        if self._configured is None and own is None:
+            return {"source": "brokers", "editable": False, "why_not": _NO_CLUSTER, "subscriptions": []}
+        if self._configured is not None:
+            with Cluster(self._configured) as cluster:
+                resources = cluster.list()
+            source = f"brokers at {self._configured.bootstrap_servers}"
+        else:
+            resources = tuple(resource_of(name, properties) for name, properties in sorted((own or {}).items()))
+            source = "node"
+        clients = [each.attributes() for each in self._clients()]
+        why_not = None if self._configured or self._node.admin_address() else _NO_LISTENER
+        return {
+            "source": source,
+            "editable": why_not is None,
+            "why_not": why_not,
+            "subscriptions": rows_of(resources, clients, datetime.now(UTC)),
+        }
+
+    def _cluster(self) -> ClusterSettings:
+        if self._configured is not None:
+            return self._configured
+        address = self._node.admin_address()
+        if address is None:
+            raise SubscriptionError(_NO_CLUSTER if self._node.subscription_properties() is None else _NO_LISTENER)
+        return ClusterSettings(bootstrap_servers=address)
+
+
+def rows_of(resources: Sequence[Resource], clients: Sequence[Any], now: datetime) -> list[dict[str, Any]]:
+    """One row per subscription; a deadline is a field of its subscription."""
+    due = next_deadlines(resources)
+    return [
+        {
+            "name": each.name,
+            "metrics": list(each.metrics),
+            "interval_ms": each.interval_ms,
+            "match": [part.strip() for part in split_match(each.match) if part.strip()],
+            "clients": _count(each, clients),
+            **_until(due.get(each.name), now),
+        }
+        for each in resources
+        if DEADLINE_MARK not in each.name
+    ]
+
+
+def _until(due: Deadline | None, now: datetime) -> dict[str, Any]:
+    """When it is taken back [us]; `overdue` if that has passed."""
+    return {
+        "until": None if due is None else round(due.at.timestamp() * 1e6),
+        "overdue": due is not None and due.is_overdue(now),
+    }
+
+
+def _count(resource: Resource, clients: Sequence[Any]) -> int | None:
+    """Clients that match; None where a pattern of Java's is none of RE2's."""
+    try:
+        return sum(matching(resource.subscription(), clients))
+    except InvalidConfigError:
+        return None
+
+
+def _resource(name: str, wanted: Mapping[str, Any]) -> Resource:
+    """The subscription of a request.
+
+    Raises:
+        SubscriptionError: Kafka would refuse it.
+        ValueError: a field is of another type.
+    """
+    metrics, interval_ms, match = (wanted.get(field) for field in _FIELDS)
+    if not _is_texts(metrics) or not _is_texts(match):
+        raise ValueError(f"metrics and match are lists of texts, at most {MAX_TEXTS} each")
+    if type(interval_ms) is not int:
+        raise ValueError("interval_ms is a number")
+    properties = {"metrics": ",".join(metrics or ()), "match": ",".join(match or ()), "interval.ms": str(interval_ms)}
+    return checked(name, {key: value for key, value in properties.items() if value})
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= MAX_TEXTS and all(isinstance(each, str) for each in value)
+
+
+def _as_json(plan: Plan) -> dict[str, Any]:
+    sentences = [
+        *(f"{len(each.clients)} clients of {each.software} cannot supply it: {each.why}" for each in plan.shortfalls),
+        *(f"{len(each.clients)} clients of {each.software} have a known fault: {each.reason}" for each in plan.hazards),
+    ]
+    added = plan.added
+    return {
+        "changes": [
+            {"name": each.name, "action": str(each.action), "clients": len(each.matching)}
+            for each in plan.changes
+            if each.is_change
+        ],
+        "clients": plan.clients,
+        "touched": len(plan.touched),
+        "added": {
+            "pushes_per_minute": added.pushes_per_minute,
+            "bytes_per_minute": added.bytes_per_minute,
+            "series": added.series,
+        },
+        "sentences": sentences if plan.has_changes else ["Nothing would change.", *sentences],
+        "notes": list(plan.notes),
+    }

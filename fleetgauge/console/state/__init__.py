@@ -1,0 +1,1 @@
+"""The state of the fleet: what the cursor has read, and what follows from it."""

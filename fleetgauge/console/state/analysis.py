@@ -1,0 +1,377 @@
+"""Measures and verdicts of a fleet. Without the libraries of `fleet` the fleet has identities and states alone."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from fleetgauge.base.clock import Time
+from fleetgauge.console.state.clients import Clients, Entry, Instance, InstanceKey, Known, application_of
+from fleetgauge.console.state.judged import live_verdicts, standing_clients, standing_verdicts
+from fleetgauge.console.state.live import LiveMeasures, clients_table, put_into
+from fleetgauge.console.state.measures import (
+    COLUMNS,
+    FETCH_THROTTLE,
+    LAG,
+    POLL_IDLE,
+    PRODUCE_THROTTLE,
+    REBALANCES,
+    SHOWN,
+    ShownMeasure,
+)
+from fleetgauge.console.state.query import worst
+from fleetgauge.console.state.rings import MINUTES, Numbers, Rings
+from fleetgauge.console.state.source import StoredPush
+from fleetgauge.console.state.verdict_rows import Row, Verdicts
+from fleetgauge.console.state.windows import WINDOW_US
+from fleetgauge.telemetry.instances.client_state import ClientState
+from fleetgauge.verdicts.errors import RulesError
+from fleetgauge.verdicts.rules import default_rules, load_rules
+from fleetgauge.verdicts.witnesses.waits import LEAST_CLIENTS
+
+_GRACE_US: Final = 5_000_000
+"""After a minute has ended, how long pushes of other logs may still come [us]."""
+_STANDING_EVERY_MS: Final = 30_000
+_LEAST_PEERS: Final = 8
+_MOST_SAMPLED: Final = 1_000
+"""Of more clients, every n-th is taken: a median, mean or quantile does not get better."""
+_DEPARTED: Final = frozenset({ClientState.VANISHED.value, ClientState.ENDED.value})
+
+Lock = Any
+
+
+class Analysis:
+    """Rings of measures and the judge. `put` and `step` are called by one thread, the rest under the fleet's lock.
+
+    Args:
+        clients_max: most clients.
+        cores: CPU for payloads, in cores.
+        tables: root of standing tables, whose verdicts are shown; None for live ones.
+        rules: rule file; None for the defaults.
+        time: the clocks.
+    """
+
+    def __init__(self, clients_max: int, cores: float, tables: str | None, rules: Path | None, time: Time) -> None:
+        self._time = time
+        self._tables = tables
+        self._notices: dict[str, str] = {}
+        self._rules = default_rules()
+        if tables is None:
+            try:
+                self._rules = load_rules(rules)
+            except RulesError as error:
+                self._notices["rules"] = f"Live verdicts are judged by the default rules: {error}."
+        self._live = LiveMeasures(None if tables else self._rules, clients_max, cores)
+        self.rings = Rings(COLUMNS)
+        self.verdicts = Verdicts(source="tables" if tables else "live")
+        self._standing_due_ms = 0
+        self._numbers = 0
+        self._free: list[int] = []
+
+    @property
+    def skipped(self) -> int:
+        """Payloads that were not read for want of CPU."""
+        return self._live.skipped
+
+    @property
+    def notices(self) -> list[str]:
+        """What a reader should know, a sentence each."""
+        found = list(self._notices.values())
+        if self._live.budget.share < 1:
+            found.append(
+                f"Payloads of {self._live.budget.share:.0%} of the clients are read: those of all take more CPU than "
+                "the console may use."
+            )
+        if self._live.restarts:
+            found.append(
+                "Live verdicts have begun again: more client instances came and went than the console remembers "
+                "(console.clients.max)."
+            )
+        if self._live.malformed:
+            found.append(f"{self._live.malformed:,} payloads could not be read.")
+        return found
+
+    def known_clients(self) -> dict[InstanceKey, Known]:
+        """Clients of the standing tables; none without tables, or where they cannot be read now."""
+        try:
+            return {} if self._tables is None else standing_clients(self._tables)
+        except Exception as error:  # noqa: BLE001  as in `_standing`
+            self._notices["clients"] = f"Counts begin anew: the clients in {self._tables} could not be read: {error}."
+            return {}
+
+    # --- by the fleet's thread
+
+    def put(self, pushes: Sequence[StoredPush]) -> None:
+        """Has pushes wait to be decoded."""
+        self._live.put(pushes)
+
+    @property
+    def is_full(self) -> bool:
+        """True if a chunk of pushes waits."""
+        return self._live.is_full
+
+    def step(self, clients: Clients, lock: Lock, read_up_to_us: int) -> bool:
+        """Decodes the pushes that wait, judges what minutes are over; True if anything changed.
+
+        Args:
+            clients: whose pushes these are.
+            lock: taken while the state changes.
+            read_up_to_us: receive time up to which all was read [us].
+        """
+        now_us = self._time.microseconds()
+        if self.rings.newest > now_us // WINDOW_US + 2:  # the clock was set back
+            with lock:
+                self.rings.clear()
+            self._live.restart()
+        found = [] if (measured := self._live.take(now_us)) is None else [measured]
+        closed = self._live.close(read_up_to_us - _GRACE_US, lambda: clients_table(clients, self._rules))
+        verdicts = None
+        if closed and self._tables is None:
+            verdicts = live_verdicts(self._live.memory, self._rules, clients.first_push_us)
+        elif self._tables is not None:
+            verdicts = self._standing(clients)
+        for each in (*found, *closed):
+            with lock:
+                put_into(self.rings, clients, each, self._next_number)
+        with lock:
+            self.rings.advance(now_us // WINDOW_US)
+            self.verdicts = verdicts or self.verdicts
+        return bool(found or closed or verdicts)
+
+    def _next_number(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._numbers += 1
+        return self._numbers - 1
+
+    def _standing(self, clients: Clients) -> Verdicts | None:
+        """The verdicts of standing tables, if it is time to look."""
+        now_ms = self._time.hi_res_clock_ms()
+        if now_ms < self._standing_due_ms or self._tables is None:
+            return None
+        try:
+            found = standing_verdicts(self._tables, clients.first_push_us)
+            self._notices.pop("tables", None)
+        except Exception as error:  # noqa: BLE001  of files, Parquet, a store in a cloud: the page says it, and goes on
+            self._notices["tables"] = f"The verdicts in {self._tables} cannot be read now: {error}."
+            found = None
+        took_ms = self._time.hi_res_clock_ms() - now_ms
+        self._standing_due_ms = now_ms + max(_STANDING_EVERY_MS, 50 * took_ms)
+        return found
+
+    def drop(self, instances: Iterable[Instance]) -> None:
+        """Forgets clients."""
+        numbers = [each.number for each in instances if each.number >= 0]
+        self.rings.drop(numbers)
+        self._free += numbers
+
+    # --- what the fleet answers
+
+    def nodes_of(self, entry: Entry) -> Collection[int]:
+        """The nodes to which a client has links."""
+        return () if entry.instance is None else self.rings.nodes_of(entry.instance.number)
+
+    def latest(self, entries: Sequence[Entry], column: str) -> list[float | None]:
+        """The latest value of the hour of a measure, of each client."""
+        return _plain(self._latest(entries, column))
+
+    def _latest(self, entries: Sequence[Entry], column: str) -> Numbers:
+        numbers = np.array([-1 if each.instance is None else each.instance.number for each in entries], np.int64)
+        found = np.full(len(numbers), np.nan, np.float32)
+        known = np.flatnonzero(numbers >= 0)
+        found[known] = self.rings.latest(column, numbers[known])
+        return found
+
+    def medians(self, entries: Sequence[Entry]) -> dict[str, float | None]:
+        """The median of each measure's latest values, over some clients."""
+        entries = _sample(entries)
+        return {column: _median(self._latest(entries, column)) for column in COLUMNS}
+
+    def series(self, entry: Entry, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+        """An hour of each measure that a client has, beside the median of its peers.
+
+        Args:
+            entry: the client.
+            entries: all clients.
+        """
+        if entry.instance is None or entry.instance.number < 0:
+            return []
+        peers = _numbers(_peers(entry, entries))
+        found = []
+        for measure in SHOWN:
+            own = self.rings.row(measure.column, entry.instance.number)
+            if own is not None:
+                found.append(self._series(measure, own, self.rings.rows(measure.column, peers), None))
+        latency = SHOWN[0]
+        for node in sorted(self.nodes_of(entry)):
+            own = self.rings.link_row(entry.instance.number, node)
+            if own is not None:
+                others = self.rings.link_rows((peer, node) for peer in peers.tolist())
+                found.append(self._series(latency, own, others, node))
+        return found
+
+    def _series(self, measure: ShownMeasure, own: Numbers, peers: Numbers, node: int | None) -> dict[str, Any]:
+        medians: list[float | None] = [None] * MINUTES
+        if len(peers) >= _LEAST_PEERS:
+            for at, values in enumerate(peers.T):
+                values = values[~np.isnan(values)]
+                medians[at] = float(np.median(values)) if len(values) >= _LEAST_PEERS else None
+        return {
+            "measure": measure.column,
+            "label": measure.label if node is None else f"{measure.label}, node {node}",
+            "unit": measure.unit,
+            "times": self._times(),
+            "values": _plain(own),
+            "peers": medians,
+            "node_id": node,
+        }
+
+    def _times(self) -> list[int]:
+        found: list[int] = (self.rings.minutes() * WINDOW_US).tolist()
+        return found
+
+    def groups(self, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
+        """Consumer groups of these clients: members that departed count in `states` alone."""
+        by_group: dict[tuple[str, str], list[Entry]] = {}
+        for entry in entries:
+            if entry.instance is not None and entry.instance.group_id:
+                by_group.setdefault((entry.cluster_id, entry.instance.group_id), []).append(entry)
+        for (cluster, group), members in by_group.items():
+            yield self._group(cluster, group, members)
+
+    def _group(self, cluster: str, group: str, entries: list[Entry]) -> dict[str, Any]:
+        members = [entry for entry in entries if entry.state not in _DEPARTED]
+        states: dict[str, int] = {}
+        for entry in entries:
+            states[entry.state] = states.get(entry.state, 0) + 1
+        rebalances = self.rings.rows(REBALANCES, _numbers(entries))
+        rows = self.verdicts.about("group", cluster, group)
+        return {
+            "group_id": group,
+            "cluster_id": cluster,
+            "members": len(members),
+            "states": states,
+            "lag_records": _sum(self._latest(members, LAG)),
+            # Each member counts a rebalance of its group: the most of any is how many there were.
+            "rebalances": float(np.nansum(rebalances, axis=1).max()) if len(rebalances) else None,
+            "poll_idle_ratio": _median(self._latest(members, POLL_IDLE)),
+            **_verdicts_of(rows),
+        }
+
+    def brokers(self, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
+        """Nodes that clients have links to, by their cluster."""
+        by_number = {entry.instance.number: entry for entry in entries if entry.instance is not None}
+        for node, numbers in self.rings.links_by_node().items():
+            by_cluster: dict[str, list[Entry]] = {}
+            for number in numbers:
+                if number in by_number:
+                    by_cluster.setdefault(by_number[number].cluster_id, []).append(by_number[number])
+            for cluster, of_node in by_cluster.items():
+                yield self._broker(cluster, node, of_node)
+
+    def _broker(self, cluster: str, node: int, entries: list[Entry]) -> dict[str, Any]:
+        entries = [entry for entry in entries if entry.state not in _DEPARTED] or entries
+        links = self._broker_times(node, [each for each in entries if _role(each) != "consumer"])
+        if np.count_nonzero(~np.isnan(links).all(axis=1)) < LEAST_CLIENTS:  # as `verdicts.families.latency`
+            links = self._broker_times(node, entries)
+        by_minute = [values[~np.isnan(values)] for values in links.T] if len(links) else []
+        last = _last_of_rows(links)
+        return {
+            "node_id": node,
+            "cluster_id": cluster,
+            "clients": len(entries),
+            "request_latency_avg_ms": float(last.mean()) if len(last) else None,
+            "p95_ms": float(np.quantile(last, 0.95)) if len(last) else None,
+            "produce_throttled_clients": _positive(self._latest(entries, PRODUCE_THROTTLE)),
+            "fetch_throttled_clients": _positive(self._latest(entries, FETCH_THROTTLE)),
+            "history": {
+                "times": self._times(),
+                "values": [float(values.mean()) if len(values) else None for values in by_minute] or [None] * MINUTES,
+            },
+            **_verdicts_of(self.verdicts.about("node", cluster, str(node))),
+        }
+
+    def _broker_times(self, node: int, entries: Sequence[Entry]) -> Numbers:
+        return self.rings.broker_times((number, node) for number in _numbers(_sample(entries)).tolist())
+
+    def node_verdicts(self, entry: Entry) -> list[Row]:
+        """Open verdicts about the nodes to which a client has links."""
+        return [
+            row
+            for node in sorted(self.nodes_of(entry))
+            for row in self.verdicts.about("node", entry.cluster_id, str(node))
+        ]
+
+
+def _role(entry: Entry) -> str | None:
+    return None if entry.instance is None else entry.instance.role
+
+
+def _verdicts_of(rows: Sequence[Row]) -> dict[str, Any]:
+    verdicts = list(dict.fromkeys(row["verdict"] for row in rows))
+    severity = {row["verdict"]: row["severity"] for row in reversed(rows)}
+    return {"verdicts": verdicts, "severity": worst(verdicts, severity)}
+
+
+def _peers(entry: Entry, entries: Iterable[Entry]) -> Sequence[Entry]:
+    """Clients of the same role and library, and of the same application or principal."""
+    assert entry.instance is not None
+    role, software, principal = entry.instance.role, entry.of.client_software_name, entry.of.principal
+    application = application_of(entry.of.client_id)
+    alike = [
+        each
+        for each in entries
+        if each is not entry
+        and each.instance is not None
+        and each.instance.number >= 0
+        and each.instance.role == role
+        and each.of.client_software_name == software
+    ]
+    for fits in _FITS:
+        found = [each for each in alike if fits(each, application, principal)]
+        if len(found) >= _LEAST_PEERS:
+            return _sample(found)
+    return ()
+
+
+_FITS: Final[tuple[Callable[[Entry, str, str], bool], ...]] = (
+    lambda entry, application, _: application_of(entry.of.client_id) == application,
+    lambda entry, _, principal: entry.of.principal == principal,
+)
+
+
+def _sample(entries: Sequence[Entry]) -> Sequence[Entry]:
+    return entries[:: -(-len(entries) // _MOST_SAMPLED)] if len(entries) > _MOST_SAMPLED else entries
+
+
+def _numbers(entries: Iterable[Entry]) -> Numbers:
+    found = [each.instance.number for each in entries if each.instance is not None and each.instance.number >= 0]
+    return np.array(found, np.int64)
+
+
+def _last_of_rows(rows: Numbers) -> Numbers:
+    """The last value of each row that has any."""
+    if not len(rows):
+        return np.zeros(0)
+    at = MINUTES - 1 - np.argmax(~np.isnan(rows[:, ::-1]), axis=1)
+    found: Numbers = rows[np.arange(len(rows)), at]
+    return found[~np.isnan(found)]
+
+
+def _plain(values: Numbers) -> list[float | None]:
+    return [None if value != value else float(f"{value:.6g}") for value in values.tolist()]
+
+
+def _median(values: Numbers) -> float | None:
+    values = values[~np.isnan(values)]
+    return float(f"{np.median(values):.6g}") if len(values) else None
+
+
+def _sum(values: Numbers) -> float | None:
+    values = values[~np.isnan(values)]
+    return float(values.sum(dtype=np.float64)) if len(values) else None
+
+
+def _positive(values: Numbers) -> int:
+    return int(np.count_nonzero(values > 0))

@@ -1,0 +1,84 @@
+"""Verdicts as plain values, and which are about which client."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleetgauge.console.state.clients import Entry
+from fleetgauge.console.state.query import SEVERITIES, software_of
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    """What was found.
+
+    Attributes:
+        source: `tables` or `live`.
+        judged_from, judged_to: of the windows judged [us]; None where there is none.
+        rows: of the contract, best rank first.
+    """
+
+    source: str
+    judged_from: int | None = None
+    judged_to: int | None = None
+    rows: Sequence[Row] = ()
+    _about: dict[tuple[str, str, str], list[Row]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if row["state"] == "open":
+                for key in _subjects(row):
+                    self._about.setdefault(key, []).append(row)
+
+    def open_rows(self) -> list[Row]:
+        """Those that last."""
+        return [row for row in self.rows if row["state"] == "open"]
+
+    def about(self, kind: str, cluster_id: str, subject: str) -> list[Row]:
+        """Open ones about a subject; those about a path are also about its client."""
+        return self._about.get((kind, cluster_id, subject), [])
+
+    def of_entry(self, entry: Entry) -> list[Row]:
+        """Open ones about a client, its instance, its group or its version."""
+        if not self._about:
+            return []
+        cluster, of = entry.cluster_id, entry.of
+        group = entry.instance.group_id if entry.instance is not None else None
+        return [
+            *self.about("client", cluster, of.client_id),
+            *self.about("instance", cluster, of.client_instance_id),
+            *(self.about("group", cluster, group) if group else ()),
+            *self.about("version", cluster, software_of(entry)),
+        ]
+
+
+def by_severity(rows: Sequence[Row]) -> list[Row]:
+    """Rows that are open first, then the worst severity, else as they are ranked.
+
+    A cause counts as bad as the worst that it explains, and stays before it.
+    """
+    known = {(row["cluster_id"], f"{row['verdict']}:{row['subject_kind']}:{row['subject']}"): row for row in rows}
+
+    def root(row: Row) -> Row:
+        for _ in range(len(rows)):  # the rows may be of tables of others, with a circle
+            cause = known.get((row["cluster_id"], row["caused_by"]))
+            if cause is None or cause["state"] != row["state"]:
+                break
+            row = cause
+        return row
+
+    roots = [root(row) for row in rows]
+    worst: dict[int, int] = {}
+    for row, of in zip(rows, roots, strict=True):
+        worst[id(of)] = min(SEVERITIES.index(row["severity"]), worst.get(id(of), len(SEVERITIES)))
+    ranked = sorted(zip(rows, roots, strict=True), key=lambda pair: (pair[0]["state"] != "open", worst[id(pair[1])]))
+    return [row for row, _ in ranked]
+
+
+def _subjects(row: Row) -> list[tuple[str, str, str]]:
+    found = [(row["subject_kind"], row["cluster_id"], row["subject"])]
+    if row["subject_kind"] == "path":
+        found.append(("client", row["cluster_id"], row["client_id"]))
+    return found

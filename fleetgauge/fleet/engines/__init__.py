@@ -1,0 +1,1 @@
+"""Where a job computes: in this process, or on Spark."""

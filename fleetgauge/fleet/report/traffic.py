@@ -1,0 +1,299 @@
+"""`fleet traffic`: what clients did according to the gateways that they passed, from the rows of a landing zone.
+
+It needs no telemetry of the clients. Rows are sums over all instances of a client id, and over all of the time that is
+asked for; see `verdicts.witnesses.traffic` for what is judged by them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import numpy as np
+from kio.schema.errors import ErrorCode
+
+from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
+from fleetgauge.fleet.errors import FleetError, LandingError, no_landing_zone
+from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.report.output import check_form, print_table, take_first, write_path, write_stream
+from fleetgauge.fleet.report.tables import Key, Row, TableForm, Text, number_text, time_text
+from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.fleet.source.zone_files import TRAFFIC_FOLDER, is_of_days, list_here
+from fleetgauge.verdicts.rules import Rules
+from fleetgauge.verdicts.witnesses.traffic import covered_us
+
+TRAFFIC: Final = pa.schema(
+    [
+        ("cluster_id", pa.string()),
+        ("principal", pa.string()),
+        ("client_id", pa.string()),
+        ("api", pa.string()),
+        ("group_id", pa.string()),
+        ("first_at", pa.timestamp("us", tz="UTC")),
+        ("last_at", pa.timestamp("us", tz="UTC")),
+        ("active_s", pa.float64()),
+        ("requests", pa.int64()),
+        ("requests_per_s", pa.float64()),
+        ("request_bytes_per_s", pa.float64()),
+        ("response_bytes_per_s", pa.float64()),
+        ("broker_avg_ms", pa.float64()),
+        ("broker_max_ms", pa.float64()),
+        ("throttled_requests", pa.int64()),
+        ("throttle_time_ms", pa.int64()),
+        ("group_joins", pa.int64()),
+        ("records_per_request", pa.float64()),
+        ("record_bytes_per_s", pa.float64()),
+        ("compressions", pa.map_(pa.string(), pa.int64())),
+        ("errors", pa.map_(pa.string(), pa.int64())),
+        ("seen", pa.list_(pa.string())),
+    ]
+)
+"""One row per cluster, principal, client id, API and group. `active_s` is the length of the intervals with requests,
+and what rates are of: intervals of several gateways, or of workers of one, count once where they overlap. Compressions
+are batches by codec, errors are error codes in responses by name. `seen` names what is conspicuous."""
+
+_KEY: Final = TRAFFIC.names[:5]
+_SUMS: Final = (
+    *("requests", "request_bytes", "response_bytes", "broker_time_ms", "throttled_requests", "throttle_time_ms"),
+    *("group_joins", "batches", "records", "record_bytes"),
+)
+_COLUMNS: Final = ("window_start", "window_ms", *_KEY, *_SUMS, "broker_time_max_ms", "compressions", "errors")
+_US: Final = 1_000_000
+_USUAL: Final = frozenset(
+    {ErrorCode.throttling_quota_exceeded, ErrorCode.member_id_required, ErrorCode.rebalance_in_progress}
+)
+"""Error codes of the protocol's usual course, or that count as throttling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficRequest:
+    """Which rows, and as what.
+
+    Attributes:
+        source: landing zone, a directory.
+        selection: of the intervals' beginnings, and of client ids.
+        group_id: only of this consumer group.
+        seen_only: only rows in which something is conspicuous.
+        rules: figures from which on it is.
+        form, output, limit, columns: as of `fleet.views.show.ShowRequest`.
+    """
+
+    source: str
+    selection: Selection
+    group_id: str | None
+    seen_only: bool
+    rules: Rules
+    form: Format
+    output: str | None
+    limit: int
+    columns: str | None = None
+
+    def __post_init__(self) -> None:
+        check_form(self.form, self.output, self.columns)
+        if self.selection.instance_ids:
+            raise FleetError("rows of traffic name client ids, not instances: give --client-id")
+
+
+def traffic(request: TrafficRequest, out: TextIO) -> None:
+    """Writes the rows.
+
+    Raises:
+        FleetError: there are none, or they cannot be read.
+    """
+    found = summed(_read(request), request.rules)
+    if request.seen_only:
+        found = found.filter(pc.greater(pc.list_value_length(found["seen"]), 0))
+    rows = Rows(schema=TRAFFIC, batches=found.to_batches())
+    if request.form is Format.TABLE:
+        form = _FORM.only(request.columns)
+        first, total = take_first(rows, form, request.limit)
+        print_table(out, first, total, form=form)
+    elif request.output is not None:
+        write_path(rows, request.form, request.output)
+    else:
+        write_stream(rows, request.form, out)
+
+
+def summed(rows: Table, rules: Rules) -> Table:
+    """Rows of the files as TRAFFIC."""
+    keys, code = _grouped(rows)
+    count = len(keys)
+    if count == 0:
+        return TRAFFIC.empty_table()
+    starts = rows["window_start"].cast(pa.int64()).to_numpy()
+    ends = starts + rows["window_ms"].to_numpy() * 1_000
+    sums = {name: np.bincount(code, _numbers(rows, name), count) for name in _SUMS}
+    joining = code[_numbers(rows, "group_joins") > 0]
+    sums["joining"] = np.bincount(joining, minlength=count)  # intervals
+    longest = np.zeros(count)
+    np.maximum.at(longest, code, _numbers(rows, "broker_time_max_ms"))
+    first, last = np.full(count, starts.max()), np.zeros(count, np.int64)
+    np.minimum.at(first, code, starts)
+    np.maximum.at(last, code, ends)
+    active_s = np.maximum(covered_us(code, starts, ends, count) / _US, 1e-3)
+    compressions, errors = (_pairs(rows[name], code, count) for name in ("compressions", "errors"))
+    found = []
+    for at, key in enumerate(keys):
+        of = {name: float(each[at]) for name, each in sums.items()}
+        seconds = float(active_s[at])
+        row: dict[str, Any] = {
+            **dict(zip(_KEY, key, strict=True)),
+            "first_at": int(first[at]),
+            "last_at": int(last[at]),
+            "active_s": seconds,
+            "requests": round(of["requests"]),
+            "requests_per_s": of["requests"] / seconds,
+            "request_bytes_per_s": of["request_bytes"] / seconds,
+            "response_bytes_per_s": of["response_bytes"] / seconds,
+            "broker_avg_ms": of["broker_time_ms"] / max(of["requests"], 1),
+            "broker_max_ms": float(longest[at]),
+            "throttled_requests": round(of["throttled_requests"]),
+            "throttle_time_ms": round(of["throttle_time_ms"]),
+            "group_joins": round(of["group_joins"]),
+            "records_per_request": of["records"] / max(of["requests"], 1) if of["batches"] else None,
+            "record_bytes_per_s": of["record_bytes"] / seconds if of["batches"] else None,
+            "compressions": sorted(compressions[at].items()),
+            "errors": sorted((_error_name(code), number) for code, number in errors[at].items()),
+        }
+        row["seen"] = list(_seen(row, of, errors[at], rules))
+        found.append(row)
+    return pa.Table.from_pylist(found, TRAFFIC)
+
+
+def _seen(row: Row, of: dict[str, float], errors: dict[int, int], rules: Rules) -> Iterator[str]:
+    """What is conspicuous, by the figures of the verdicts that these words are short for."""
+    api, requests, seconds = row["api"], max(of["requests"], 1), row["active_s"]
+    small, tiny, plain = rules["small-batches"], rules["tiny-fetches"], rules["uncompressed"]
+    if api == "Produce" and row["requests_per_s"] >= small["requests_per_s"]:
+        is_small = of["batches"] and row["records_per_request"] < small["records"]
+        if is_small or of["request_bytes"] / requests < small["bytes"]:
+            yield "small requests"
+    if api == "Produce" and (row["record_bytes_per_s"] or 0) > plain["bytes_per_s"]:
+        codecs = dict(row["compressions"])
+        if set(codecs) == {"none"}:
+            yield "no compression"
+    is_busy = api == "Fetch" and row["requests_per_s"] >= tiny["fetches_per_s"]
+    if is_busy and of["response_bytes"] / requests < tiny["bytes"]:
+        yield "small responses"
+    if of["throttle_time_ms"] / 1_000 > rules["throttled"]["time_share"] * seconds:
+        yield "throttled"
+    hours = max((row["last_at"] - row["first_at"]) / _US / 3_600, 1.0)
+    storm = rules["rebalance-storm"]
+    if of["group_joins"] > storm["per_hour"] * hours and of["joining"] >= storm["least_windows"]:
+        yield "joins"
+    if sum(errors[code] for code in errors.keys() - _USUAL) > rules["record-errors"]["retry_share"] * requests:
+        yield "errors"
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return str(code)
+
+
+def _numbers(rows: Table, name: str) -> Any:
+    return pc.fill_null(rows[name], 0).to_numpy()
+
+
+def _grouped(rows: Table) -> tuple[list[tuple[Any, ...]], Any]:
+    """The keys, and the number of each row's key."""
+    code = np.zeros(rows.num_rows, np.int64)
+    values = []
+    for name in _KEY:
+        encoded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        values.append(encoded.dictionary.to_pylist())
+        code = code * len(values[-1]) + encoded.indices.to_numpy()
+    found, inverse = np.unique(code, return_inverse=True)
+    keys = []
+    for each in found.tolist():
+        key = []
+        for known in reversed(values):
+            each, index = divmod(each, len(known))
+            key.append(known[index])
+        keys.append(tuple(reversed(key)))
+    return keys, inverse
+
+
+def _pairs(column: Any, code: Any, count: int) -> list[dict[Any, int]]:
+    """Sums of the values of maps, by row of the answer and key."""
+    found: list[dict[Any, int]] = [{} for _ in range(count)]
+    at = 0
+    for chunk in column.chunks:
+        for pairs in chunk.to_pylist():
+            for key, number in pairs or ():
+                found[code[at]][key] = found[code[at]].get(key, 0) + number
+            at += 1
+    return found
+
+
+def _read(request: TrafficRequest) -> Table:
+    source, selection = request.source, request.selection
+    root = Path(source.removeprefix("file://"))
+    if "://" in str(root):
+        raise LandingError(no_landing_zone(source))
+    files = [path for path in list_here(root, source) if path.startswith(f"{TRAFFIC_FOLDER}/")]
+    if not files:
+        raise LandingError(f"{source} has no rows of traffic: fleetgauge gateway writes them, once a minute")
+    tables = [_rows(root / path, selection, request.group_id) for path in files if is_of_days(path, selection)]
+    return pa.concat_tables(tables) if tables else _rows(root / files[0], selection, request.group_id).slice(0, 0)
+
+
+def _rows(path: Path, selection: Selection, group_id: str | None) -> Table:
+    try:
+        missing = [name for name in _COLUMNS if name not in pq.read_schema(path).names]
+        if missing:
+            raise LandingError(f"{path} holds no rows of traffic: it has no column {', '.join(missing)}")
+        found = pq.read_table(path, columns=list(_COLUMNS), partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise LandingError(
+            f"{path} cannot be read: take it out of the landing zone, or let its name begin with _"
+        ) from error
+    if selection.since is not None:
+        found = found.filter(pc.greater_equal(found["window_start"], pa.scalar(selection.since, _TIME)))
+    if selection.until is not None:
+        found = found.filter(pc.less(found["window_start"], pa.scalar(selection.until, _TIME)))
+    if selection.client_ids:
+        found = found.filter(pc.is_in(found["client_id"], pa.array(selection.client_ids, pa.string())))
+    return found if group_id is None else found.filter(pc.equal(found["group_id"], group_id))
+
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+def _plain(name: str) -> Text:
+    return lambda row: row[name]
+
+
+def _number(name: str, digits: int = 0) -> Text:
+    return lambda row: number_text(row[name], digits)
+
+
+def _counts(pairs: Sequence[tuple[str, int]]) -> str | None:
+    return ", ".join(f"{name} {number:,}" for name, number in pairs) or None
+
+
+_FORM: Final = TableForm(
+    columns={
+        "client id": _plain("client_id"),
+        "api": _plain("api"),
+        "group": _plain("group_id"),
+        "seen": lambda row: ", ".join(row["seen"]) or None,
+        "requests/s": _number("requests_per_s", 1),
+        "bytes/s in": _number("request_bytes_per_s"),
+        "bytes/s out": _number("response_bytes_per_s"),
+        "broker avg ms": _number("broker_avg_ms", 1),
+        "broker max ms": _number("broker_max_ms"),
+        "throttled": lambda row: number_text(row["throttled_requests"] or None),
+        "joins": lambda row: number_text(row["group_joins"] or None),
+        "records/request": _number("records_per_request", 1),
+        "compression": lambda row: _counts(row["compressions"]),
+        "errors": lambda row: _counts(row["errors"]),
+        "requests": _number("requests"),
+        "principal": _plain("principal"),
+        "last": lambda row: time_text(row["last_at"]),
+        "cluster": _plain("cluster_id"),
+    },
+    order=(Key("requests_per_s", descending=True), Key("client_id"), Key("api"), Key("group_id")),
+    least=("cluster", "last", "principal", "requests", "broker max ms", "bytes/s out", "joins", "records/request"),
+)

@@ -1,0 +1,1 @@
+"""Where a job's points come from: landing zones, their files, and a topic."""

@@ -1,0 +1,182 @@
+"""A landing zone read by pyarrow: the files of one on this machine, and rows of files as BRONZE in Arrow.
+
+The same files and rows as `fleet.source.bronze` has them by Spark.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from pyarrow.fs import FileSystem
+
+from fleetgauge.fleet.arrow import RecordBatch, Schema, pa, pc, pq
+from fleetgauge.fleet.errors import LandingError
+from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD
+from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.fleet.source.zone_files import LOCAL, has_pushes, is_of_days, list_here, opened
+from fleetgauge.telemetry.push_record import SCHEMA_VERSION
+
+_ROWS_AT_ONCE: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """The files of a zone that a selection may have rows in.
+
+    Attributes:
+        source: its directory.
+        files: paths, in their order.
+        size_bytes: of these [B].
+    """
+
+    source: str
+    files: Sequence[Path]
+    size_bytes: int
+
+
+def find_zone(source: str, selection: Selection) -> Zone:
+    """Lists the files, without those of other days than the selected ones, and looks at the form of one.
+
+    Raises:
+        LandingError: the directory is missing, holds no Parquet file, or what it holds are no push records.
+    """
+    root = Path(source.removeprefix("file://"))
+    names = [path for path in list_here(root, source) if has_pushes(path)]
+    if not names:
+        raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
+    files = [root / name for name in names]
+    found = _schema(files[0])
+    if fault := _fault_of(found):
+        _refuse_newer(source, files, found)
+        raise LandingError(f"{source} holds no push records: its files have {fault}")
+    chosen = [root / name for name in names if is_of_days(name, selection)]
+    return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
+
+
+def _schema(path: Path) -> Schema:
+    with _readable(path) as file:
+        return file.schema_arrow
+
+
+def _readable(path: Path | str, system: FileSystem = LOCAL) -> Any:
+    """Raises LandingError for a file that is damaged or gone, OSError where S3 does not answer."""
+    try:
+        file = opened(system, str(path))
+    except FileNotFoundError as error:
+        raise _unreadable(path) from error
+    try:
+        return pq.ParquetFile(file)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path) from error
+
+
+def _unreadable(path: Path | str) -> LandingError:
+    return LandingError(f"{path} cannot be read: take it out of the landing zone, or let its name begin with _")
+
+
+def _fault_of(found: Schema) -> str | None:
+    missing = [name for name in PUSH_RECORD.names if name not in found.names]
+    if missing:
+        return f"no column {', '.join(missing)}"
+    wrong = [field for field in PUSH_RECORD if not _reads_as(found.field(field.name).type, field.type)]
+    return ", ".join(f"{field.name} as {found.field(field.name).type}" for field in wrong) or None
+
+
+def _reads_as(found: Any, wanted: Any) -> bool:
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    is_narrower = wanted == pa.int32() and found in (pa.int8(), pa.int16())
+    is_time = pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted)
+    return found == wanted or is_narrower or is_time
+
+
+def _refuse_newer(source: str, files: Sequence[Path], found: Schema) -> None:
+    """Push records of a later form are push records: what is wrong is the reader. Looked at in no other case."""
+    if "schema_version" not in found.names or not pa.types.is_integer(found.field("schema_version").type):
+        return
+    newest = max(
+        pc.max(pq.read_table(path, columns=["schema_version"], partitioning=None)[0]).as_py() or 0 for path in files
+    )
+    if newest > SCHEMA_VERSION:
+        raise LandingError(
+            f"{source} holds push records of schema version {newest}, and this fleetgauge reads those up to "
+            f"{SCHEMA_VERSION}: update it"
+        )
+
+
+def read(
+    path: Path | str,
+    selection: Selection,
+    columns: Sequence[str] = tuple(PUSH_RECORD.names),
+    system: FileSystem = LOCAL,
+) -> Iterator[RecordBatch]:
+    """The selected rows of a file as BRONZE, a thousand at a time; columns that are not named are null.
+
+    Row groups outside the selected time are not read.
+
+    Raises:
+        LandingError: it cannot be read.
+        OSError: S3 does not answer.
+    """
+    source_file = str(path)
+    if system is LOCAL:
+        source_file = f"file:{quote(str(Path(path).absolute()), safe=_UNQUOTED)}"
+    with _readable(path, system) as file:
+        present = [name for name in file.schema_arrow.names if name in columns]
+        try:
+            begin = 0
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if _may_have(file, group, selection):
+                    at = begin
+                    for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=present):
+                        yield _selected(_bronze(batch, source_file, at), selection)
+                        at += batch.num_rows
+                begin += rows
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path) from error
+
+
+_UNQUOTED: Final = "/=:@!$&'()*+,;~"
+"""What Hadoop leaves as it is in the URI of a file, besides letters and digits."""
+
+
+def _may_have(file: Any, group: int, selection: Selection) -> bool:
+    found = file.metadata.row_group(group)
+    columns = (found.column(number) for number in range(found.num_columns))  # of leaves, not of top-level fields
+    statistics = next((column.statistics for column in columns if column.path_in_schema == "received_at"), None)
+    if statistics is None or not statistics.has_min_max or getattr(statistics.max, "tzinfo", None) is None:
+        return True
+    is_late = selection.since is not None and statistics.max < selection.since
+    is_early = selection.until is not None and statistics.min >= selection.until
+    return not is_late and not is_early
+
+
+def _bronze(batch: RecordBatch, source_file: str, begin: int) -> RecordBatch:
+    rows = batch.num_rows
+    own = {
+        "source_file": pa.repeat(source_file, rows),
+        "source_row": pa.array(range(begin, begin + rows), pa.int64()),
+    }
+    columns = []
+    for field in BRONZE:
+        column = batch.column(field.name) if field.name in batch.schema.names else own.get(field.name)
+        columns.append(pa.nulls(rows, field.type) if column is None else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=BRONZE)
+
+
+def _selected(bronze: RecordBatch, selection: Selection) -> RecordBatch:
+    times = bronze.column("received_at")
+    conditions = []
+    if selection.since is not None:
+        conditions.append(pc.greater_equal(times, pa.scalar(selection.since, times.type)))
+    if selection.until is not None:
+        conditions.append(pc.less(times, pa.scalar(selection.until, times.type)))
+    for name, wanted in (("client_id", selection.client_ids), ("client_instance_id", selection.instance_ids)):
+        if wanted:
+            conditions.append(pc.is_in(bronze.column(name), value_set=pa.array(list(wanted), pa.string())))
+    for condition in conditions[1:]:
+        conditions[0] = pc.and_(conditions[0], condition)
+    return bronze.filter(conditions[0]) if conditions else bronze

@@ -1,0 +1,139 @@
+"""The Spark session: on this machine by default, on a cluster by its master's address."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from fleetgauge.fleet.errors import FleetError, JavaError
+from fleetgauge.fleet.spark.errors import what_failed
+from fleetgauge.fleet.spark.interrupt import keeps_its_handler
+
+OLDEST_JAVA: Final = 17
+_HOW_TO_GET_JAVA: Final = (
+    f"Spark 4 needs Java {OLDEST_JAVA} or 21: install one (Debian: apt-get install openjdk-{OLDEST_JAVA}-jre-headless) "
+    "or set JAVA_HOME to one"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """How to start Spark.
+
+    Attributes:
+        master: `local[*]`, `local[2]`, `spark://host:port`, `yarn`, ... as `spark-submit --master` takes it.
+        local_shuffle_partitions: tasks after a shuffle on this machine; a cluster keeps its own default.
+        arrow_max_records_per_batch: pushes that are handed to Python at once, at most.
+        jars: paths of jars beyond PySpark's own, which go to the executors too.
+        options: further settings of Spark, under Spark's names.
+    """
+
+    master: str = "local[*]"
+    app_name: str = "fleetgauge-fleet"
+    log_level: str = "ERROR"
+    local_shuffle_partitions: int = 8
+    arrow_max_records_per_batch: int = 1024
+    jars: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        """True if Spark runs within this process's own JVM."""
+        return self.master.startswith("local")
+
+
+def start_session(settings: SessionSettings | None = None) -> SparkSession:
+    """Starts Spark, or returns the session that this process has.
+
+    Raises:
+        JavaError: Java is missing or older than 17.
+        FleetError: Spark does not start, for example for a master that cannot be reached.
+    """
+    settings = settings or SessionSettings()
+    check_java()
+    _set_environment(settings)
+    try:
+        with keeps_its_handler():
+            session = _builder(settings).getOrCreate()
+    except Exception as error:  # pyspark's or py4j's: the JVM's exception while the context starts
+        raise FleetError(f"Spark did not start with master {settings.master}: {what_failed(error)}") from error
+    session.sparkContext.setLogLevel(settings.log_level)
+    return session
+
+
+def options_of(session: SparkSession) -> dict[str, str]:
+    """What it was started with, from wherever, under Spark's names."""
+    return dict(session.sparkContext.getConf().getAll())
+
+
+def check_java() -> None:
+    """Raises JavaError unless the Java that Spark will take is recent enough."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        raise JavaError(f"{'JAVA_HOME has no Java' if home else 'no Java found'}. {_HOW_TO_GET_JAVA}")
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    version = parse_java_version(done.stderr + done.stdout)
+    if version is None or version < OLDEST_JAVA:
+        raise JavaError(f"{java} is Java {version or 'of an unknown version'}. {_HOW_TO_GET_JAVA}")
+
+
+def parse_java_version(text: str) -> int | None:
+    """The major version in the output of `java -version`.
+
+    >>> parse_java_version('openjdk version "17.0.15" 2025-04-15'), parse_java_version('java version "1.8.0_402"')
+    (17, 8)
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
+
+
+def _set_environment(settings: SessionSettings) -> None:
+    """Workers run this very Python, since the PATH's may lack pyarrow; a local Spark stays on the loopback."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if settings.is_local:
+        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _builder(settings: SessionSettings) -> SparkSession.Builder:
+    builder = SparkSession.Builder().master(settings.master).appName(settings.app_name)
+    for key, value in _options(settings).items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def _options(settings: SessionSettings) -> dict[str, str]:
+    log_config = Path(__file__).with_name("log4j2.properties").as_uri()
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config}",
+        "spark.sql.session.timeZone": "UTC",
+        # Python's -P for workers: they import nothing from the directory in which they are started.
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+        # The JVM compiles no larger method: Spark's generated code would be interpreted, twice as slow or worse.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_max_records_per_batch),
+        # Rows of a few days are written side by side, and need not be sorted by day before.
+        "spark.sql.maxConcurrentOutputFileWriters": "8",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.jsonGenerator.ignoreNullFields": "false",
+    }
+    if settings.is_local:
+        options |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(settings.local_shuffle_partitions),
+        }
+    if settings.jars:
+        options["spark.jars"] = ",".join(settings.jars)
+    return {**options, **settings.options}

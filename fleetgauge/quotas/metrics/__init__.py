@@ -1,0 +1,1 @@
+"""Kafka's metrics: sensors, statistics, and the registry that holds them (org.apache.kafka.common.metrics)."""
