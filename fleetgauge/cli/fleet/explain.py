@@ -116,10 +116,7 @@ def changes(
         from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
     request = VerdictsRequest(
         tables=tables,
-        form=rows.form,
-        output=rows.output,
-        limit=rows.limit,
-        columns=rows.columns,
+        to=rows,
         conf=parse_conf(conf),
     )
     raise typer.Exit(exit_code(fail_on, show_changes(request, parse_time(since, now()), sys.stdout)))

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.fleet.errors import FleetError, NotInstalledError, WrongOptionError
-from fleetgauge.fleet.report.form import Format, SummaryFormat
+from fleetgauge.fleet.report.form import Format, Output, SummaryFormat
 from fleetgauge.fleet.source.selection import Selection, parse_instance_ids, parse_time
 from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
 from fleetgauge.fleet.spark.interrupt import ends_when_interrupted
@@ -75,6 +75,13 @@ OptionalMaster = Annotated[
         "topics, for zones elsewhere and for much at once: 512 MiB of a zone, or 64 MiB that fleet run has not read.",
     ),
 ]
+
+
+Form = Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")]
+OutputPath = Annotated[
+    str | None, typer.Option("--output", "-o", help="Directory to write to. Without it json and csv go to stdout.")
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows of the table; other formats hold every row.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,22 +171,12 @@ class Selecting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Rows(Output):
     """Where rows are written, and as what."""
 
-    form: Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")] = Format.TABLE
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Directory to write to. Without it json and csv go to stdout.")
-    ] = None
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="Rows of the table; other formats hold every row.")
-    ] = 50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows(Written):
-    """Where the rows of one table are written, and as what."""
-
+    form: Form = Format.TABLE
+    output: OutputPath = None
+    limit: Limit = 50
     columns: Columns = None
 
 

@@ -8,17 +8,20 @@ from rich.console import Console
 
 from fleetgauge.cli.fleet.options import (
     DEFAULT_SOURCE,
+    Form,
     KafkaClient,
+    Limit,
+    OutputPath,
     Rows,
     Selecting,
     Source,
     Spark,
-    Written,
     listed,
     needs_extra,
     sentences,
 )
 from fleetgauge.fleet.metric_names import advice
+from fleetgauge.fleet.report.form import Format
 
 
 def inventory(
@@ -39,7 +42,14 @@ def inventory(
 
 
 def summary(
-    *, source: Source = DEFAULT_SOURCE, kafka: KafkaClient, selecting: Selecting, rows: Written, spark: Spark
+    *,
+    source: Source = DEFAULT_SOURCE,
+    kafka: KafkaClient,
+    selecting: Selecting,
+    form: Form = Format.TABLE,
+    output: OutputPath = None,
+    limit: Limit = 50,
+    spark: Spark,
 ) -> None:
     """Inventory and latency one after the other, and how many pushes could not be read.
 
@@ -49,7 +59,7 @@ def summary(
 
     `fleetgauge fleet summary --since 24h --format parquet --output ./today`
     """
-    _answer("summary", source, kafka, selecting, rows, spark)
+    _answer("summary", source, kafka, selecting, Rows(form=form, output=output, limit=limit), spark)
 
 
 def latency(
@@ -95,7 +105,7 @@ def rejects(
 
 
 def _answer(
-    command: str, source: str, kafka: KafkaClient, selecting: Selecting, rows: Written, spark: Spark, metric: str = ""
+    command: str, source: str, kafka: KafkaClient, selecting: Selecting, rows: Rows, spark: Spark, metric: str = ""
 ) -> None:
     notes, selected, read_from = Console(stderr=True), selecting.selection(), kafka.of(source)
     with needs_extra("tables"):
@@ -107,10 +117,7 @@ def _answer(
         source=read_from,
         kafka_jars=listed(kafka.kafka_jars),
         master=spark.master,
-        form=rows.form,
-        output=rows.output,
-        limit=rows.limit,
-        columns=rows.columns if isinstance(rows, Rows) else None,
+        to=rows,
         show_progress=spark.progress,
         spark_log_level=spark.spark_log_level,
     )

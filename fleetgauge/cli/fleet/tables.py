@@ -152,10 +152,7 @@ def show(
         tables=tables,
         selection=selected,
         group_id=group,
-        form=rows.form,
-        output=rows.output,
-        limit=rows.limit,
-        columns=rows.columns,
+        to=rows,
         conf=parse_conf(conf),
     )
     standing.show(request, sys.stdout)

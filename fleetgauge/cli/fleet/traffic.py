@@ -45,9 +45,6 @@ def traffic(
         group_id=group,
         seen_only=seen_only,
         rules=load(rules),
-        form=rows.form,
-        output=rows.output,
-        limit=rows.limit,
-        columns=rows.columns,
+        to=rows,
     )
     show_traffic(request, sys.stdout)

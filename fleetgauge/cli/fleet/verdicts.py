@@ -76,10 +76,7 @@ def verdicts(
         since=time_option(since, now()),
         state=state,
         principal=principal,
-        form=rows.form,
-        output=rows.output,
-        limit=rows.limit,
-        columns=rows.columns,
+        to=rows,
         conf=parse_conf(conf),
         shows_all=shows_all,
     )

@@ -138,17 +138,17 @@ def whatif(*, tables: Tables = DEFAULT_TABLES, replay: Replay, rows: WholeRows, 
     `fleetgauge fleet whatif --rates rates.csv --quota 'user=<default>,consumer_byte_rate=5000000' --format json`
     """
     with needs_extra("tables"):
-        from fleetgauge.fleet.report.output import check_form
+        from fleetgauge.fleet.report.output import write_table
         from fleetgauge.fleet.whatif.quotas import parse_quotas
-        from fleetgauge.fleet.whatif.show import FORM, remarks, write
+        from fleetgauge.fleet.whatif.show import FORM, remarks
     percent = top_percent(replay.suggest)
     asked = parse_quotas(replay.quota or (), suggests=percent is not None)
-    check_form(rows.form, rows.output, rows.columns)
+    rows.check()
     FORM.only(rows.columns)
     if replay.spread not in ("even", "one"):
         raise FleetError(f"--spread {replay.spread!r} is neither even nor one")
     answer, cell_s = _of_brokers(replay, asked, percent) or _of_tables(tables, replay, spark, asked, percent)
-    write(answer, rows.form, rows.output, rows.limit, rows.columns, sys.stdout)
+    write_table(answer.rows, rows, FORM, sys.stdout)
     say = sentences(Console(stderr=rows.form is not Format.TABLE))
     for remark in remarks(answer, cell_s):
         say(remark)
