@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fleetgauge.cli.fleet.options import ShowProgress, needs_extra, sentences
+from fleetgauge.cli.fleet.options import ShowProgress, needs_extra, sentences, shows
 from fleetgauge.fleet.errors import FleetError, WrongOptionError
 from fleetgauge.fleet.spark.interrupt import EXIT_INTERRUPTED
 
@@ -68,7 +68,7 @@ def simulate(
         from fleetgauge.testkit.simulate.request import parse_with
         from fleetgauge.testkit.simulate.simulate import Fleet
     fleet = Fleet(clients=clients, hours=hours, seed=seed, pathologies=parse_with(with_, hours))
-    bar = _bar(notes, shows=notes.is_terminal if progress is None else progress)
+    bar = _bar(notes, shows=shows(progress, notes))
     if push is not None:
         _push(out, fleet, push, speed, connections, bar)
     elif out is None:

@@ -3,7 +3,8 @@
 import enum
 import json
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +22,11 @@ from fleetgauge.cli.fleet.options import (
 from fleetgauge.cli.fleet.verdicts import FailOn, exit_code
 from fleetgauge.fleet.report.form import SummaryFormat
 from fleetgauge.fleet.source.selection import parse_time
+from fleetgauge.terminal.table import wide_console
+from fleetgauge.terminal.text import printable_json
+
+if TYPE_CHECKING:
+    from fleetgauge.fleet.explain.explanation import Explanation
 
 
 class Kind(enum.StrEnum):
@@ -65,9 +71,6 @@ def explain(
     with needs_extra("tables"):
         from fleetgauge.fleet.explain.explanation import ExplainRequest
         from fleetgauge.fleet.explain.explanation import explain as explained
-        from fleetgauge.fleet.explain.page import print_explanation
-        from fleetgauge.terminal.table import wide_console
-        from fleetgauge.terminal.text import printable_json
     request = ExplainRequest(
         text=" ".join(subject),
         tables=tables,
@@ -76,16 +79,7 @@ def explain(
         since=time_option(since, now()),
         conf=parse_conf(conf),
     )
-    found = explained(request)
-    if form is SummaryFormat.JSON:
-        text = json.dumps([each.as_object() for each in found], ensure_ascii=False)
-        sys.stdout.write(printable_json(text) + "\n")
-        return
-    console = wide_console(sys.stdout)
-    for number, each in enumerate(found):
-        if number:
-            console.print()
-        print_explanation(console, each)
+    _print(explained(request), form)
 
 
 def changes(
@@ -120,3 +114,17 @@ def changes(
         conf=parse_conf(conf),
     )
     raise typer.Exit(exit_code(fail_on, show_changes(request, parse_time(since, now()), sys.stdout)))
+
+
+def _print(found: "Sequence[Explanation]", form: SummaryFormat) -> None:
+    from fleetgauge.fleet.explain.page import print_explanation
+
+    if form is SummaryFormat.JSON:
+        text = json.dumps([each.as_object() for each in found], ensure_ascii=False)
+        sys.stdout.write(printable_json(text) + "\n")
+        return
+    console = wide_console(sys.stdout)
+    for number, each in enumerate(found):
+        if number:
+            console.print()
+        print_explanation(console, each)

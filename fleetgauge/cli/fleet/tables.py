@@ -1,8 +1,10 @@
 """The commands of the standing tables: `fleet run`, `fleet show`, `fleet maintain`."""
 
+import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TextIO, TypeVar
 
 import typer
 from rich.console import Console
@@ -41,6 +43,7 @@ Window = Annotated[
     str, typer.Option(help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h.")
 ]
 
+Done = TypeVar("Done")
 _SECOND_US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _SECOND_US
 
@@ -99,7 +102,7 @@ def run(
     notes, read_from, window_s = Console(stderr=True), batches.of(source), window_seconds(window)
     with needs_extra("tables"):
         from fleetgauge.fleet.pipeline import run as pipeline
-        from fleetgauge.fleet.views.summary import print_json, print_run, run_as_json
+        from fleetgauge.fleet.views.summary import print_run, run_as_json
     request = pipeline.RunRequest(
         source=read_from,
         tables=tables,
@@ -118,10 +121,7 @@ def run(
         notes=notes,
         progress=shows(spark.progress, notes),
     )
-    if form is SummaryFormat.JSON:
-        print_json(sys.stdout, run_as_json(report))
-    else:
-        print_run(sys.stdout, report)
+    _print(report, form, run_as_json, print_run)
     if fail_on_rejects and (report.rejects or report.lost):
         raise typer.Exit(EXIT_SET_ASIDE)
 
@@ -183,7 +183,7 @@ def maintain(
         raise WrongOptionError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
     with needs_extra("tables"):
         from fleetgauge.fleet.pipeline.run import keep_up
-        from fleetgauge.fleet.views.summary import print_json, print_upkeep, upkeep_as_json
+        from fleetgauge.fleet.views.summary import print_upkeep, upkeep_as_json
     done = keep_up(
         tables,
         keep_from=keep_from,
@@ -192,10 +192,17 @@ def maintain(
         notes=notes,
         progress=shows(progress, notes),
     )
+    _print(done, form, upkeep_as_json, print_upkeep)
+
+
+def _print(
+    done: Done, form: SummaryFormat, as_json: Callable[[Done], Any], print_text: Callable[[Any, Done], None]
+) -> None:
+    """Prints what a command did."""
     if form is SummaryFormat.JSON:
-        print_json(sys.stdout, upkeep_as_json(done))
+        sys.stdout.write(json.dumps(as_json(done)) + "\n")
     else:
-        print_upkeep(sys.stdout, done)
+        print_text(sys.stdout, done)
 
 
 def window_seconds(text: str) -> int:

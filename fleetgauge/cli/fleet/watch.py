@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -32,6 +32,9 @@ from fleetgauge.fleet.errors import FleetError, WrongOptionError
 from fleetgauge.fleet.report.form import SummaryFormat
 from fleetgauge.fleet.source.selection import parse_time
 from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
+
+if TYPE_CHECKING:
+    from fleetgauge.fleet.watch.watch import WatchRequest
 
 _LONGEST_LATE_US: Final = 86_400_000_000
 
@@ -125,6 +128,62 @@ def _headers(name: str, given: list[str] | None) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """What every round does, and when."""
+
+    rules: RuleFile = None
+    trigger: Annotated[str, typer.Option(help="Look for what is new every so often.")] = "1m"
+    once: Annotated[bool, typer.Option("--once", help="One round, for a scheduler.")] = False
+    window: Window = "5m"
+    late: Annotated[
+        str,
+        typer.Option(help="How long after its end to judge a window, by receipt times: pushes may come late."),
+    ] = "1m"
+    since: Annotated[
+        str,
+        typer.Option(
+            help="At a destination's first start: deliver verdicts that were seen from then on. An age or a time (UTC)."
+        ),
+    ] = "1h"
+    consequences: Annotated[
+        bool, typer.Option("--consequences", help="Deliver verdicts, too, that another verdict explains.")
+    ] = False
+
+    def request(
+        self, source: TopicSource | str, tables: str, batches: Batches, destinations: Destinations, form: SummaryFormat
+    ) -> "WatchRequest":
+        """The request.
+
+        Raises:
+            FleetError: an option is wrong.
+        """
+        late_us = _duration_us("--late", self.late, up_to_us=_LONGEST_LATE_US)
+        trigger_us = _duration_us("--trigger", self.trigger)
+        with needs_extra("tables"):
+            from fleetgauge.fleet.pipeline.run import RunRequest
+            from fleetgauge.fleet.watch.watch import WatchRequest
+        if isinstance(source, TopicSource):
+            with needs_extra("spark"):
+                import pyspark  # noqa: F401  # a watch without it would find out in each round
+        run = RunRequest(
+            source=source,
+            tables=tables,
+            bounds=batches.bounds(),
+            window_s=window_seconds(self.window),
+            rules=load(self.rules),
+            judge_after_s=late_us // 1_000_000,
+        )
+        return WatchRequest(
+            run=run,
+            since=parse_time(self.since, now()),
+            destinations=destinations.opened(form),
+            trigger_s=trigger_us / 1_000_000,
+            once=self.once,
+            consequences=self.consequences,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRounds(SparkJob):
     """A session of Spark for every round."""
 
@@ -137,23 +196,7 @@ def watch(
     *,
     source: Source = DEFAULT_SOURCE,
     tables: Tables = DEFAULT_TABLES,
-    rules: RuleFile = None,
-    trigger: Annotated[str, typer.Option(help="Look for what is new every so often.")] = "1m",
-    once: Annotated[bool, typer.Option("--once", help="One round, for a scheduler.")] = False,
-    window: Window = "5m",
-    late: Annotated[
-        str,
-        typer.Option(help="How long after its end to judge a window, by receipt times: pushes may come late."),
-    ] = "1m",
-    since: Annotated[
-        str,
-        typer.Option(
-            help="At a destination's first start: deliver verdicts that were seen from then on. An age or a time (UTC)."
-        ),
-    ] = "1h",
-    consequences: Annotated[
-        bool, typer.Option("--consequences", help="Deliver verdicts, too, that another verdict explains.")
-    ] = False,
+    rounds: Rounds,
     destinations: Destinations,
     batches: Batches,
     form: SummaryForm = SummaryFormat.TABLE,
@@ -172,35 +215,14 @@ def watch(
     """
     try:
         read_from = batches.of(source)
-        late_us = _duration_us("--late", late, up_to_us=_LONGEST_LATE_US)
-        trigger_us = _duration_us("--trigger", trigger)
-        with needs_extra("tables"):
-            from fleetgauge.fleet.pipeline.run import RunRequest
-            from fleetgauge.fleet.watch import watch as rounds
-        if isinstance(read_from, TopicSource):
-            with needs_extra("spark"):
-                import pyspark  # noqa: F401  # a watch without it would find out in each round
-        run = RunRequest(
-            source=read_from,
-            tables=tables,
-            bounds=batches.bounds(),
-            window_s=window_seconds(window),
-            rules=load(rules),
-            judge_after_s=late_us // 1_000_000,
-        )
-        request = rounds.WatchRequest(
-            run=run,
-            since=parse_time(since, now()),
-            destinations=destinations.opened(form),
-            trigger_s=trigger_us / 1_000_000,
-            once=once,
-            consequences=consequences,
-        )
+        request = rounds.request(read_from, tables, batches, destinations, form)
         conf = parse_conf(spark.conf)
     except FleetError as error:  # whatever is wrong is wrong with an option
         raise WrongOptionError(str(error)) from error
+    from fleetgauge.fleet.watch import watch as watching
+
     notes = Console(stderr=True)
-    rounds.watch(
+    watching.watch(
         request,
         cache(lambda: spark.settings_for(read_from, batches, notes)),
         on_spark=spark.is_wanted,
