@@ -196,7 +196,7 @@ def maintain(
 
 
 def _print(
-    done: Done, form: SummaryFormat, as_json: Callable[[Done], Any], print_text: Callable[[Any, Done], None]
+    done: Done, form: SummaryFormat, as_json: Callable[[Done], Any], print_text: Callable[[TextIO, Done], None]
 ) -> None:
     """Prints what a command did."""
     if form is SummaryFormat.JSON:

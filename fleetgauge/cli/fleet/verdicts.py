@@ -93,7 +93,10 @@ def rules(rule_file: RuleFile = None) -> None:
 
     `fleetgauge fleet rules --rules rules.toml`
     """
-    sys.stdout.write(rules_text(rule_file))
+    found = load(rule_file)
+    from fleetgauge.verdicts.rules import DEFAULTS, as_toml  # after load: it reports a missing extra
+
+    sys.stdout.write(DEFAULTS.read_text(encoding="utf-8") if rule_file is None else as_toml(found))
 
 
 def exit_code(fail_on: FailOn | None, severities: set[str]) -> int:
@@ -115,11 +118,3 @@ def load(rule_file: Path | None) -> Any:
         return load_rules(rule_file)
     except RulesError as error:
         raise WrongOptionError(str(error)) from error
-
-
-def rules_text(rule_file: Path | None) -> str:
-    """The rules as TOML; the defaults with their comments."""
-    found = load(rule_file)
-    from fleetgauge.verdicts.rules import DEFAULTS, as_toml  # after load: it reports a missing extra
-
-    return DEFAULTS.read_text(encoding="utf-8") if rule_file is None else as_toml(found)
