@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.console.api.node import Node
 from fleetgauge.console.api.routes import Fleetless
 from fleetgauge.console.api.sessions import Sessions
