@@ -109,8 +109,9 @@ class Listener:
         from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
         from fleetgauge.quotas.identities import Identities
         from fleetgauge.quotas.metrics.metrics import Metrics
-        from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+        from fleetgauge.telemetry.manager import ClientMetricsManager
         from fleetgauge.telemetry.push_record import PushIds
+        from fleetgauge.telemetry.settings import ClientMetricsSettings
         from fleetgauge.wire.api_table import ApiTable
         from fleetgauge.wire.listener_context import ListenerContext
         from fleetgauge.wire.listener_counters import ListenerCounters
@@ -127,7 +128,7 @@ class Listener:
             metrics=metrics,
             push_ids=PushIds(),
         )
-        self.manager.update_subscription("bench", {"metrics": "*", "interval.ms": "100"})
+        self.manager.subscriptions.update("bench", {"metrics": "*", "interval.ms": "100"})
         self._writer = SqlitePushLogWriter(PushLogSettings(dir=directory, min_free_bytes=0), clock)
         log = LoopCommit(self._writer, loop, clock)
         manager = ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, clock)
@@ -139,7 +140,7 @@ class Listener:
         subscriptions = SubscriptionsHandler(self.manager, authorization, clock)
         admin = AdminApis(cast(Any, None), {}, authorization, (), quota, clock)
         handler = RequestDispatcher(
-            table, cluster, subscriptions, self.pushes, admin, self.manager, misdirected, quota, clock
+            table, cluster, subscriptions, self.pushes, admin, self.manager.instances, misdirected, quota, clock
         )
         context = ListenerContext(
             listener_name="PLAINTEXT",

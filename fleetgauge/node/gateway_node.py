@@ -54,7 +54,7 @@ class GatewayNode(FleetgaugeNode):
     async def _prepare(self) -> Job:
         settings = gateway_settings(self._config)
         job = await super()._prepare()
-        quotas = self._quotas
+        quotas = self._parts.quotas
         has_callback = quotas.managers.client_quota_callback is not None
         self._traffic = TrafficRules(
             quotas.managers, quotas.identities, quotas.cluster_changed if has_callback else None

@@ -118,8 +118,7 @@ def summed(rows: Table, rules: Rules) -> Table:
     starts = rows["window_start"].cast(pa.int64()).to_numpy()
     ends = starts + rows["window_ms"].to_numpy() * 1_000
     sums = {name: np.bincount(code, _numbers(rows, name), count) for name in _SUMS}
-    joining = code[_numbers(rows, "group_joins") > 0]
-    sums["joining"] = np.bincount(joining, minlength=count)  # intervals
+    sums["joining"] = np.bincount(code, _numbers(rows, "group_joins") > 0, count)  # intervals
     longest = np.zeros(count)
     np.maximum.at(longest, code, _numbers(rows, "broker_time_max_ms"))
     first, last = np.full(count, starts.max()), np.zeros(count, np.int64)
@@ -129,8 +128,7 @@ def summed(rows: Table, rules: Rules) -> Table:
     compressions, errors = (_pairs(rows[name], code, count) for name in ("compressions", "errors"))
     found = []
     for at, key in enumerate(keys):
-        of = {name: float(each[at]) for name, each in sums.items()}
-        seconds = float(active_s[at])
+        of, seconds = {name: float(each[at]) for name, each in sums.items()}, float(active_s[at])
         row: dict[str, Any] = {
             **dict(zip(_KEY, key, strict=True)),
             "first_at": int(first[at]),

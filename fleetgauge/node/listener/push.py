@@ -143,7 +143,7 @@ class PushHandler:
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         """Answers a push: a refused one at once, an accepted one when it is in the push log."""
-        context = request_context(channel, request, is_exact=self._manager.has_receivers)
+        context = request_context(channel, request, is_exact=not self._manager.plugin.is_empty)
         authorization = self._authorization
         if authorization.restricts_telemetry and authorization.refuses_telemetry(
             channel.principal, channel.client_address, context.client_id, ApiKey.PUSH_TELEMETRY.name

@@ -39,9 +39,10 @@ from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
 from fleetgauge.quotas.identities import Identities
 from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.codecs import CompressionType
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.push import Push
 from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.wire.api_table import ApiTable
 from fleetgauge.wire.close_reason import CloseReason
 from fleetgauge.wire.listener_context import ListenerContext
@@ -222,7 +223,15 @@ class _Node:
         self.context = ListenerContext(
             listener_name="PLAINTEXT",
             handler=RequestDispatcher(
-                table, cluster, subscriptions, pushes, admin, self.manager, misdirected, request_quota, self.time
+                table,
+                cluster,
+                subscriptions,
+                pushes,
+                admin,
+                self.manager.instances,
+                misdirected,
+                request_quota,
+                self.time,
             ),
             api_table=table,
             settings=ListenerSettings(
@@ -254,7 +263,7 @@ class _Node:
                 self._check_answer(api_key, body)
             if client.transport.closed:
                 self.lose(index)
-        assert self.manager.instance_count <= MAX_INSTANCES
+        assert len(self.manager.instances.cache) <= MAX_INSTANCES
         assert self.context.requests.held_bytes <= MAX_BUFFERED_BYTES
         assert CloseReason.HANDLER_ERROR not in self.counters.closed
 
@@ -281,7 +290,7 @@ class _Node:
         self.loop.run()
         assert not self.context.channels
         assert self.context.requests.held_bytes == 0
-        assert self.manager.instance_count == 0
+        assert len(self.manager.instances.cache) == 0
         self.manager.close()
 
 
@@ -348,7 +357,7 @@ def _ask(node: _Node, program: Program, api_key: int, request: Callable[[int, st
 def _wait(node: _Node, program: Program) -> None:
     node.time.sleep(_STEPS_MS[program.byte() % len(_STEPS_MS)])
     now_ms = node.time.hi_res_clock_ms()
-    node.manager.expire(now_ms)
+    node.manager.instances.expire(now_ms)
     for client in node.clients:
         client.channel.expire(now_ms)
 
@@ -376,7 +385,7 @@ def _pause(node: _Node, program: Program) -> None:
 
 
 def _subscribe(node: _Node, program: Program) -> None:
-    node.manager.replace_subscriptions(_SUBSCRIPTIONS[program.byte() % len(_SUBSCRIPTIONS)])
+    node.manager.subscriptions.replace(_SUBSCRIPTIONS[program.byte() % len(_SUBSCRIPTIONS)])
 
 
 _OPERATIONS: tuple[Callable[[_Node, Program], None], ...] = (

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from fleetgauge.base.machine import files_for_clients, open_files
 from fleetgauge.cli.node.doctor.finding import Finding, error, ok, skipped, warning
 from fleetgauge.cli.units import size
 from fleetgauge.exporters.prometheus.settings import Address
 from fleetgauge.node.config import ServiceConfig
 from fleetgauge.node.data_dir import MAX_EXPORTS, DataDirectory
-from fleetgauge.node.machine import files_for_clients, open_files
 from fleetgauge.node.status.node_socket import NotRunningError, read_status
 from fleetgauge.push_log.embedded.free_space import free_bytes
 

@@ -33,7 +33,7 @@ class SubscriptionsHandler:
 
         `throttle_time_ms` is 0, so that telemetry never stalls a client's connection.
         """
-        context = request_context(channel, request, is_exact=self._manager.has_receivers)
+        context = request_context(channel, request, is_exact=not self._manager.plugin.is_empty)
         wanted = request.body.client_instance_id
         authorization = self._authorization
         if authorization.restricts_telemetry and authorization.refuses_telemetry(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S
 
-from fleetgauge.node.machine import files_for_clients, memory_bytes
+from fleetgauge.base.machine import files_for_clients, memory_bytes
 
 PHYSICAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
@@ -57,7 +57,7 @@ def test_no_limit_is_the_machines_memory(tmp_path: Path) -> None:
 def test_the_limit_of_open_files_is_raised_to_the_hard_one() -> None:
     script = (
         "import resource\n"
-        "from fleetgauge.node.machine import first_kept_descriptor, open_files, raise_open_files\n"
+        "from fleetgauge.base.machine import first_kept_descriptor, open_files, raise_open_files\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (128, 512))\n"
         "before = open_files()\n"
         "raise_open_files()\n"
