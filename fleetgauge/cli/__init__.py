@@ -1,7 +1,6 @@
 """The command line `fleetgauge`: one file per command. This one combines them, and prints errors as one sentence."""
 
 import errno
-import importlib
 import logging
 import os
 import sys
@@ -105,21 +104,22 @@ app = typer.Typer(
 
 
 @app.command(
+    name="fleet",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     short_help="Analyse the fleet of clients: inventory, latency, points, standing tables (extra: tables or spark).",
     add_help_option=False,
 )
-def fleet(context: typer.Context) -> None:
+def _fleet(context: typer.Context) -> None:
     """Analyse the fleet of clients; see fleetgauge fleet --help."""
     # Imported only here: the sink runs without Java and PySpark.
     try:
-        commands = importlib.import_module("fleetgauge.fleet.cli")
+        from fleetgauge.cli.fleet.app import app as commands
     except ModuleNotFoundError as error:
         typer.echo(
             f"fleetgauge fleet needs {error.name}, which is not installed: pip install 'fleetgauge[spark]'", err=True
         )
         raise typer.Exit(1) from error
-    commands.app(args=context.args or ["--help"], prog_name="fleetgauge fleet")
+    commands(args=context.args or ["--help"], prog_name="fleetgauge fleet")
 
 
 def _print_version(wanted: bool) -> None:

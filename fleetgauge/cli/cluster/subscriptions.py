@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -27,6 +27,7 @@ from fleetgauge.cluster.subscriptions.cluster import Cluster
 from fleetgauge.cluster.subscriptions.planning import Plan, plan_changes
 from fleetgauge.cluster.subscriptions.resources import SUBSCRIPTIONS, Resource, named
 from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
+from fleetgauge.terminal.option_groups import grouped
 from fleetgauge.terminal.options import Command
 from fleetgauge.terminal.table import wide_console
 
@@ -40,23 +41,6 @@ app = typer.Typer(
 
 _OF_CLIENTS: Final = "Live clients"
 
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        help="HTTP listener of the node or export that knows the clients; by default the one of --log-dirs is asked.",
-        rich_help_panel=_OF_CLIENTS,
-    ),
-]
-TablesRoot = Annotated[
-    str | None,
-    typer.Option(
-        "--tables",
-        metavar="ROOT",
-        help="Standing tables (fleet run): open verdicts; also the clients, if no other source is named.",
-        rich_help_panel=_OF_CLIENTS,
-    ),
-]
 File = Annotated[
     Path, typer.Option("--file", "-f", help="TOML file with the tables [client-metrics.NAME], as a node's has them.")
 ]
@@ -65,6 +49,36 @@ OptionalFile = Annotated[
 ]
 Prune = Annotated[bool, typer.Option("--prune", help="Delete subscriptions that are not in the file.")]
 ShowNames = Annotated[bool, typer.Option("--show", help="Name the clients.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A cluster, and the source of its live clients."""
+
+    bootstrap_server: BootstrapServer
+    command_config: CommandConfig = None
+    timeout: Timeout = 10_000
+    config: ConfigFile = None
+    override: Overrides = None
+    log_dirs: LogDirs = None
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            help="HTTP listener of the node or export that knows the clients; by default the one of --log-dirs is "
+            "asked.",
+            rich_help_panel=_OF_CLIENTS,
+        ),
+    ] = None
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="ROOT",
+            help="Standing tables (fleet run): open verdicts; also the clients, if no other source is named.",
+            rich_help_panel=_OF_CLIENTS,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,38 +104,26 @@ class _Session:
 
 
 @app.command(name="list", cls=Command)
+@grouped
 def list_them(
-    bootstrap_server: BootstrapServer,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 10_000,
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
-    url: Url = None,
-    tables: TablesRoot = None,
+    target: Target,
     form: FormOption = "table",
 ) -> None:
     """List the subscriptions: metrics, interval, match, live clients, and when they are taken back.
 
     `fleetgauge subscriptions list --bootstrap-server broker-1:9092`
     """
-    with _session(locals()) as session:
+    with _session(target) as session:
         resources = session.cluster.list()
         clients = session.clients()
         text.print_list(wide_console(), resources, clients, session.problem, form)
 
 
 @app.command(cls=Command)
+@grouped
 def show(
     name: Annotated[str, typer.Argument(help="The subscription.")],
-    bootstrap_server: BootstrapServer,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 10_000,
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
-    url: Url = None,
-    tables: TablesRoot = None,
+    target: Target,
     names: ShowNames = False,
     form: FormOption = "table",
 ) -> None:
@@ -129,23 +131,17 @@ def show(
 
     `fleetgauge subscriptions show orders --bootstrap-server broker-1:9092 --show`
     """
-    with _session(locals()) as session:
+    with _session(target) as session:
         resources = session.cluster.list()
         clients = session.clients()
         text.print_one(wide_console(), named(resources, name), resources, clients, session.problem, form, names=names)
 
 
 @app.command(cls=PlanCommand)
+@grouped
 def plan(
     file: File,
-    bootstrap_server: BootstrapServer,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 10_000,
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
-    url: Url = None,
-    tables: TablesRoot = None,
+    target: Target,
     prune: Prune = False,
     names: ShowNames = False,
     form: FormOption = "table",
@@ -157,23 +153,17 @@ def plan(
     `fleetgauge subscriptions plan -f subscriptions.toml --bootstrap-server broker-1:9092 --show`
     """
     wanted = read_file(file, SUBSCRIPTIONS)
-    with _session(locals()) as session:
+    with _session(target) as session:
         planned = session.plan(SUBSCRIPTIONS.plan(session.cluster.list(), wanted, prune=prune))
         text.print_plan(wide_console(), planned, session.problem, form, names=names)
     end_plan(planned.changes)
 
 
 @app.command(cls=Command)
+@grouped
 def apply(
     file: File,
-    bootstrap_server: BootstrapServer,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 10_000,
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
-    url: Url = None,
-    tables: TablesRoot = None,
+    target: Target,
     prune: Prune = False,
     names: ShowNames = False,
     yes: Yes = False,
@@ -183,24 +173,18 @@ def apply(
     `fleetgauge subscriptions apply -f subscriptions.toml --bootstrap-server broker-1:9092`
     """
     wanted = read_file(file, SUBSCRIPTIONS)
-    with _session(locals()) as session:
+    with _session(target) as session:
         changes = SUBSCRIPTIONS.plan(session.cluster.list(), wanted, prune=prune)
         _carry_out(session, session.plan(changes), yes=yes, names=names)
 
 
 @app.command(cls=Command)
+@grouped
 def canary(
     words: Annotated[
         list[str], typer.Argument(metavar="[SHARE] NAME", help="5% NAME makes a canary; NAME alone looks at it.")
     ],
-    bootstrap_server: BootstrapServer,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 10_000,
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
-    url: Url = None,
-    tables: TablesRoot = None,
+    target: Target,
     file: OptionalFile = None,
     intervals: Annotated[
         int, typer.Option(min=0, max=1_000, help="Compare after so many push intervals; 0: do not wait.")
@@ -225,7 +209,7 @@ def canary(
     share, name = _share_and_name(words)
     if sum((share is not None, promote, abort)) > 1:
         raise ResourceError("a share, --promote and --abort exclude each other")
-    with _session(locals()) as session:
+    with _session(target) as session:
         current = session.cluster.list()
         if promote or abort:
             changes = canaries.promotion(current, name) if promote else canaries.abortion(current, name)
@@ -369,18 +353,18 @@ def _compare(
 
 
 @contextmanager
-def _session(options: dict[str, Any]) -> Iterator[_Session]:
+def _session(target: Target) -> Iterator[_Session]:
     """Opens the cluster, and finds the source of the live clients, by a command's options."""
     from fleetgauge.cluster.subscriptions.tables import FleetTables
 
-    tables = None if options["tables"] is None else FleetTables(options["tables"])
-    read, problem = _source(options, tables)
-    settings = cluster_settings(options["bootstrap_server"], options["command_config"], options["timeout"])
+    tables = None if target.tables is None else FleetTables(target.tables)
+    read, problem = _source(target, tables)
+    settings = cluster_settings(target.bootstrap_server, target.command_config, target.timeout)
     with Cluster(settings) as cluster:
         yield _Session(cluster=cluster, clients=read, tables=tables, problem=problem)
 
 
-def _source(options: dict[str, Any], tables: "FleetTables | None") -> tuple[Callable[[], Sequence[Client]], str]:
+def _source(target: Target, tables: "FleetTables | None") -> tuple[Callable[[], Sequence[Client]], str]:
     """What reads the live clients, and why none are known, if so.
 
     Raises:
@@ -391,13 +375,12 @@ def _source(options: dict[str, Any], tables: "FleetTables | None") -> tuple[Call
     from fleetgauge.cli.options import data_directory
     from fleetgauge.node.status.node_socket import NotRunningError
 
-    url, is_named = options["url"], any(options[key] is not None for key in ("url", "config", "log_dirs", "override"))
+    url, source = target.url, (target.config, target.override, target.log_dirs)
+    is_named = any(each is not None for each in (url, *source))
     if tables is not None and not is_named:
         return tables.clients, ""
     try:
-        directory = (
-            None if url is not None else data_directory(options["config"], options["override"], options["log_dirs"])
-        )
+        directory = None if url is not None else data_directory(*source)
         all_rows(directory, url)  # answers, or raises
     except (NotRunningError, ConfigError) as error:
         if is_named:

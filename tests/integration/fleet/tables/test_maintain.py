@@ -18,7 +18,7 @@ from support.fleet.standing_tables import rows
 from support.fleet.written_files import written
 from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.schemas import SENT_POINTS

@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 from unit.fleet.decode import dialect_payloads as dialect
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.report import run

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -10,28 +11,21 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fleetgauge.fleet.cli_options import (
-    DEFAULT_LIMIT,
+from fleetgauge.cli.fleet.options import (
     DEFAULT_TABLES,
-    Archives,
-    Limit,
-    Output,
-    PyFiles,
-    ShowProgress,
-    SparkConf,
-    SparkLog,
+    FleetCommand,
+    SparkJob,
     Tables,
+    WholeRows,
     needs_extra,
     now,
     parse_conf,
-    said_in_a_sentence,
     sentences,
-    session_settings,
+    shows,
 )
 from fleetgauge.fleet.errors import FleetError, NotInstalledError
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.source.selection import parse_time
-from fleetgauge.terminal.options import Columns, Command
 
 if TYPE_CHECKING:
     from fleetgauge.fleet.whatif.whatif import Answer
@@ -40,7 +34,7 @@ _DEFAULT_SINCE: Final = timedelta(days=7)
 _NOBODY: Final = "nobody"
 
 
-class WhatifCommand(Command):
+class WhatifCommand(FleetCommand):
     """Takes `--suggest` without a value, too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -56,8 +50,10 @@ def _is_suggestion(words: list[str]) -> bool:
     return bool(words) and not words[0].startswith("-")
 
 
-def whatif(
-    tables: Tables = DEFAULT_TABLES,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Which quotas are tried, and on which rates."""
+
     quota: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,7 +64,7 @@ def whatif(
             "client-id, each by name or <default>, or both; keys producer_byte_rate and consumer_byte_rate. May be "
             "repeated; a comma in a name is %2C.",
         ),
-    ] = None,
+    ] = None
     suggest: Annotated[
         str | None,
         typer.Option(
@@ -76,12 +72,12 @@ def whatif(
             help="Print the least limit that would have throttled nobody, or only the top N percent, for each "
             "--quota, whose value may be left out.",
         ),
-    ] = None,
+    ] = None
     since: Annotated[
         str | None,
         typer.Option(help="From then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC). By default 7d."),
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Up to then; forms as for --since.")] = None,
+    ] = None
+    until: Annotated[str | None, typer.Option(help="Up to then; forms as for --since.")] = None
     spread: Annotated[
         str,
         typer.Option(
@@ -89,27 +85,36 @@ def whatif(
             help="Where a client sends only the sum over brokers: spread it evenly over those that it speaks to, or "
             "take all for one broker's, the worst case.",
         ),
-    ] = "even",
+    ] = "even"
     rates: Annotated[
         Path | None,
         typer.Option(
             help="Brokers' own byte rates, in place of telemetry: CSV of time,user,client-id,byte-rate,broker."
         ),
-    ] = None,
+    ] = None
     prometheus: Annotated[
         str | None, typer.Option(metavar="URL", help="Brokers' own byte rates from Prometheus, by --query.")
-    ] = None,
+    ] = None
     query: Annotated[
         str | None,
         typer.Option(metavar="PROMQL", help="With --prometheus: bytes a second by user, client_id and broker."),
-    ] = None,
-    step: Annotated[str, typer.Option(help="With --prometheus: time between two samples.")] = "30s",
-    form: Annotated[
-        Format, typer.Option("--format", "-f", help="JSON is one array; CSV and Parquet have every column.")
-    ] = Format.TABLE,
-    output: Output = None,
-    limit: Limit = DEFAULT_LIMIT,
-    columns: Columns = None,
+    ] = None
+    step: Annotated[str, typer.Option(help="With --prometheus: time between two samples.")] = "30s"
+
+    def times(self, default: timedelta | None) -> tuple[datetime | None, datetime | None]:
+        """From when to when; `default` is the age of the beginning."""
+        at = now()
+        since, until = (parse_time(text, at) if text else None for text in (self.since, self.until))
+        since = at - default if since is None and default is not None else since
+        if since is not None and until is not None and until <= since:
+            raise FleetError("--until has to be later than --since")
+        return since, until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkReplay(SparkJob):
+    """A session of Spark for many rows."""
+
     master: Annotated[
         str | None,
         typer.Option(
@@ -117,13 +122,10 @@ def whatif(
             help="Where Spark runs: local[*], spark://host:port, yarn, ... Without it Spark is used only for more than "
             "a hundred million rows of windows.",
         ),
-    ] = None,
-    conf: SparkConf = None,
-    py_files: PyFiles = None,
-    archives: Archives = None,
-    progress: ShowProgress = None,
-    spark_log_level: SparkLog = "OFF",
-) -> None:
+    ] = None
+
+
+def whatif(*, tables: Tables = DEFAULT_TABLES, replay: Replay, rows: WholeRows, spark: SparkReplay) -> None:
     """Replay the recorded byte rates of clients under other quotas: who would have been throttled, and for how long.
 
     Kafka's own quota managers judge the rates, broker by broker. Rates are means over windows of the tables: bursts
@@ -135,9 +137,21 @@ def whatif(
 
     `fleetgauge fleet whatif --rates rates.csv --quota 'user=<default>,consumer_byte_rate=5000000' --format json`
     """
-    options, notes = locals(), Console(stderr=True)
-    with said_in_a_sentence(notes):
-        _whatif(options, notes)
+    with needs_extra("tables"):
+        from fleetgauge.fleet.report.output import write_table
+        from fleetgauge.fleet.whatif.quotas import parse_quotas
+        from fleetgauge.fleet.whatif.show import FORM, remarks
+    percent = top_percent(replay.suggest)
+    asked = parse_quotas(replay.quota or (), suggests=percent is not None)
+    rows.check()
+    FORM.only(rows.columns)
+    if replay.spread not in ("even", "one"):
+        raise FleetError(f"--spread {replay.spread!r} is neither even nor one")
+    answer, cell_s = _of_brokers(replay, asked, percent) or _of_tables(tables, replay, spark, asked, percent)
+    write_table(answer.rows, rows, FORM, sys.stdout)
+    say = sentences(Console(stderr=rows.form is not Format.TABLE))
+    for remark in remarks(answer, cell_s):
+        say(remark)
 
 
 def top_percent(suggest: str | None) -> float | None:
@@ -154,46 +168,29 @@ def top_percent(suggest: str | None) -> float | None:
     return float(found[1]) if found else 0.0
 
 
-def _whatif(options: dict[str, Any], notes: Console) -> None:
-    with needs_extra("tables"):
-        from fleetgauge.fleet.report.output import check_form
-        from fleetgauge.fleet.whatif.quotas import parse_quotas
-        from fleetgauge.fleet.whatif.show import FORM, remarks, write
-    percent = top_percent(options["suggest"])
-    asked = parse_quotas(options["quota"] or (), suggests=percent is not None)
-    check_form(options["form"], options["output"], options["columns"])
-    FORM.only(options["columns"])
-    if options["spread"] not in ("even", "one"):
-        raise FleetError(f"--spread {options['spread']!r} is neither even nor one")
-    answer, cell_s = _of_brokers(options, asked, percent) or _of_tables(options, asked, percent, notes)
-    write(answer, options["form"], options["output"], options["limit"], options["columns"], sys.stdout)
-    say = sentences(Console(stderr=True) if options["form"] is not Format.TABLE else Console())
-    for remark in remarks(answer, cell_s):
-        say(remark)
-
-
-def _of_brokers(options: dict[str, Any], asked: Any, percent: float | None) -> "tuple[Answer, int] | None":
+def _of_brokers(replay: Replay, asked: Any, percent: float | None) -> "tuple[Answer, int] | None":
     """By the brokers' own metrics; None where none are given."""
-    url, query = options["prometheus"], options["query"]
-    if (url is None) != (query is None):
-        raise FleetError("--prometheus and --query belong together: give both")
-    if url is None and options["rates"] is None:
-        return None
-    if url is not None and options["rates"] is not None:
-        raise FleetError("--rates and --prometheus are two sources of the same rates: give one of them")
     from fleetgauge.base.durations import parse_duration_us
     from fleetgauge.fleet.whatif import engines
     from fleetgauge.fleet.whatif.samples import read_csv, read_prometheus, sampled_fleet, within
     from fleetgauge.fleet.whatif.whatif import answer
 
-    since, until = _times(options, None if url is None else _DEFAULT_SINCE)
-    if url is None:
-        samples = within(read_csv(options["rates"]), since, until)
-    else:
-        step_us = parse_duration_us(options["step"])
+    if (replay.prometheus is None) != (replay.query is None):
+        raise FleetError("--prometheus and --query belong together: give both")
+    if replay.prometheus is not None and replay.rates is not None:
+        raise FleetError("--rates and --prometheus are two sources of the same rates: give one of them")
+    if replay.prometheus is not None and replay.query is not None:
+        since, until = replay.times(_DEFAULT_SINCE)
+        step_us = parse_duration_us(replay.step)
         if not step_us or step_us < 1_000_000:  # a second
-            raise FleetError(f"--step {options['step']!r} is no time of a second or more: give 15s, 30s or 1m")
-        samples = read_prometheus(url, query, since or _EPOCH, until or now(), step_us // 1_000_000)
+            raise FleetError(f"--step {replay.step!r} is no time of a second or more: give 15s, 30s or 1m")
+        times = since or _EPOCH, until or now()
+        samples = read_prometheus(replay.prometheus, replay.query, *times, step_us // 1_000_000)
+    elif replay.rates is not None:
+        since, until = replay.times(None)
+        samples = within(read_csv(replay.rates), since, until)
+    else:
+        return None
     fleet, rates, cell_s, brokers = sampled_fleet(samples, asked)
     found = answer(fleet, asked, lambda task: engines.of_table(rates, task), cell_s, percent, brokers)
     return found, cell_s
@@ -202,7 +199,7 @@ def _of_brokers(options: dict[str, Any], asked: Any, percent: float | None) -> "
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _of_tables(options: dict[str, Any], asked: Any, percent: float | None, notes: Console) -> "tuple[Answer, int]":
+def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent: float | None) -> "tuple[Answer, int]":
     """By the tables of telemetry."""
     from fleetgauge.fleet.pipeline.run import explained
     from fleetgauge.fleet.tables.paths import qualified, storage_options
@@ -210,19 +207,20 @@ def _of_tables(options: dict[str, Any], asked: Any, percent: float | None, notes
     from fleetgauge.fleet.whatif import engines
     from fleetgauge.fleet.whatif.whatif import IN_PROCESS_ROWS, answer, clients_of, fleet_of, parts_of, reader, stretch
 
-    tables = options["tables"]
     with explained(f"fleet whatif of {tables}"):
-        store = Store(qualified(tables), storage_options(parse_conf(options["conf"] or ())))
-        of = stretch(store, *_times(options, _DEFAULT_SINCE))
+        store = Store(qualified(tables), storage_options(parse_conf(spark.conf)))
+        of = stretch(store, *replay.times(_DEFAULT_SINCE))
         fleet = fleet_of(clients_of(store, of), asked)
-        read = reader(store, fleet, of, to_one=options["spread"] == "one")
-        if of.rows > IN_PROCESS_ROWS or any(options[name] is not None for name in ("master", "py_files", "archives")):
-            spark = _session(options)
-            parts = parts_of(of, least=4 * spark.sparkContext.defaultParallelism)
-            found = answer(fleet, asked, lambda task: engines.on_spark(spark, read, parts, task), of.window_s, percent)
+        read = reader(store, fleet, of, to_one=replay.spread == "one")
+        if of.rows > IN_PROCESS_ROWS or spark.is_wanted:
+            session = _session(spark)
+            parts = parts_of(of, least=4 * session.sparkContext.defaultParallelism)
+            found = answer(
+                fleet, asked, lambda task: engines.on_spark(session, read, parts, task), of.window_s, percent
+            )
             return found, of.window_s
         parts = parts_of(of)
-        with _progress(options, notes) as bar:
+        with _progress(spark.progress) as bar:
 
             def run(task: Any) -> dict[int, Any]:
                 shown = bar.add_task(task.stage, total=len(parts))
@@ -231,16 +229,7 @@ def _of_tables(options: dict[str, Any], asked: Any, percent: float | None, notes
             return answer(fleet, asked, run, of.window_s, percent), of.window_s
 
 
-def _times(options: dict[str, Any], default: timedelta | None) -> tuple[datetime | None, datetime | None]:
-    at = now()
-    since, until = (parse_time(text, at) if (text := options[name]) else None for name in ("since", "until"))
-    since = at - default if since is None and default is not None else since
-    if since is not None and until is not None and until <= since:
-        raise FleetError("--until has to be later than --since")
-    return since, until
-
-
-def _session(options: dict[str, Any]) -> Any:
+def _session(spark: SparkJob) -> Any:
     try:
         from fleetgauge.fleet.spark.session import start_session
     except ModuleNotFoundError as error:
@@ -248,10 +237,10 @@ def _session(options: dict[str, Any]) -> Any:
             f"{error.name} is not installed, and --master and more than a hundred million rows need PySpark: "
             "pip install 'fleetgauge[spark]', or shorten the time with --since"
         ) from error
-    return start_session(session_settings(options))
+    return start_session(spark.settings())
 
 
-def _progress(options: dict[str, Any], notes: Console) -> Progress:
-    shows = notes.is_terminal if options["progress"] is None else bool(options["progress"])
+def _progress(progress: bool | None) -> Progress:
+    notes = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
-    return Progress(*columns, TimeRemainingColumn(), console=notes, transient=True, disable=not shows)
+    return Progress(*columns, TimeRemainingColumn(), console=notes, transient=True, disable=not shows(progress, notes))

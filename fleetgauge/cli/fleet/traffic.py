@@ -1,27 +1,16 @@
 """`fleet traffic`: what clients did according to the gateways that they passed."""
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from fleetgauge.fleet.cli_options import (
-    DEFAULT_LIMIT,
-    ClientIds,
-    Form,
-    Limit,
-    Output,
-    needs_extra,
-    said_in_a_sentence,
-    selection,
-)
-from fleetgauge.fleet.cli_verdicts import RuleFile, load
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.terminal.options import Columns
+from fleetgauge.cli.fleet.options import ClientIds, ConsumerGroup, Rows, RuleFile, Selecting, needs_extra
+from fleetgauge.cli.fleet.verdicts import load
 
 
 def traffic(
+    *,
     source: Annotated[
         str, typer.Option("--source", "-s", help="Landing zone that gateways write to: a directory.")
     ] = "./fleetgauge-data/landing",
@@ -31,13 +20,10 @@ def traffic(
     ] = None,
     until: Annotated[str | None, typer.Option(help="Intervals before then; forms as for --since.")] = None,
     client_id: ClientIds = None,
-    group: Annotated[str | None, typer.Option(help="Only this consumer group.")] = None,
+    group: ConsumerGroup = None,
     seen_only: Annotated[bool, typer.Option("--seen", help="Only rows in which something is conspicuous.")] = False,
     rules: RuleFile = None,
-    form: Form = Format.TABLE,
-    output: Output = None,
-    limit: Limit = DEFAULT_LIMIT,
-    columns: Columns = None,
+    rows: Rows,
 ) -> None:
     """Requests of every client that passed a gateway, with or without telemetry, the most frequent first.
 
@@ -49,24 +35,16 @@ def traffic(
 
     `fleetgauge fleet traffic --client-id orders --format json`
     """
-    options, notes = locals(), Console(stderr=True)
-    with said_in_a_sentence(notes):
-        _traffic(options)
-
-
-def _traffic(options: dict[str, Any]) -> None:
-    selected = selection({**options, "instance": None})
+    selected = Selecting(since=since, until=until, client_id=client_id).selection()
     with needs_extra("tables"):
-        from fleetgauge.fleet.report.traffic import TrafficRequest, traffic
+        from fleetgauge.fleet.report.traffic import TrafficRequest
+        from fleetgauge.fleet.report.traffic import traffic as show_traffic
     request = TrafficRequest(
-        source=options["source"],
+        source=source,
         selection=selected,
-        group_id=options["group"],
-        seen_only=options["seen_only"],
-        rules=load(options["rules"]),
-        form=options["form"],
-        output=options["output"],
-        limit=options["limit"],
-        columns=options["columns"],
+        group_id=group,
+        seen_only=seen_only,
+        rules=load(rules),
+        to=rows,
     )
-    traffic(request, sys.stdout)
+    show_traffic(request, sys.stdout)

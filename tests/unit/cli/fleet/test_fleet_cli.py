@@ -8,12 +8,12 @@ import pytest
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 
 
 def test_help_names_every_command_without_loading_pyspark() -> None:
     code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom fleetgauge.fleet.cli import app\n"
+        "import sys\nfrom typer.testing import CliRunner\nfrom fleetgauge.cli.fleet.app import app\n"
         "result = CliRunner().invoke(app, ['--help'])\n"
         "assert result.exit_code == 0, result.output\n"
         "names = ('run', 'show', 'maintain', 'watch', 'inventory', 'summary', 'latency', 'points', 'rejects')\n"
@@ -149,7 +149,8 @@ def test_an_error_that_quotes_a_stranger_is_one_line_of_plain_characters() -> No
 def test_a_missing_pyspark_is_one_sentence_on_how_to_get_it(tmp_path: Path) -> None:
     code = (
         "import sys\nsys.modules['pyspark'] = sys.modules['py4j'] = None\n"
-        "from fleetgauge.fleet.cli import app\napp(['inventory', '--master', 'local[2]', '--source', sys.argv[1]])\n"
+        "from fleetgauge.cli.fleet.app import app\n"
+        "app(['inventory', '--master', 'local[2]', '--source', sys.argv[1]])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], check=False, timeout=PATIENCE_S, capture_output=True, text=True

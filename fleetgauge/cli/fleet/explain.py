@@ -3,29 +3,30 @@
 import enum
 import json
 import sys
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from fleetgauge.fleet.cli_options import (
-    DEFAULT_LIMIT,
+from fleetgauge.cli.fleet.options import (
     DEFAULT_TABLES,
-    Limit,
-    Output,
     StoreConf,
     SummaryForm,
     Tables,
+    WholeRows,
     needs_extra,
     now,
     parse_conf,
-    said_in_a_sentence,
     time_option,
 )
-from fleetgauge.fleet.cli_verdicts import FailOn, exit_code
-from fleetgauge.fleet.report.form import Format, SummaryFormat
+from fleetgauge.cli.fleet.verdicts import FailOn, exit_code
+from fleetgauge.fleet.report.form import SummaryFormat
 from fleetgauge.fleet.source.selection import parse_time
-from fleetgauge.terminal.options import Columns
+from fleetgauge.terminal.table import wide_console
+from fleetgauge.terminal.text import printable_json
+
+if TYPE_CHECKING:
+    from fleetgauge.fleet.explain.explanation import Explanation
 
 
 class Kind(enum.StrEnum):
@@ -67,12 +68,22 @@ def explain(
 
     `fleetgauge fleet explain node 3 --tables ./fleet --since 2h --format json`
     """
-    options = locals()
-    with said_in_a_sentence(Console(stderr=True)):
-        _explain(options)
+    with needs_extra("tables"):
+        from fleetgauge.fleet.explain.explanation import ExplainRequest
+        from fleetgauge.fleet.explain.explanation import explain as explained
+    request = ExplainRequest(
+        text=" ".join(subject),
+        tables=tables,
+        kind=kind,
+        cluster_id=cluster,
+        since=time_option(since, now()),
+        conf=parse_conf(conf),
+    )
+    _print(explained(request), form)
 
 
 def changes(
+    *,
     tables: Tables = DEFAULT_TABLES,
     since: Annotated[
         str,
@@ -85,12 +96,7 @@ def changes(
             help="Exit with 4 when a verdict that opened since then is this severe, or more, even if it is over.",
         ),
     ] = None,
-    form: Annotated[
-        Format, typer.Option("--format", "-f", help="JSON is one array; CSV and Parquet have every column.")
-    ] = Format.TABLE,
-    output: Output = None,
-    limit: Limit = DEFAULT_LIMIT,
-    columns: Columns = None,
+    rows: WholeRows,
     conf: StoreConf = None,
 ) -> None:
     """What is new since a time: clients and versions that came and left, verdicts that opened and cleared.
@@ -99,28 +105,21 @@ def changes(
 
     `fleetgauge fleet changes --tables ./fleet --since 7d --format json`
     """
-    options = locals()
-    with said_in_a_sentence(Console(stderr=True)):
-        code = _changes(options)
-    raise typer.Exit(code)
-
-
-def _explain(options: dict[str, Any]) -> None:
     with needs_extra("tables"):
-        from fleetgauge.fleet.explain.explanation import ExplainRequest, explain
-        from fleetgauge.fleet.explain.page import print_explanation
-        from fleetgauge.terminal.table import wide_console
-        from fleetgauge.terminal.text import printable_json
-    request = ExplainRequest(
-        text=" ".join(options["subject"]),
-        tables=options["tables"],
-        kind=options["kind"],
-        cluster_id=options["cluster"],
-        since=time_option(options["since"], now()),
-        conf=parse_conf(options["conf"] or ()),
+        from fleetgauge.fleet.explain.show_changes import show_changes
+        from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
+    request = VerdictsRequest(
+        tables=tables,
+        to=rows,
+        conf=parse_conf(conf),
     )
-    found = explain(request)
-    if options["form"] is SummaryFormat.JSON:
+    raise typer.Exit(exit_code(fail_on, show_changes(request, parse_time(since, now()), sys.stdout)))
+
+
+def _print(found: "Sequence[Explanation]", form: SummaryFormat) -> None:
+    from fleetgauge.fleet.explain.page import print_explanation
+
+    if form is SummaryFormat.JSON:
         text = json.dumps([each.as_object() for each in found], ensure_ascii=False)
         sys.stdout.write(printable_json(text) + "\n")
         return
@@ -129,18 +128,3 @@ def _explain(options: dict[str, Any]) -> None:
         if number:
             console.print()
         print_explanation(console, each)
-
-
-def _changes(options: dict[str, Any]) -> int:
-    with needs_extra("tables"):
-        from fleetgauge.fleet.explain.show_changes import show_changes
-        from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
-    request = VerdictsRequest(
-        tables=options["tables"],
-        form=options["form"],
-        output=options["output"],
-        limit=options["limit"],
-        columns=options["columns"],
-        conf=parse_conf(options["conf"] or ()),
-    )
-    return exit_code(options["fail_on"], show_changes(request, parse_time(options["since"], now()), sys.stdout))

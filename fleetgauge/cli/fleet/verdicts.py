@@ -6,35 +6,22 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 
-from fleetgauge.fleet.cli_options import (
-    DEFAULT_LIMIT,
+from fleetgauge.cli.fleet.options import (
     DEFAULT_TABLES,
-    Limit,
-    Output,
+    RuleFile,
     StoreConf,
     Tables,
+    WholeRows,
     needs_extra,
     now,
     parse_conf,
-    said_in_a_sentence,
     time_option,
 )
 from fleetgauge.fleet.errors import WrongOptionError
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.terminal.options import Columns
 
 EXIT_FOUND: Final = 4
 """With --fail-on: there is an open verdict of that severity or a worse one."""
-
-RuleFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--rules",
-        help="TOML file with figures of verdicts that differ from the defaults (see fleet rules), and your own rules.",
-    ),
-]
 
 
 class State(enum.StrEnum):
@@ -52,6 +39,7 @@ class FailOn(enum.StrEnum):
 
 
 def verdicts(
+    *,
     tables: Tables = DEFAULT_TABLES,
     since: Annotated[
         str | None,
@@ -69,12 +57,7 @@ def verdicts(
         FailOn | None,
         typer.Option("--fail-on", help="Exit with 4 when an open verdict listed is this severe, or more."),
     ] = None,
-    form: Annotated[
-        Format, typer.Option("--format", "-f", help="JSON is one array; CSV and Parquet have every column.")
-    ] = Format.TABLE,
-    output: Output = None,
-    limit: Limit = DEFAULT_LIMIT,
-    columns: Columns = None,
+    rows: WholeRows,
     conf: StoreConf = None,
 ) -> None:
     """Whom to call first, and why: who is in trouble, who has to act, and what to change, best rank first.
@@ -86,10 +69,21 @@ def verdicts(
 
     `fleetgauge fleet verdicts --tables ./fleet --since 24h --format json`
     """
-    options, notes = locals(), Console(stderr=True)
-    with said_in_a_sentence(notes):
-        code = _verdicts(options)
-    raise typer.Exit(code)
+    with needs_extra("tables"):
+        from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, show_coverage, show_verdicts
+    request = VerdictsRequest(
+        tables=tables,
+        since=time_option(since, now()),
+        state=state,
+        principal=principal,
+        to=rows,
+        conf=parse_conf(conf),
+        shows_all=shows_all,
+    )
+    if coverage:
+        show_coverage(request, sys.stdout)
+    else:
+        raise typer.Exit(exit_code(fail_on, show_verdicts(request, sys.stdout)))
 
 
 def rules(rule_file: RuleFile = None) -> None:
@@ -99,31 +93,10 @@ def rules(rule_file: RuleFile = None) -> None:
 
     `fleetgauge fleet rules --rules rules.toml`
     """
-    with said_in_a_sentence(Console(stderr=True)):
-        sys.stdout.write(rules_text(rule_file))
+    found = load(rule_file)
+    from fleetgauge.verdicts.rules import DEFAULTS, as_toml  # after load: it reports a missing extra
 
-
-def _verdicts(options: dict[str, Any]) -> int:
-    with needs_extra("tables"):
-        from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, show_coverage, show_verdicts
-    at = now()
-    request = VerdictsRequest(
-        tables=options["tables"],
-        since=time_option(options["since"], at),
-        state=options["state"],
-        principal=options["principal"],
-        form=options["form"],
-        output=options["output"],
-        limit=options["limit"],
-        columns=options["columns"],
-        conf=parse_conf(options["conf"] or ()),
-        shows_all=options["shows_all"],
-    )
-    if options["coverage"]:
-        show_coverage(request, sys.stdout)
-        return 0
-    found = show_verdicts(request, sys.stdout)
-    return exit_code(options["fail_on"], found)
+    sys.stdout.write(DEFAULTS.read_text(encoding="utf-8") if rule_file is None else as_toml(found))
 
 
 def exit_code(fail_on: FailOn | None, severities: set[str]) -> int:
@@ -145,11 +118,3 @@ def load(rule_file: Path | None) -> Any:
         return load_rules(rule_file)
     except RulesError as error:
         raise WrongOptionError(str(error)) from error
-
-
-def rules_text(rule_file: Path | None) -> str:
-    """The rules as TOML; the defaults with their comments."""
-    found = load(rule_file)
-    from fleetgauge.verdicts.rules import DEFAULTS, as_toml  # after load: it reports a missing extra
-
-    return DEFAULTS.read_text(encoding="utf-8") if rule_file is None else as_toml(found)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.fleet.cli_options import session_settings, shipped
+from fleetgauge.cli.fleet.options import SparkJob, shipped
 from fleetgauge.fleet.errors import FleetError
 
 
@@ -28,10 +28,10 @@ def test_files_are_named_whole_since_spark_looks_for_them_elsewhere(
 
 
 def test_files_of_spark_s_own_settings_are_shipped_too() -> None:
-    given = {"master": "yarn", "spark_log_level": "OFF", "conf": ["spark.files=hdfs:///log4j2.properties"]}
-    options = session_settings({**given, "py_files": "hdfs:///fleet.zip", "archives": None}).options
+    own = ["spark.files=hdfs:///log4j2.properties"]
+    options = SparkJob(master="yarn", conf=own, py_files="hdfs:///fleet.zip").settings().options
     assert options["spark.files"] == "hdfs:///log4j2.properties,hdfs:///fleet.zip"
-    assert session_settings(given).options["spark.files"] == "hdfs:///log4j2.properties"
+    assert SparkJob(master="yarn", conf=own).settings().options["spark.files"] == "hdfs:///log4j2.properties"
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,13 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from fleetgauge.fleet.cli_explain import Kind
-from fleetgauge.fleet.cli_options import (
-    DEFAULT_TABLES,
-    StoreConf,
-    Tables,
-    needs_extra,
-    now,
-    parse_conf,
-    said_in_a_sentence,
-    sentences,
-)
+from fleetgauge.cli.fleet.explain import Kind
+from fleetgauge.cli.fleet.options import DEFAULT_TABLES, StoreConf, Tables, needs_extra, now, parse_conf, sentences
 from fleetgauge.fleet.errors import OutputError, WrongOptionError
 from fleetgauge.fleet.source.selection import parse_time
 
@@ -57,27 +48,22 @@ def report(
 
     `fleetgauge fleet report --tables ./fleet --output orders.html --subject orders`
     """
-    options, notes = locals(), Console(stderr=True)
-    with said_in_a_sentence(notes):
-        sentences(notes)(_report(options))
-
-
-def _report(options: dict[str, Any]) -> str:
     with needs_extra("tables"):
         from fleetgauge.fleet.html.page import page, subject_page
-        from fleetgauge.fleet.html.report import ReportRequest, report, subject_report
-    at, since, conf = now(), options["since"], parse_conf(options["conf"] or ())
+        from fleetgauge.fleet.html.report import ReportRequest, subject_report
+        from fleetgauge.fleet.html.report import report as fleet_report
+    request = ReportRequest(tables=tables, since=since, conf=parse_conf(conf), made_at=now())
     if since is not None:
-        parse_time(since, at)  # a time in no known form is said before the tables are read
-    if options["subject"] is None and (options["kind"], options["cluster"]) != (None, None):
+        parse_time(since, request.made_at)  # a time in no known form is said before the tables are read
+    if subject is None and (kind, cluster) != (None, None):
         raise WrongOptionError("--kind and --cluster say which --subject is meant: give that too")
-    _check_output(options["output"])
-    request = ReportRequest(tables=options["tables"], since=since, conf=conf, made_at=at)
-    if options["subject"] is not None:
-        part = subject_report(request, options["subject"], options["kind"], options["cluster"])
-        return _written(options["output"], subject_page(part))
-    found = report(request)
-    return f"{found.verdict} {_written(options['output'], page(found))}"
+    _check_output(output)
+    say = sentences(Console(stderr=True))
+    if subject is not None:
+        say(_written(output, subject_page(subject_report(request, subject, kind, cluster))))
+        return
+    found = fleet_report(request)
+    say(f"{found.verdict} {_written(output, page(found))}")
 
 
 def _check_output(output: str) -> None:
