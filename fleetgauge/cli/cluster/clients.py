@@ -201,12 +201,20 @@ def _latest(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
 
 
 class _Url:
-    """A node's HTTP listener."""
+    """A node's HTTP listener.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        url: where it listens.
+        within_s: for a whole answer [s].
+        most_bytes: of an answer.
+    """
+
+    def __init__(self, url: str, *, within_s: float = _URL_WITHIN_S, most_bytes: int = _ANSWER_BYTES) -> None:
         if not url.startswith(("http://", "https://")):
             raise RequestError("--url is http(s)://host:port, as fleetgauge serve and export log it at their start")
         self._url = url.rstrip("/")
+        self._within_s = within_s
+        self._most_bytes = most_bytes
 
     def page(self, wanted: dict[str, str], page: PageRequest) -> _Page:
         order = "desc" if page.descending else "asc"
@@ -240,7 +248,7 @@ class _Url:
         if token := _token():
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
-            answer = exchange(request, within_s=_URL_WITHIN_S, most_bytes=_ANSWER_BYTES + 1)
+            answer = exchange(request, within_s=self._within_s, most_bytes=self._most_bytes + 1)
         except TimeoutError as error:
             raise NotRunningError(f"{self._url}: {error}; {_LESS}") from error
         except (OSError, HTTPException, ValueError) as error:
@@ -249,8 +257,8 @@ class _Url:
         if answer.status != HTTPStatus.OK:
             hint = f"; set {_TOKEN_FILE} to a file with a token" if answer.status == HTTPStatus.UNAUTHORIZED else ""
             raise RequestError(f"{self._url} answered {answer.status}: {_problem(answer)}{hint}")
-        if len(answer.body) > _ANSWER_BYTES:
-            raise RequestError(f"{self._url}: the answer has more than {size(_ANSWER_BYTES)}; {_LESS}")
+        if len(answer.body) > self._most_bytes:
+            raise RequestError(f"{self._url}: the answer has more than {size(self._most_bytes)}; {_LESS}")
         return answer.body
 
 
