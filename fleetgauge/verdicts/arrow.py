@@ -29,8 +29,7 @@ def is_valid(column: Array) -> Numbers:
     bits = np.frombuffer(validity, np.uint8)
     first = column.offset // 8
     whole = np.unpackbits(bits[first : (column.offset + len(column) + 7) // 8], bitorder="little")
-    found: Numbers = whole[column.offset % 8 :][: len(column)].view(np.bool_)
-    return found
+    return whole[column.offset % 8 :][: len(column)].view(np.bool_)
 
 
 def numbers_at(column: Array, at: Numbers) -> Numbers:

@@ -100,8 +100,7 @@ def _has_latency(clients: Table, memory: Memory) -> list[bool]:
     found = np.ones(len(code), np.bool_)
     at = np.flatnonzero((code >= 0) & (code < len(known["client"])))
     found[at] = (known["client"][code[at]] < 0) | (known["has_latency"][code[at]] > 0)
-    result: list[bool] = found.tolist()
-    return result
+    return found.tolist()
 
 
 def sampled_groups(memory: Memory) -> set[tuple[str, str]]:

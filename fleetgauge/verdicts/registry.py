@@ -94,8 +94,7 @@ class Names:
     def keep(self, stays: Numbers) -> Numbers:
         """Forgets the other texts; returns for each number the new one, or -1."""
         self._texts, self.seen_us = self._texts.filter(pa.array(stays)), self.seen_us[stays]
-        found: Numbers = np.where(stays, np.cumsum(stays) - 1, -1)
-        return found
+        return np.where(stays, np.cumsum(stays) - 1, -1)
 
     def table(self) -> Table:
         """To be kept."""

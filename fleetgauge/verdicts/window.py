@@ -144,8 +144,7 @@ class Subjects:
 
     def count(self, mask: Numbers) -> Numbers:
         """Rows of each that are true."""
-        found: Numbers = np.bincount(self.of_row[mask & (self.of_row >= 0)], minlength=len(self))
-        return found
+        return np.bincount(self.of_row[mask & (self.of_row >= 0)], minlength=len(self))
 
     def median(self, values: Numbers) -> Numbers:
         """Of each subject; NaN where none of its rows has a value."""
@@ -232,8 +231,7 @@ def _middle_of_few(columns: Sequence[Numbers], low: bool) -> Numbers:
     lower, upper = np.minimum(first, others[0]), np.maximum(first, others[0])
     if len(others) == 1:
         return lower if low else (lower + upper) / 2
-    found: Numbers = np.maximum(lower, np.minimum(upper, others[1]))
-    return found
+    return np.maximum(lower, np.minimum(upper, others[1]))
 
 
 def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
@@ -249,8 +247,7 @@ def order_of(groups: Numbers) -> Numbers:
     bits = len(groups).bit_length()
     keys = groups.astype(np.int64) << bits | np.arange(len(groups))
     keys.sort()
-    found: Numbers = keys & (1 << bits) - 1
-    return found
+    return keys & (1 << bits) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +318,7 @@ class Window:
         """How long the pushes of each row cover [s]: intervals of 60 s with five pushes are 300 s."""
         interval_s = np.nan_to_num(self.rows.number("push_interval_ms") / 1000)
         covered = interval_s * np.nan_to_num(self.rows.number("pushes"))
-        found: Numbers = np.where(covered > 0, covered, self.length_s)
-        return found
+        return np.where(covered > 0, covered, self.length_s)
 
     @cached_property
     def cluster(self) -> Numbers:
@@ -423,8 +419,7 @@ class Window:
     @cached_property
     def link_count(self) -> Numbers:
         """Links of each row."""
-        found: Numbers = np.bincount(self.links.row, minlength=len(self))
-        return found
+        return np.bincount(self.links.row, minlength=len(self))
 
 
 def place_in(column: Array, known: Sequence[str]) -> Numbers:

@@ -139,8 +139,7 @@ class OnSpark:
         """What a task makes of each part."""
         if not parts:
             return []
-        found: list[Made] = self.spark.sparkContext.parallelize(parts, len(parts)).map(_Prepared(task)).collect()
-        return found
+        return self.spark.sparkContext.parallelize(parts, len(parts)).map(_Prepared(task)).collect()
 
     def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of each client's pushes, which one shuffle brings together."""

@@ -357,8 +357,7 @@ class _Values:
     def of(self, measure: str) -> Numbers:
         """The largest of each entity, -inf for none."""
         column = self._column_of.get(_READING_OF[measure])
-        found: Numbers = np.full(len(self.tops), -np.inf) if column is None else self.tops[:, column]
-        return found
+        return np.full(len(self.tops), -np.inf) if column is None else self.tops[:, column]
 
     def block(self, groups: Groups | None = None) -> Block:
         """Sums and maxima as wide rows have them, of groups of entities if these are given."""
@@ -379,8 +378,7 @@ class _Values:
 
 def _fixed(value: Numbers, units: Numbers | int) -> Numbers:
     """In whole units of sums."""
-    found: Numbers = np.clip(np.rint(value * units), -_LARGEST, _LARGEST).astype(np.int64)
-    return found
+    return np.clip(np.rint(value * units), -_LARGEST, _LARGEST).astype(np.int64)
 
 
 # --- clients
@@ -443,8 +441,7 @@ def _clock_skew_ms(points: _Points) -> Numbers:
     """When each push was received, less the time of its latest point; -inf where that is not known."""
     latest = np.full(len(points.first), NOTHING)
     np.maximum.at(latest, points.push_of, filled(points.table["time_unix_nano"], NOTHING))
-    found: Numbers = np.where(latest > 0, points.received_at / 1e3 - latest / 1e6, -np.inf)
-    return found
+    return np.where(latest > 0, points.received_at / 1e3 - latest / 1e6, -np.inf)
 
 
 def _identity(points: _Points) -> dict[str, Array]:

@@ -184,13 +184,11 @@ class Groups:
 
     def sum(self, values: Numbers) -> Numbers:
         """Of each group."""
-        found: Numbers = np.add.reduceat(self._ordered(values), self.begins, axis=0)
-        return found
+        return np.add.reduceat(self._ordered(values), self.begins, axis=0)
 
     def top(self, values: Numbers) -> Numbers:
         """The largest of each group."""
-        found: Numbers = np.maximum.reduceat(self._ordered(values), self.begins, axis=0)
-        return found
+        return np.maximum.reduceat(self._ordered(values), self.begins, axis=0)
 
     def _ordered(self, values: Numbers) -> Numbers:
         return values if self.is_ordered else values[self.order]
@@ -260,8 +258,7 @@ def rank_of(column: Array) -> Numbers:
     texts = column.dictionary.to_pylist()
     rank = np.full(len(texts) + 1, -1)
     rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
-    found: Numbers = rank[filled(column.indices, -1)]
-    return found
+    return rank[filled(column.indices, -1)]
 
 
 def numbered(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers, int]:

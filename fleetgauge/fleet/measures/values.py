@@ -84,8 +84,7 @@ class Wide:
 
     def is_client(self) -> Numbers:
         """True for rows of clients, false for links and topics."""
-        found: Numbers = self._is_null("role") & self._is_null("topic")
-        return found
+        return self._is_null("role") & self._is_null("topic")
 
     def has_role(self, role: str) -> Numbers:
         """True for links of that role."""
@@ -113,8 +112,7 @@ class Wide:
         client_of = np.full(count, -1)
         clients = np.flatnonzero(self.is_client())
         client_of[window_of[clients]] = clients
-        found: Numbers = client_of[window_of]
-        return found
+        return client_of[window_of]
 
     def unknown(self, columns: Sequence[str], rows: Numbers, kinds: Numbers) -> Array:
         """The columns that the libraries of these rows' clients never fill; those that are null, of other libraries.

@@ -172,8 +172,7 @@ def _is_shared(window: Window, now: Numbers, before: Numbers, is_new: Numbers, f
     _, prefix = numbered(codes * (int(window.cluster.max()) + 1) + window.cluster[row_of])
     sent_before = np.where(np.isnan(before), np.where(is_new, 0.0, now), before)
     all_now, all_before = (np.bincount(prefix, np.nan_to_num(each)) for each in (now, sent_before))
-    found: Numbers = (factor * all_now >= all_before)[prefix]
-    return found
+    return (factor * all_now >= all_before)[prefix]
 
 
 def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:

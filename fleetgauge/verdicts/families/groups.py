@@ -223,8 +223,7 @@ def _growing(window: Window) -> Numbers:
         return np.full(len(window.groups), np.nan)
     whole = window.offsets.whole
     grown = _of_samples(window, np.where(whole.trend == GROWING, whole.grown, 0.0))
-    found: Numbers = np.where(_is_sampled(window), grown, np.nan)
-    return found
+    return np.where(_is_sampled(window), grown, np.nan)
 
 
 def is_growing(window: Window, figures: Figures) -> Numbers:
@@ -237,8 +236,7 @@ def is_growing(window: Window, figures: Figures) -> Numbers:
     if window.offsets is None:
         return np.zeros(len(window.groups), np.bool_)
     bound = figures["share"] * _of_samples(window, window.offsets.whole.committed)
-    found: Numbers = _growing(window) > bound
-    return found
+    return _growing(window) > bound
 
 
 def _durations(seconds: Numbers) -> Numbers:
@@ -297,15 +295,13 @@ def _row_of_member(window: Window, offsets: SampledGroups) -> Numbers:
     if not len(keys):
         return np.full(len(of_members), -1)
     at = np.minimum(np.searchsorted(keys, of_members), len(keys) - 1)
-    found: Numbers = np.where((keys[at] == of_members) & (count[at] == 1), first[at], -1)
-    return found
+    return np.where((keys[at] == of_members) & (count[at] == 1), first[at], -1)
 
 
 def _has_sampled_members(window: Window, offsets: SampledGroups) -> Numbers:
     """True for rows of a group whose members were sampled; one that could not be described has only its telemetry."""
     sampled = np.isin(window.groups.codes, offsets.codes[np.unique(offsets.members.group)])
-    found: Numbers = np.append(sampled, False)[window.groups.of_row]
-    return found
+    return np.append(sampled, False)[window.groups.of_row]
 
 
 def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -347,8 +343,7 @@ def has_most_work(window: Window, figures: Figures) -> Numbers:
     is_judged = members >= figures["least_members"]
     median = np.append(groups.median(np.where(is_judged, rate, np.nan)), np.nan)[groups.of_row]
     bound = np.maximum(figures["factor"] / 2 * median, figures["least_per_s"])
-    found: Numbers = is_judged & (rate > bound)
-    return found
+    return is_judged & (rate > bound)
 
 
 def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:

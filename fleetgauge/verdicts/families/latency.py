@@ -137,8 +137,7 @@ def _delays(value: Numbers, before: Numbers, is_short: Numbers, by_node: Groups)
     at = by_node.of
     delay_ms = _ms(value) - _ms(before)
     enough = np.bincount(at[is_short & ~np.isnan(delay_ms)], minlength=len(by_node)) >= LEAST_CLIENTS
-    found: Numbers = np.fmax(by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan)), 0)
-    return found
+    return np.fmax(by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan)), 0)
 
 
 def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbers:
@@ -147,13 +146,11 @@ def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbe
     nodes = np.bincount(cluster[known], minlength=int(cluster.max(initial=0)) + 1)
     least = np.full(len(nodes), np.inf)
     np.minimum.at(least, cluster[known], effect[known])
-    found: Numbers = effect - np.where(nodes >= least_nodes, np.fmax(least, 0), 0.0)[cluster]
-    return found
+    return effect - np.where(nodes >= least_nodes, np.fmax(least, 0), 0.0)[cluster]
 
 
 def _ms(log: Numbers) -> Numbers:
-    found: Numbers = np.expm1(log)
-    return found
+    return np.expm1(log)
 
 
 def _test(

@@ -128,8 +128,7 @@ def _now_us(window: Window) -> int:
 
 def _has_terminated(window: Window, memory: Memory) -> Numbers:
     at = memory.instances["terminated_us"]
-    found: Numbers = (at > 0) & (at <= window.end_us)
-    return found
+    return (at > 0) & (at <= window.end_us)
 
 
 def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:

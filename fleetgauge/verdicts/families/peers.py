@@ -150,8 +150,7 @@ def without_number(client_ids: Array) -> Array:
     >>> without_number(pa.array(["orders-12", "orders"])).to_pylist()
     ['orders', 'orders']
     """
-    found: Array = pc.utf8_rtrim(pc.utf8_rtrim(client_ids, "0123456789"), "-_.:#")
-    return found
+    return pc.utf8_rtrim(pc.utf8_rtrim(client_ids, "0123456789"), "-_.:#")
 
 
 def _groups(window: Window, row_of: Numbers, kind: Numbers) -> tuple[Numbers, Numbers]:
@@ -231,5 +230,4 @@ def _are_alike(series: Numbers, value: Numbers, kind: Numbers, outliers: Numbers
     key = kind * 1_000.0 + np.where(np.isnan(level), 900.0, level)
     ordered, own = np.sort(key), key[outliers]
     many = np.searchsorted(ordered, own + _ALIKE, side="right") - np.searchsorted(ordered, own - _ALIKE)
-    found: Numbers = many > _OF_A_REGION
-    return found
+    return many > _OF_A_REGION

@@ -60,8 +60,7 @@ def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> lis
 
 def _fine(rate: Numbers) -> Numbers:
     """A number that is below no bound; NaN where the rate is not known."""
-    found: Numbers = np.where(np.isnan(rate), np.nan, np.inf)
-    return found
+    return np.where(np.isnan(rate), np.nan, np.inf)
 
 
 def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:

@@ -126,8 +126,7 @@ def _filled(values: Numbers, known: Numbers) -> Numbers:
     at = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), 0), axis=1)
     filled = np.take_along_axis(values, at, axis=1)
     first = np.take_along_axis(values, known.argmax(axis=1)[:, None], axis=1)
-    found: Numbers = np.where(np.isnan(filled), first, filled)
-    return found
+    return np.where(np.isnan(filled), first, filled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +173,7 @@ class SampledGroups:
 
     def sum(self, values: Numbers) -> Numbers:
         """Of the partitions of each group; NaN counts as none."""
-        found: Numbers = np.bincount(self.group, np.nan_to_num(values), minlength=len(self.codes))
-        return found
+        return np.bincount(self.group, np.nan_to_num(values), minlength=len(self.codes))
 
     @property
     def assigned(self) -> Numbers:
@@ -188,8 +186,7 @@ class SampledGroups:
         stuck = self.sum(self.stuck)
         rewound = self.sum(self.partitions.trend == REWOUND)
         of_all = np.where(rewound > 0, REWOUND, self.whole.trend)
-        found: Numbers = np.where((stuck > 0) & (of_all <= GROWING), STALLED, of_all)
-        return found
+        return np.where((stuck > 0) & (of_all <= GROWING), STALLED, of_all)
 
     @property
     def stuck(self) -> Numbers:
@@ -345,8 +342,7 @@ class _Rows:
 
     def _has_member(self, at: Numbers) -> Numbers:
         is_member = np.array([bool(each) for each in self.texts["member_id"].dictionary.to_pylist()], np.bool_)
-        found: Numbers = is_member[self.text["member_id"][at]]
-        return found
+        return is_member[self.text["member_id"][at]]
 
     def _whole(self, group: Numbers, matrix: dict[str, Numbers], count: int, is_assigned: Numbers) -> Lags:
         """Sums over the partitions of each group that are known in most samples that any of them has.

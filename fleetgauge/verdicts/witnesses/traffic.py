@@ -128,8 +128,7 @@ def _sums(maps: Array, chosen: Any) -> Numbers:
     """Of each row the sum of a map's values whose keys are chosen."""
     lengths = np.diff(maps.offsets.to_numpy(zero_copy_only=False))
     values = maps.items.fill_null(0).to_numpy(zero_copy_only=False) * chosen(maps.keys).to_numpy(zero_copy_only=False)
-    found: Numbers = np.bincount(np.repeat(np.arange(len(maps)), lengths), values, len(maps))
-    return found
+    return np.bincount(np.repeat(np.arange(len(maps)), lengths), values, len(maps))
 
 
 def covered_us(code: Numbers, starts: Numbers, ends: Numbers, count: int) -> Numbers:
@@ -140,8 +139,7 @@ def covered_us(code: Numbers, starts: Numbers, ends: Numbers, count: int) -> Num
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], ends[order]
     before = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]])
-    found: Numbers = np.bincount(code[order], np.maximum(ends - np.maximum(starts, before), 0), count)
-    return found
+    return np.bincount(code[order], np.maximum(ends - np.maximum(starts, before), 0), count)
 
 
 @dataclass(slots=True, kw_only=True)
