@@ -21,6 +21,17 @@ def one(column: Array) -> Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def as_numpy(column: Array, null: Any = None) -> Numbers:
+    """A column in one piece, with this value for null."""
+    found: Numbers = (column if null is None else column.fill_null(null)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def places_in(known: Array, column: Array) -> Numbers:
+    """The place of each value among known ones, -1 for others."""
+    return as_numpy(pc.index_in(column, value_set=known), -1).astype(np.int64)
+
+
 def is_valid(column: Array) -> Numbers:
     """True for each value of a column in one piece that is not null."""
     validity = column.buffers()[0]

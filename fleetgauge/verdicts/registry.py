@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, Table, one, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, as_numpy, one, pa, pc, places_in
 
 
 class Span(Protocol):
@@ -54,7 +54,7 @@ def _numbered_after(known: Array, texts: Array) -> tuple[Array, Numbers]:
     if not len(texts):
         return known, np.zeros(0, np.int64)
     encoded = pa.chunked_array([known, texts]).dictionary_encode().chunks[-1]
-    return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return encoded.dictionary, as_numpy(encoded.indices).astype(np.int64)
 
 
 class Names:
@@ -79,9 +79,7 @@ class Names:
 
     def find(self, *columns: Array) -> Numbers:
         """For each row the number of its texts; -1 of those that were not asked for before."""
-        texts = _joined([one(column) for column in columns])
-        found: Numbers = pc.index_in(texts, value_set=self._texts).fill_null(-1).to_numpy(zero_copy_only=False)
-        return found.astype(np.int64)
+        return places_in(self._texts, _joined([one(column) for column in columns]))
 
     def __len__(self) -> int:
         return len(self._texts)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, Table, is_valid, numbers_at, one, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, as_numpy, is_valid, numbers_at, one, pa, pc, places_in
 from fleetgauge.verdicts.errors import RowsError
 from fleetgauge.verdicts.registry import PATHS, SEPARATOR, Registry
 from fleetgauge.verdicts.witnesses.offsets import SampledGroups, Samples
@@ -104,8 +104,7 @@ class Rows:
 
     def micros(self, name: str) -> Numbers:
         """Times [us since the epoch]; 0 for null."""
-        found: Numbers = self.column(name).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        return found
+        return as_numpy(self.column(name).cast(pa.int64()), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +159,11 @@ def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
         is_there[keys - least] = True
         return np.flatnonzero(is_there) + least, (np.cumsum(is_there) - 1)[keys - least]
     encoded = pa.array(keys).dictionary_encode()
-    distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+    distinct = as_numpy(encoded.dictionary)
     order = np.argsort(distinct)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    return distinct[order], rank[encoded.indices.to_numpy(zero_copy_only=False)]
+    return distinct[order], rank[as_numpy(encoded.indices)]
 
 
 _SMALL: Final = 32
@@ -302,7 +301,7 @@ class Window:
             cluster, rows.column("principal"), rows.column("client_instance_id"), at_us=at_us
         )
         group_id = rows.column("group_id")
-        in_group = pc.fill_null(pc.not_equal(group_id, ""), False).to_numpy(zero_copy_only=False)
+        in_group = as_numpy(pc.not_equal(group_id, ""), False)
         self.group = np.full(len(rows), -1)
         some = pa.array(np.flatnonzero(in_group))
         self.group[in_group] = registry.groups.codes(cluster.take(some), group_id.take(some), at_us=at_us)
@@ -323,8 +322,7 @@ class Window:
     @cached_property
     def cluster(self) -> Numbers:
         """Of each row a small number of its cluster, in this window."""
-        found: Numbers = self._cluster.indices.to_numpy(zero_copy_only=False)
-        return found
+        return as_numpy(self._cluster.indices)
 
     @cached_property
     def clients(self) -> Subjects:
@@ -364,7 +362,7 @@ class Window:
             return Links(empty, empty, empty, empty, np.zeros(0))
         row = self._rows_of_links()
         role, latency = place_in(links.whole("role"), ROLES)[links.at], links.number("request_latency_avg_ms")
-        coordinator = links.whole("coordinator").fill_null(False).to_numpy(zero_copy_only=False)[links.at]
+        coordinator = as_numpy(links.whole("coordinator"), False)[links.at]
         kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
         row, role, latency = (each if kept.all() else each[kept] for each in (row, role, latency))
@@ -394,7 +392,7 @@ class Window:
         if pc.all(pc.less(own.slice(0, len(own) - 1), own.slice(1)), min_count=0).as_py():
             # Tables are sorted by instances: a client's links follow its row, with no other id between them.
             ids = self.rows.whole("client_instance_id").fill_null("")
-            is_other = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy(zero_copy_only=False)
+            is_other = as_numpy(pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
             run = np.append(0, np.cumsum(is_other))
             is_own = np.zeros(len(ids), np.int64)
             is_own[self.rows.at] = 1
@@ -403,18 +401,16 @@ class Window:
                 return before
         runs = pc.run_end_encode(self._links.column("client_instance_id").fill_null(""))  # most follow others of theirs
         encoded = pa.chunked_array([own, runs.values]).dictionary_encode()
-        of_row, of_run = (chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks)
+        of_row, of_run = (as_numpy(chunk.indices) for chunk in encoded.chunks)
         if np.array_equal(of_row, np.arange(len(of_row))):
             known = np.where(of_run < len(of_row), of_run, -1).astype(np.int64)
-            row: Numbers = np.repeat(known, np.diff(runs.run_ends, prepend=0))
-            return row
+            return np.repeat(known, np.diff(runs.run_ends, prepend=0))
         names = "cluster_id", "principal", "client_instance_id"
         of_link, of_row = (
             pc.binary_join_element_wise(*(rows.column(name).fill_null("") for name in names), SEPARATOR)
             for rows in (self._links, self.rows)
         )
-        row = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
-        return row.astype(np.int64)
+        return places_in(of_row, of_link)
 
     @cached_property
     def link_count(self) -> Numbers:
@@ -424,10 +420,7 @@ class Window:
 
 def place_in(column: Array, known: Sequence[str]) -> Numbers:
     """For each text its place among those known; -1 for another."""
-    found: Numbers = (
-        pc.index_in(column, value_set=pa.array(known, pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
-    )
-    return found.astype(np.int64)
+    return places_in(pa.array(known, pa.string()), column)
 
 
 def windows(

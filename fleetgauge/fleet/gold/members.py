@@ -15,6 +15,7 @@ from fleetgauge.fleet.measures.rows import (
     Numbers,
     codes,
     filled,
+    is_valid,
     numbered,
     one,
     rank_of,
@@ -125,7 +126,7 @@ def groups(rows: Table) -> Table:
     billing   12:00:00      2        90           2
     """
     given = Wide(rows)
-    is_member = one(given.rows["group_id"]).is_valid().to_numpy(zero_copy_only=False) & given.is_client()
+    is_member = is_valid(given.rows["group_id"]) & given.is_client()
     members = np.flatnonzero(is_member & (given.count("pushes") > 0))
     at = pa.array(members)
     of_members = given.rows.take(at)
@@ -137,7 +138,7 @@ def groups(rows: Table) -> Table:
     columns["lag_records"], columns["lag_partitions"] = _lag(of_members, group_of, count)
     for name in _TOTALS:
         value = given.value(name).take(at)
-        known = np.bincount(group_of, value.is_valid().to_numpy(zero_copy_only=False), minlength=count)
+        known = np.bincount(group_of, is_valid(value), minlength=count)
         total = np.zeros(count, np.int64)
         np.add.at(total, group_of, np.rint(filled(value, 0.0) * GROWTH_UNITS).astype(np.int64))
         columns[name] = pa.array(total / GROWTH_UNITS, mask=known == 0)

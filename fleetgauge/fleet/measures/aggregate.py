@@ -41,6 +41,7 @@ from fleetgauge.fleet.measures.rows import (
     codes,
     encoded,
     filled,
+    is_valid,
     numbered,
     one,
     rank_of,
@@ -159,7 +160,7 @@ class _Points:
         names = encoded(table["metric_name"])
         self.index = _Index.of(names.dictionary.to_pylist())
         code = filled(names.indices, 0)
-        self.known = np.flatnonzero(self.index.is_known[code] & ~_flags(table["twin"]))
+        self.known = np.flatnonzero(self.index.is_known[code] & ~filled(table["twin"], False))
         self.code, self.push = code[self.known], self.push_of[self.known]
         self.value = self._numbers("value")
         self.delta = np.where(self.marked("before_subscription"), np.nan, self._numbers("delta"))
@@ -185,7 +186,7 @@ class _Points:
         """True where a known point has a mark; SENT_POINTS have none."""
         if mark not in self.table.schema.names:
             return np.zeros(len(self.known), np.bool_)
-        return _flags(self.table[mark])[self.known]
+        return filled(self.table[mark], False)[self.known]
 
     def read(self, place: _Place) -> tuple[Numbers, Numbers, Numbers]:
         """Of the known points that are read at a place and have a value: their numbers, readings, and values."""
@@ -211,14 +212,7 @@ class _Points:
     def _has(self, name: str) -> Numbers:
         column = one(self.table[name])
         column = column.indices if pa.types.is_dictionary(column.type) else column
-        found: Numbers = column.is_valid().to_numpy(zero_copy_only=False)[self.known]
-        return found
-
-
-def _flags(column: Array) -> Numbers:
-    """Null is False."""
-    found: Numbers = one(column).fill_null(False).to_numpy(zero_copy_only=False)
-    return found
+        return is_valid(column)[self.known]
 
 
 def _pushes(points: Table) -> tuple[Numbers, Numbers]:
@@ -228,8 +222,7 @@ def _pushes(points: Table) -> tuple[Numbers, Numbers]:
     begins[0] = True
     for column in columns:
         column = column.indices if pa.types.is_dictionary(column.type) else column
-        same = pc.equal(column[1:], column[:-1]).fill_null(False)
-        begins[1:] |= ~same.to_numpy(zero_copy_only=False)
+        begins[1:] |= ~filled(pc.equal(column[1:], column[:-1]), False)
     runs = np.flatnonzero(begins)
     push_of_run, first, _ = numbered([codes(column.take(pa.array(runs))) for column in columns])
     return push_of_run[np.cumsum(begins) - 1], runs[first]
@@ -451,7 +444,7 @@ def _identity(points: _Points) -> dict[str, Array]:
     columns["dialect"] = _top_text(points.table["dialect"], points.push_of, len(points.first))
     for name in MEMBER:
         text = _top_text(one(points.table[name]).take(pa.array(points.known)), points.push, len(points.first))
-        at = np.where(text.is_valid().to_numpy(zero_copy_only=False), points.received_at, NOTHING)
+        at = np.where(is_valid(text), points.received_at, NOTHING)
         columns[name], columns[f"{name}_at"] = text, time_column(at)
     return columns
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fleetgauge.fleet.arrow import Array, Table, pa
+from fleetgauge.fleet.arrow import Array, Table, pa, pc
 from fleetgauge.fleet.measures.catalogue import FAMILIES, MARKED, MARKS, MEASURES
 from fleetgauge.fleet.schemas import INSTANCE, TIME
 
@@ -222,6 +222,16 @@ def filled(column: Array, value: float) -> Numbers:
     column = one(column)
     found: Numbers = (column.fill_null(value) if column.null_count else column).to_numpy(zero_copy_only=False)
     return found
+
+
+def is_valid(column: Array) -> Numbers:
+    """True for each value that is not null."""
+    return filled(one(column).is_valid(), False)
+
+
+def equals(column: Array, text: str) -> Numbers:
+    """True for each value that is this text."""
+    return filled(pc.equal(one(column), text), False)
 
 
 def times(column: Array) -> Numbers:

@@ -19,7 +19,9 @@ from fleetgauge.fleet.measures.rows import (
     WINDOW,
     Numbers,
     codes,
+    equals,
     filled,
+    is_valid,
     numbered,
     one,
     times,
@@ -84,16 +86,11 @@ class Wide:
 
     def is_client(self) -> Numbers:
         """True for rows of clients, false for links and topics."""
-        return self._is_null("role") & self._is_null("topic")
+        return ~(is_valid(self.rows["role"]) | is_valid(self.rows["topic"]))
 
     def has_role(self, role: str) -> Numbers:
         """True for links of that role."""
-        found: Numbers = pc.equal(one(self.rows["role"]), role).fill_null(False).to_numpy(zero_copy_only=False)
-        return found
-
-    def _is_null(self, name: str) -> Numbers:
-        found: Numbers = one(self.rows[name]).is_null().to_numpy(zero_copy_only=False)
-        return found
+        return equals(self.rows["role"], role)
 
     def columns(self, names: Iterable[str], rows: Numbers) -> dict[str, Array]:
         """Some columns of some rows; identities are those of the row's client."""
@@ -122,9 +119,8 @@ class Wide:
             rows: numbers of rows of clients.
             kinds: for each which of `_KINDS` it is, a column each.
         """
-        values = {name: self.value(name).is_null().to_numpy(zero_copy_only=False)[rows] for name in columns}
+        nulls = np.stack([~is_valid(self.value(name))[rows] for name in columns], axis=1)
         dialects = one(self.rows["dialect"]).take(pa.array(rows)).to_pylist()
-        nulls = np.stack([values[name] for name in columns], axis=1)
         found = [
             _lacking(dialect, tuple(kind), tuple(columns)) if dialect else np.array(columns)[null].tolist()
             for dialect, kind, null in zip(dialects, kinds.tolist(), nulls, strict=True)

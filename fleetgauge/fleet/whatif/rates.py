@@ -12,7 +12,18 @@ import numpy as np
 
 from fleetgauge.fleet.arrow import Schema, Table, pa, pc
 from fleetgauge.fleet.engines import shards
-from fleetgauge.fleet.measures.rows import GROWTH_UNITS, NOTHING, Numbers, codes, filled, numbered, one, times
+from fleetgauge.fleet.measures.rows import (
+    GROWTH_UNITS,
+    NOTHING,
+    Numbers,
+    codes,
+    equals,
+    filled,
+    is_valid,
+    numbered,
+    one,
+    times,
+)
 from fleetgauge.fleet.schemas import INSTANCE
 from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.whatif.quotas import FETCH, PRODUCE, REPLAYED
@@ -161,8 +172,8 @@ class _Rows:
         self.key = np.array(["" if each is None else each.key for each in known])[client]
         self.rows = rows
         self.node = filled(rows["node_id"], NO_NODE)
-        self.is_topic = _is_valid(rows["topic"])
-        self.is_total = ~_is_valid(rows["role"]) & ~self.is_topic
+        self.is_topic = is_valid(rows["topic"])
+        self.is_total = ~is_valid(rows["role"]) & ~self.is_topic
         self._set_times()
 
     def _set_times(self) -> None:
@@ -183,7 +194,9 @@ class _Rows:
     def flows(self, key: str, *, to_one: bool) -> Flows:
         """What the clients whose limit has this key sent or fetched, each by the most precise metric that it sends."""
         own = self.key == key
-        is_link = own & _equal(self.rows["role"], _ROLES[key]) & (self.node >= 0) & ~_is_true(self.rows["coordinator"])
+        is_link = (
+            own & equals(self.rows["role"], _ROLES[key]) & (self.node >= 0) & ~filled(self.rows["coordinator"], False)
+        )
         measure = "bytes_sent" if key == PRODUCE else "bytes_received"
         least = (self.is_topic, "bytes_sent") if key == PRODUCE else (self.is_total, "bytes_consumed")
         parts, taken = [], np.zeros(int(self.client.max()) + 1, np.bool_)
@@ -280,18 +293,3 @@ def on_grid(flows: Flows, cell_s: int) -> Table:
         "by": flows.by[each],
     }
     return pa.table([pa.array(columns[field.name]).cast(field.type) for field in RATES], RATES)
-
-
-def _is_valid(column: Any) -> Numbers:
-    found: Numbers = one(column).is_valid().to_numpy(zero_copy_only=False)
-    return found
-
-
-def _equal(column: Any, text: str) -> Numbers:
-    found: Numbers = pc.equal(one(column), text).fill_null(False).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _is_true(column: Any) -> Numbers:
-    found: Numbers = one(column).fill_null(False).to_numpy(zero_copy_only=False)
-    return found

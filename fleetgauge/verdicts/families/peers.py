@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, as_numpy, pa, pc
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import Groups, Window, medians, numbered
 
@@ -159,7 +159,7 @@ def _groups(window: Window, row_of: Numbers, kind: Numbers) -> tuple[Numbers, Nu
     at = pa.array(row_of)
     ids, principals = (window.rows.column(name).take(at).fill_null("") for name in ("client_id", "principal"))
     for texts in (without_number(ids), principals):
-        codes = texts.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = as_numpy(texts.dictionary_encode().indices).astype(np.int64)
         found.append(numbered(codes * (int(kind.max(initial=0)) + 1) + kind)[1])
     return found[0], found[1]
 

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Numbers, Table, pa, pc
+from fleetgauge.verdicts.arrow import Numbers, Table, as_numpy, pa, pc
 from fleetgauge.verdicts.registry import Registry, Span
 
 COLUMNS: Final = (
@@ -218,7 +218,7 @@ class Samples:
         at = pa.array(order)
         self._texts = {name: each.take(at) for name, each in texts.items()}
         self._numbers = {
-            name: table[name].take(at).cast(pa.float64()).to_numpy(zero_copy_only=False)
+            name: table[name].take(at).cast(pa.float64()).to_numpy()
             for name in ("partition", "committed_offset", "end_offset")
         }
 
@@ -234,10 +234,7 @@ class Samples:
         first, own, last = np.searchsorted(self._times, (begin_us, window.begin_us, window.end_us)).tolist()
         if own == last:
             return None
-        text = {
-            name: each.indices.to_numpy(zero_copy_only=False)[first:last].astype(np.int64)
-            for name, each in self._texts.items()
-        }
+        text = {name: as_numpy(each.indices)[first:last].astype(np.int64) for name, each in self._texts.items()}
         groups = self._texts["group_id"].dictionary
         is_of_group = np.array([bool(each) for each in groups.to_pylist()], np.bool_)[text["group_id"]]
         kept = np.flatnonzero(is_of_group)

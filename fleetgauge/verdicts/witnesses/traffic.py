@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, Table, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, as_numpy, pa, pc
 from fleetgauge.verdicts.registry import Registry, Span
 
 _SUMS: Final = (
@@ -114,10 +114,7 @@ class TrafficRows:
             return None
         return _Rows(
             times=self._times[first:last],
-            text={
-                name: each.indices.to_numpy(zero_copy_only=False)[first:last].astype(np.int64)
-                for name, each in self._texts.items()
-            },
+            text={name: as_numpy(each.indices)[first:last].astype(np.int64) for name, each in self._texts.items()},
             number={name: each[first:last] for name, each in self._numbers.items()},
             texts={name: each.dictionary for name, each in self._texts.items()},
             is_own=np.arange(first, last) >= own,
@@ -126,8 +123,8 @@ class TrafficRows:
 
 def _sums(maps: Array, chosen: Any) -> Numbers:
     """Of each row the sum of a map's values whose keys are chosen."""
-    lengths = np.diff(maps.offsets.to_numpy(zero_copy_only=False))
-    values = maps.items.fill_null(0).to_numpy(zero_copy_only=False) * chosen(maps.keys).to_numpy(zero_copy_only=False)
+    lengths = np.diff(as_numpy(maps.offsets))
+    values = as_numpy(maps.items, 0) * as_numpy(chosen(maps.keys))
     return np.bincount(np.repeat(np.arange(len(maps)), lengths), values, len(maps))
 
 
@@ -155,7 +152,7 @@ class _Rows:
     def traffic(self, window: Span, registry: Registry) -> Traffic:
         """Sums of the window by client, and its groups."""
         ids = self.texts["client_id"]
-        is_one = ~pc.is_in(ids, pa.array(_SEVERAL)).to_numpy(zero_copy_only=False)
+        is_one = ~as_numpy(pc.is_in(ids, pa.array(_SEVERAL)))
         rows = np.flatnonzero(self.is_own & is_one[self.text["client_id"]])
         _, first, unit = np.unique(
             self._key(rows, "cluster_id", "principal", "client_id"), return_index=True, return_inverse=True
@@ -207,7 +204,7 @@ class _Rows:
     def _of_classic_groups(self) -> Numbers:
         """True for rows of groups of the classic protocol; in the consumer protocol no request shows a rebalance."""
         key = self._key(np.arange(len(self.times)), "cluster_id", "group_id")
-        is_group = pc.not_equal(self.texts["group_id"], "").to_numpy(zero_copy_only=False)[self.text["group_id"]]
+        is_group = as_numpy(pc.not_equal(self.texts["group_id"], ""))[self.text["group_id"]]
         found: Numbers = is_group & ~np.isin(key, key[self.number["api_key"] == _CONSUMER_GROUP_HEARTBEAT])
         return found
 
