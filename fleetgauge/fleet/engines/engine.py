@@ -139,7 +139,7 @@ class OnSpark:
         """What a task makes of each part."""
         if not parts:
             return []
-        return self.spark.sparkContext.parallelize(parts, len(parts)).map(_Prepared(task)).collect()
+        return self.spark.sparkContext.parallelize(parts, len(parts)).map(task).collect()
 
     def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of each client's pushes, which one shuffle brings together."""
@@ -197,13 +197,3 @@ class _Pickled:
         allocate_with_jemalloc()
         made = pickle.dumps(self.task(batches))
         yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], names=["made"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A task on an executor."""
-
-    task: Callable[[Any], Any]
-
-    def __call__(self, part: Any) -> Any:
-        return self.task(part)

@@ -7,7 +7,7 @@ whoever reads it sees whole windows. Points are not read: the wide rows of `wind
 """
 
 from collections.abc import Callable, Collection, Iterable
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from itertools import pairwise
 from typing import Final
 
@@ -19,7 +19,7 @@ from fleetgauge.fleet.gold.versions import COLUMNS, versions
 from fleetgauge.fleet.pipeline.of_clients import OfClients
 from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
 from fleetgauge.fleet.pipeline.of_windows import OF_CLIENTS, OfGroups, OfWindows, Target, files_within
-from fleetgauge.fleet.pipeline.spans import Span, bounded, days, of_days, of_windows, part_in, whole, windows
+from fleetgauge.fleet.pipeline.spans import Span, bounded, days, of_days, of_windows, rows_within, whole, windows
 from fleetgauge.fleet.pipeline.windows import remake_windows
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot
@@ -142,7 +142,7 @@ class Answers:
         store, rows = self._store, self._store.snapshot(catalog.WINDOWS)
         targets = tuple(Target.of(store, table, spans) for table, _ in OF_CLIENTS)
         task = OfWindows(windows=rows, spans=spans, targets=targets)
-        count = self._rows_within(spans)
+        count = rows_within(files_within(store, catalog.WINDOWS, spans), spans, self._window_s)
         made: list[WrittenFile] = []
         members = 0
         self._stage("windows of clients")
@@ -164,12 +164,3 @@ class Answers:
         some = [of_windows(starts[begin:end], self._window_s) for begin, end in pairwise(bounds)]
         made = [file for files in self._engine.map(task, [(each, each is some[0]) for each in some]) for file in files]
         self._store.change(catalog.GROUPS, add=made, remove=target.old)
-
-    def _rows_within(self, spans: list[Span]) -> int:
-        """About how many rows of `windows` these spans have."""
-        window = timedelta(seconds=self._window_s)
-        found: list[float] = [
-            file["num_records"] * part_in(spans, file["min.window_start"], file["max.window_start"] + window)
-            for file in files_within(self._store, catalog.WINDOWS, spans)
-        ]
-        return round(sum(found))

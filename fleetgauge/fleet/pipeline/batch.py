@@ -106,8 +106,7 @@ class BatchWriter:
         return report
 
     def _has(self, table: catalog.Table, batch: Batch) -> bool:
-        last = self._store.last_version(table, self._app_id)
-        return last is not None and last >= batch.number
+        return self._store.last_version(table, self._app_id) >= batch.number
 
     def _task(self, batch: Batch) -> MakeSilver:
         store = self._store
@@ -152,7 +151,6 @@ class BatchWriter:
         rows = [_bad_file(path, reason) for path, reason in bad.items() if path not in known]
         with self._store.files_of(catalog.REJECTS).open() as writer:
             writer.write(pa.RecordBatch.from_pylist(rows, schema=schemas.REJECTS))
-            writer.finish()
             return writer.take_finished()
 
     def _series(self) -> list[tuple[str, str, str]]:
@@ -173,8 +171,7 @@ class BatchWriter:
         with self._store.files_of(catalog.SERIES).open() as writer:
             shards = pc.utf8_slice_codeunits(table["client_instance_id"], 0, 1)
             for shard in pc.unique(shards):
-                for rows in table.filter(pc.equal(shards, shard)).combine_chunks().to_batches():
-                    writer.write(rows)
+                writer.write_table(table.filter(pc.equal(shards, shard)).combine_chunks())
                 writer.finish()
             self._store.change(catalog.SERIES, writer.take_finished(), mixed)
 

@@ -51,8 +51,7 @@ class OfClients:
             writers = [stack.enter_context(to.open()) for to in targets]
             for each in ranges:
                 for writer, rows in zip(writers, self._rows(each), strict=True):
-                    for batch in rows.to_batches():
-                        writer.write(batch)
+                    writer.write_table(rows)
             for writer in writers:
                 writer.finish()
             return [file for writer in writers for file in writer.take_finished()]

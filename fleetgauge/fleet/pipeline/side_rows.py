@@ -123,17 +123,14 @@ class SideRowsWriter:
                     bad.append({"source_file": part.path, "reason": found, "date": day_of(part.path)})
                     continue
                 count += found.num_rows
-                for batch in found.to_batches():
-                    writer.write(batch)
+                writer.write_table(found)
                 windows |= self._windows(found)
                 days |= set(found["date"].unique().to_pylist())
-            writer.finish()
             if not self._has(table, transaction):
                 store.change(table, add=writer.take_finished(), transaction=transaction)
         if bad and not self._has(catalog.REJECTS, transaction):
             with store.files_of(catalog.REJECTS).open() as writer:
                 writer.write(pa.RecordBatch.from_pylist(bad, schema=schemas.REJECTS))
-                writer.finish()
                 store.change(catalog.REJECTS, add=writer.take_finished(), transaction=transaction)
         self._report.files += len(plan.parts)
         self._report.rows += count
@@ -147,8 +144,7 @@ class SideRowsWriter:
         store.append_rows(catalog.BATCHES, [row], transaction)
 
     def _has(self, table: catalog.Table, transaction: Transaction) -> bool:
-        last = self._store.last_version(table, transaction.app_id)
-        return last is not None and last >= transaction.version
+        return self._store.last_version(table, transaction.app_id) >= transaction.version
 
     def _read(self, part: Part) -> "Table | str":
         """The rows of a file, or why it is set aside."""

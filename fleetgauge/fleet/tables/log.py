@@ -136,9 +136,9 @@ class TableLog:
                 "--source"
             )
 
-    def last_version(self, app_id: str) -> int | None:
-        """The last version of an application that is in the table; None when it never wrote."""
-        return self.open().transaction_version(app_id)
+    def last_version(self, app_id: str) -> int:
+        """The last version of an application that is in the table; -1 when it never wrote."""
+        return _last_version(self.open(), app_id)
 
     def version(self) -> int:
         """Number of its last commit; -1 where there is no table."""
@@ -355,11 +355,13 @@ def _columns(table: DeltaTable, *columns: str) -> Table:
     return actions.select([name for name in columns if name in actions.column_names])
 
 
+def _last_version(table: DeltaTable, app_id: str) -> int:
+    found = table.transaction_version(app_id)
+    return -1 if found is None else found
+
+
 def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:
-    if transaction is None:
-        return False
-    last = table.transaction_version(transaction.app_id)
-    return last is not None and last >= transaction.version
+    return transaction is not None and _last_version(table, transaction.app_id) >= transaction.version
 
 
 def _properties(transaction: Transaction | None, *, alone: bool = False) -> CommitProperties:
