@@ -1,6 +1,7 @@
 """The table `verdicts`: a memory's cases as ranked rows, with causes named and consequences behind them."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -165,21 +166,16 @@ def _confidence(case: Case, rules: Rules) -> float:
     return case.certainty * (1 - 0.5 ** max(case.bad_windows, 1))
 
 
+_OF_CASE: Final = [each.name for each in fields(Case) if each.name in SCHEMA.names]
+"""The columns that a case has as they are."""
+
+
 def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: Rules) -> dict[str, Any]:
     opened = _time(case.first_bad_us)
     words = {"subject": case.subject, "client": case.client_id or "the client", "node": case.node_id}
     evidence = [{**each, "window_start": _time(each["window_start"])} for each in case.evidence]
     return {
-        "verdict": case.verdict,
-        "subject_kind": case.subject_kind,
-        "subject": case.subject,
-        "cluster_id": case.cluster_id,
-        "principal": case.principal,
-        "client_id": case.client_id,
-        "group_id": case.group_id,
-        "node_id": case.node_id,
-        "instances": case.instances,
-        "instance_count": case.instance_count,
+        **{name: getattr(case, name) for name in _OF_CASE},
         "severity": _severity(case, rules),
         "score": round(score, 2),
         "confidence": round(_confidence(case, rules), 3),
@@ -192,7 +188,6 @@ def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: 
         "side": verdict.side,
         "caused_by": None if cause is None else reference(cause),
         "evidence": evidence,
-        "judged_by": case.judged_by,
     }
 
 

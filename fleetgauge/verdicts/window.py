@@ -1,9 +1,9 @@
 """Wide rows as the verdicts read them: numbers by column, and which client, group, node and instance each row is of."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from fleetgauge.verdicts.registry import PATHS, SEPARATOR, Registry
 from fleetgauge.verdicts.witnesses.offsets import SampledGroups, Samples
 from fleetgauge.verdicts.witnesses.points import Points
 from fleetgauge.verdicts.witnesses.traffic import Traffic, TrafficRows
+
+_T = TypeVar("_T")
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
 JAVA, LIBRDKAFKA = range(2)
@@ -276,7 +278,6 @@ class Window:
         rows: those of clients.
         client, group, instance, version: numbers in the registry of each of them; -1 for no group.
         dialect: of each a place in DIALECTS; -1 for another.
-        shared: what several verdicts compute of it once, by name.
         points: what own rules read; None where there are none.
         offsets: what brokers know of groups; None where nothing was sampled.
         traffic: what gateways counted; None where they counted nothing.
@@ -291,7 +292,7 @@ class Window:
         is_client, is_link = ~(has_role | has_topic), has_role
         self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
         self._registry = registry
-        self.shared: dict[str, Any] = {}
+        self._shared: dict[str, Any] = {}
         self.begin_us, self.length_s = begin_us, length_s
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
@@ -311,6 +312,13 @@ class Window:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def once(self, name: str, make: Callable[[], _T]) -> _T:
+        """What several verdicts need of it, made by the first of them."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        found: _T = self._shared[name]
+        return found
 
     @cached_property
     def seconds(self) -> Numbers:

@@ -192,13 +192,8 @@ class BatchWriter:
             "app_id": self._app_id,
             "batch_id": report.number,
             "source": self._source,
-            "files": report.files,
-            "pushes": report.pushes,
-            "points": report.points,
-            "repeats": report.repeats,
-            "rejects": report.rejects,
             "dates": report.days,
-            "windows": report.windows,
+            **{name: getattr(report, name) for name in ("files", "pushes", "points", "repeats", "rejects", "windows")},
             "window_s": self._window_s,
         }
 

@@ -72,6 +72,21 @@ def print_table(out: TextIO, rows: Sequence[Row], total: int, *, form: TableForm
         console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
 
 
+def write_rows(
+    rows: Table, table: TableForm, form: Format, output: str | None, limit: int, columns: str | None, out: TextIO
+) -> None:
+    """Writes few rows, in their order, as `--format` has it: JSON to `out` as one array."""
+    every = Rows(schema=rows.schema, batches=rows.to_batches())
+    if form is Format.TABLE:
+        print_table(out, rows.slice(0, limit).to_pylist(), rows.num_rows, form=table.only(columns))
+    elif output is not None:
+        write_path(every, form, output)
+    elif form is Format.JSON:
+        out.write("[" + ",\n".join(line for batch in every.batches for line in json_lines(batch)) + "]\n")
+    else:
+        write_stream(every, form, out)
+
+
 def write_stream(rows: Rows, form: Format, out: TextIO) -> None:
     """JSON lines or CSV; a terminal may show either."""
     if form is Format.JSON:

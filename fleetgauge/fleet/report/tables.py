@@ -34,7 +34,7 @@ class TableForm:
     """
 
     columns: Mapping[str, Text]
-    order: tuple[Key, ...]
+    order: tuple[Key, ...] = ()
     least: tuple[str, ...] = ()
 
     def only(self, wanted: str | None) -> Self:

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, TextIO
 
-from fleetgauge.fleet.arrow import Rows, Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
-from fleetgauge.fleet.report.cells import json_lines
+from fleetgauge.fleet.report import output
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import check_form, print_table, write_path, write_stream
 from fleetgauge.fleet.report.tables import TableForm, number_text, time_text
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.paths import qualified, storage_options
@@ -50,7 +49,7 @@ class VerdictsRequest:
     shows_all: bool = False
 
     def __post_init__(self) -> None:
-        check_form(self.form, self.output, self.columns)
+        output.check_form(self.form, self.output, self.columns)
 
 
 _CHOSEN: Final = TableForm(
@@ -71,7 +70,6 @@ _CHOSEN: Final = TableForm(
         "instances": lambda row: number_text(row["instance_count"]),
         "cluster id": lambda row: row["cluster_id"],
     },
-    order=(),
 )
 """The columns that `--columns` may choose: a table of them has one row per verdict in place of the list."""
 
@@ -85,7 +83,6 @@ _COVERAGE: Final = TableForm(
         "judged by": lambda row: row["judged_by"],
         "why not": lambda row: row["why_not"],
     },
-    order=(),
 )
 
 
@@ -188,14 +185,5 @@ def opened(tables: str, conf: Mapping[str, str]) -> Store:
 
 
 def write_rows(request: VerdictsRequest, rows: Table, form: TableForm, out: TextIO) -> None:
-    """Writes rows as `--format` has it: JSON to `out` as one array."""
-    if request.form is Format.TABLE:
-        first = rows.slice(0, request.limit).to_pylist()
-        print_table(out, first, rows.num_rows, form=form.only(request.columns))
-    elif request.output is not None:
-        write_path(Rows(schema=rows.schema, batches=rows.to_batches()), request.form, request.output)
-    elif request.form is Format.JSON:
-        lines = [line for batch in rows.to_batches() for line in json_lines(batch)]
-        out.write("[" + ",\n".join(lines) + "]\n")
-    else:
-        write_stream(Rows(schema=rows.schema, batches=rows.to_batches()), request.form, out)
+    """Writes rows as it asks for them."""
+    output.write_rows(rows, form, request.form, request.output, request.limit, request.columns, out)

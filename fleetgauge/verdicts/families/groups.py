@@ -170,7 +170,7 @@ def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
     """The lag of each group, and by how much it grew: as brokers know it, or the members who pushed since their last
     word on it.
     """
-    lag, grown = _lag_of_members(window, memory)
+    lag, grown = window.once("lag", lambda: _lag_of_members(window, memory))
     if window.offsets is not None:
         whole, is_sampled = window.offsets.whole, _is_sampled(window)
         lag = np.where(is_sampled, _of_samples(window, whole.lag), lag)
@@ -179,19 +179,16 @@ def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
 
 
 def _lag_of_members(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
-    if "lag" not in window.shared:
-        lag = window.rows.number("lag_records")
-        last = memory.history("lag")
-        grown = lag - last.expected(window.instance, 1)
-        last.put(window.instance, lag)
-        window.shared["lag"] = window.groups.sum(lag), window.groups.sum(grown)
-    found: tuple[Numbers, Numbers] = window.shared["lag"]
-    return found
+    """The lag of each group by its members, and what it grew by; see `once`, as it is learned."""
+    lag, last = window.rows.number("lag_records"), memory.history("lag")
+    grown = lag - last.expected(window.instance, 1)
+    last.put(window.instance, lag)
+    return window.groups.sum(lag), window.groups.sum(grown)
 
 
 def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     groups = window.groups
-    lag, grown = _lag_of_members(window, memory)
+    lag, grown = window.once("lag", lambda: _lag_of_members(window, memory))
     consumed = np.nan_to_num(groups.sum(window.rows.number("records_consumed")))
     telemetry = Threshold(
         metric="lag_records", unit="records", observed=grown,

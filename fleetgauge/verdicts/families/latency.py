@@ -72,10 +72,7 @@ class Parts:
 
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
     """The parts, computed once a window by the figures of slow-node; the histories learn of it."""
-    if "latency" not in window.shared:
-        window.shared["latency"] = _parts(window, memory, figures.of["slow-node"])
-    found: Parts = window.shared["latency"]
-    return found
+    return window.once("latency", lambda: _parts(window, memory, figures.of["slow-node"]))
 
 
 def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
