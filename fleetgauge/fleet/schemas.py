@@ -21,7 +21,8 @@ def _joined(*parts: Iterable[Any]) -> Schema:
     return pa.schema([field for part in parts for field in part])
 
 
-def _schema(*fields: tuple[str, Any]) -> Schema:
+def schema_of(*fields: tuple[str, Any]) -> Schema:
+    """A schema of names and types."""
     return pa.schema(fields)
 
 
@@ -31,7 +32,7 @@ def encoded(schema: Schema) -> Schema:
     return pa.schema([field.with_type(texts) if field.type == pa.string() else field for field in schema])
 
 
-PUSH_RECORD: Final = _schema(
+PUSH_RECORD: Final = schema_of(
     ("push_id", pa.string()),
     ("received_at", TIME),
     ("receiver_node_id", pa.int32()),
@@ -54,12 +55,12 @@ PUSH_RECORD: Final = _schema(
 )
 """`telemetry.push_record.PushRecord` as Spark has it: one row a push as received, repeats included."""
 
-_ORIGIN: Final = _schema(("source_file", pa.string()), ("source_row", pa.int64()))
-_REASON: Final = _schema(("reason", pa.string()))
+_ORIGIN: Final = schema_of(("source_file", pa.string()), ("source_row", pa.int64()))
+_REASON: Final = schema_of(("reason", pa.string()))
 
-_HEADER: Final = _schema(("key", pa.string()), ("value", pa.binary()))
+_HEADER: Final = schema_of(("key", pa.string()), ("value", pa.binary()))
 
-TOPIC_RECORDS: Final = _schema(
+TOPIC_RECORDS: Final = schema_of(
     ("key", pa.binary()),
     ("value", pa.binary()),
     ("topic", pa.string()),
@@ -70,7 +71,7 @@ TOPIC_RECORDS: Final = _schema(
 )
 """Records of a Kafka topic as Spark's connector gives them: whatever anyone has put there."""
 
-BRONZE: Final = _joined(PUSH_RECORD, _ORIGIN, _schema(("fault", pa.string())))
+BRONZE: Final = _joined(PUSH_RECORD, _ORIGIN, schema_of(("fault", pa.string())))
 """PUSH_RECORD, the file and row that it came from (the partition `topic-0` and offset, if it came from a topic), and
 what is wrong with its form: null in a landing zone, whose files are typed.
 """
@@ -78,7 +79,9 @@ what is wrong with its form: null in a landing zone, whose files are typed.
 CHECKED: Final = _joined(PUSH_RECORD, _ORIGIN, _REASON)
 """PUSH_RECORD, where it came from, and why the row is set aside; null for a good one."""
 
-_INSTANCE: Final = _schema(("cluster_id", pa.string()), ("principal", pa.string()), ("client_instance_id", pa.string()))
+_INSTANCE: Final = schema_of(
+    ("cluster_id", pa.string()), ("principal", pa.string()), ("client_instance_id", pa.string())
+)
 INSTANCE: Final = tuple(_INSTANCE.names)
 """The columns that identify a client instance: clusters share ids, and any principal may send any id.
 
@@ -86,17 +89,17 @@ INSTANCE: Final = tuple(_INSTANCE.names)
 groups and topics are keyed by `cluster_id`, too.
 """
 
-_SOFTWARE: Final = _schema(
+_SOFTWARE: Final = schema_of(
     ("client_id", pa.string()),
     ("client_software_name", pa.string()),
     ("client_software_version", pa.string()),
 )
 
-_PAYLOAD: Final = _schema(("payload", pa.binary()))
-_DATE: Final = _schema(("date", pa.date32()))
-_DIALECT: Final = _schema(("dialect", pa.string()))
+_PAYLOAD: Final = schema_of(("payload", pa.binary()))
+_DATE: Final = schema_of(("date", pa.date32()))
+_DIALECT: Final = schema_of(("dialect", pa.string()))
 
-SENDER: Final = _schema(
+SENDER: Final = schema_of(
     ("client_rack", pa.string()),
     ("group_id", pa.string()),
     ("group_instance_id", pa.string()),
@@ -105,13 +108,13 @@ SENDER: Final = _schema(
 )
 """What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
 
-_ROLE: Final = _schema(("role", pa.string()))
+_ROLE: Final = schema_of(("role", pa.string()))
 
 _COUNTED_PUSH: Final = _joined(
     [field for field in PUSH_RECORD if field.name != "metrics"],
     SENDER,
     _ROLE,
-    _schema(("heartbeat", pa.bool_()), ("points", pa.int64())),
+    schema_of(("heartbeat", pa.bool_()), ("points", pa.int64())),
 )
 
 PUSHES: Final = _joined(_COUNTED_PUSH, _DIALECT, _DATE)
@@ -127,7 +130,7 @@ COUNTED: Final = _joined(_COUNTED_PUSH, _ORIGIN, _REASON, _PAYLOAD)
 """The columns of PUSHES that are read from payloads, and the rows set aside, which have a reason, their payload, and
 only what is known of them."""
 
-DISTRIBUTION: Final = _schema(
+DISTRIBUTION: Final = schema_of(
     ("min", pa.float64()),
     ("max", pa.float64()),
     ("bounds", pa.list_(pa.float64())),
@@ -148,13 +151,13 @@ A histogram has `bounds` and one more `bucket_counts`; an exponential histogram 
 """
 
 _POINT_PUSH: Final = _joined(
-    _schema(("push_id", pa.string()), ("point_index", pa.int32()), ("received_at", TIME)),
+    schema_of(("push_id", pa.string()), ("point_index", pa.int32()), ("received_at", TIME)),
     _INSTANCE,
     _SOFTWARE,
-    _schema(("push_interval_ms", pa.int32())),
+    schema_of(("push_interval_ms", pa.int32())),
 )
 
-_POINT: Final = _schema(
+_POINT: Final = schema_of(
     ("scope_name", pa.string()),
     ("metric_name", pa.string()),
     ("metric_type", pa.string()),
@@ -191,7 +194,7 @@ same metric and attributes in one push, as librdkafka sends them for its logical
 client's library; `date` is that of receipt (UTC).
 """
 
-_CHANGE: Final = _schema(
+_CHANGE: Final = schema_of(
     ("delta", pa.float64()),
     ("delta_sum", pa.float64()),
     ("reset", pa.bool_()),
@@ -209,7 +212,7 @@ All six are null for a gauge.
 
 SERIES: Final = _joined(
     _INSTANCE,
-    _schema(
+    schema_of(
         ("series_key", pa.int64()),
         ("metric_name", pa.string()),
         ("metric_type", pa.string()),
@@ -240,9 +243,9 @@ DECODED: Final = _joined(_POINT_PUSH, _DECODED_POINT, _ORIGIN, _REASON, _PAYLOAD
 the payloads gives and counts both. `distribution` is a list of one or none, which costs a number nothing."""
 
 REJECTS: Final = _joined(
-    _schema(("push_id", pa.string()), ("received_at", TIME)),
+    schema_of(("push_id", pa.string()), ("received_at", TIME)),
     _INSTANCE,
-    _schema(
+    schema_of(
         ("client_id", pa.string()),
         ("source_file", pa.string()),
         ("source_row", pa.int64()),
@@ -260,10 +263,10 @@ CLIENTS: Final = _joined(
     _INSTANCE,
     _SOFTWARE,
     _DIALECT,
-    _schema(("client_source_address", pa.string()), ("client_source_port", pa.int32())),
+    schema_of(("client_source_address", pa.string()), ("client_source_port", pa.int32())),
     SENDER,
     _ROLE,
-    _schema(
+    schema_of(
         ("sender_seen_at", TIME),
         ("sender_push_id", pa.string()),
         ("push_interval_ms", pa.int32()),
@@ -286,7 +289,7 @@ ACTIVITY: Final = _joined(
     _DATE,
     _INSTANCE,
     _SOFTWARE,
-    _schema(
+    schema_of(
         ("client_source_address", pa.string()),
         ("client_source_port", pa.int32()),
         ("push_interval_ms", pa.int32()),
@@ -306,7 +309,7 @@ ACTIVITY: Final = _joined(
 INVENTORY: Final = _joined(
     _INSTANCE,
     _SOFTWARE,
-    _schema(
+    schema_of(
         ("client_source_address", pa.string()),
         ("client_source_port", pa.int32()),
         ("receiver_node_ids", pa.list_(pa.field("element", pa.int32(), nullable=False))),
@@ -324,7 +327,7 @@ INVENTORY: Final = _joined(
 )
 """One row a client instance. `state` as in CLIENTS; null when it was not asked for."""
 
-VERSIONS: Final = _schema(
+VERSIONS: Final = schema_of(
     ("cluster_id", pa.string()),
     ("client_software_name", pa.string()),
     ("client_software_version", pa.string()),
@@ -343,7 +346,7 @@ VERSIONS: Final = _schema(
 LATENCY_OVERALL: Final = _joined(
     _INSTANCE,
     _SOFTWARE,
-    _schema(
+    schema_of(
         ("role", pa.string()),
         ("node_id", pa.int32()),
         ("coordinator", pa.bool_()),
@@ -362,14 +365,14 @@ The three about `poll()` are the consumer's, the same in all its rows; null wher
 `waits_for_poll`: see `fleet.gold.latency.overall`.
 """
 
-_WINDOW: Final = _joined(_DATE, _schema(("window_start", TIME), ("window_s", pa.int32())))
+_WINDOW: Final = _joined(_DATE, schema_of(("window_start", TIME), ("window_s", pa.int32())))
 _WINDOWED: Final = _joined(_WINDOW, _INSTANCE, _SOFTWARE, _DIALECT)
-_MEANING: Final = _schema(("unit", pa.string()), ("meaning", pa.string()))
-_UNKNOWN: Final = _schema(("unknown", pa.list_(pa.string())))
+_MEANING: Final = schema_of(("unit", pa.string()), ("meaning", pa.string()))
+_UNKNOWN: Final = schema_of(("unknown", pa.list_(pa.string())))
 
 LATENCY: Final = _joined(
     _WINDOWED,
-    _schema(
+    schema_of(
         ("role", pa.string()),
         ("metric", pa.string()),
         ("node_id", pa.int32()),
@@ -386,7 +389,7 @@ broker. `metric` is the metric's name without `.avg` and `.max`.
 
 THROTTLING: Final = _joined(
     _WINDOWED,
-    _schema(
+    schema_of(
         ("request", pa.string()),
         ("metric", pa.string()),
         ("throttle_avg_ms", pa.float64()),
@@ -402,11 +405,11 @@ THROTTLING: Final = _joined(
 the metric or was not asked for it: nothing is known of its throttling.
 """
 
-_CONSUMER: Final = _joined(_WINDOWED, _schema(("group_id", pa.string()), ("group_member_id", pa.string())))
+_CONSUMER: Final = _joined(_WINDOWED, schema_of(("group_id", pa.string()), ("group_member_id", pa.string())))
 
 REBALANCES: Final = _joined(
     _CONSUMER,
-    _schema(
+    schema_of(
         ("pushes", pa.int64()),
         ("rebalances", pa.float64()),
         ("rebalance_rate_per_hour", pa.float64()),
@@ -431,7 +434,7 @@ missing whose growth the next total holds, so that part of a sum may belong to a
 
 CONSUMERS: Final = _joined(
     _CONSUMER,
-    _schema(
+    schema_of(
         ("pushes", pa.int64()),
         ("lag_records", pa.float64()),
         ("lag_max_records", pa.float64()),
@@ -457,7 +460,7 @@ Nulls, `unknown`, `gap` and `covers_gap` as in REBALANCES: what a library does n
 
 GROUPS: Final = _joined(
     _WINDOW,
-    _schema(
+    schema_of(
         ("cluster_id", pa.string()),
         ("group_id", pa.string()),
         ("members", pa.int64()),
@@ -474,7 +477,7 @@ GROUPS: Final = _joined(
 `records_consumed` and `rebalances` what their totals grew by. Null where no member sends it.
 """
 
-GROUP_OFFSETS: Final = _schema(
+GROUP_OFFSETS: Final = schema_of(
     ("date", pa.date32()),
     ("sampled_at", TIME),
     ("cluster_id", pa.string()),
@@ -492,7 +495,7 @@ GROUP_OFFSETS: Final = _schema(
 """One row a sample of a partition of a consumer group, of a member without partitions, or of what could not be sampled,
 as `fleetgauge offsets` writes them (docs/group-offsets.md)."""
 
-TRAFFIC: Final = _schema(
+TRAFFIC: Final = schema_of(
     ("date", pa.date32()),
     ("window_start", TIME),
     ("window_ms", pa.int64()),
@@ -523,9 +526,9 @@ TRAFFIC: Final = _schema(
 (docs/gateway.md)."""
 
 METRICS: Final = _joined(
-    _schema(("metric_name", pa.string()), ("metric_type", pa.string())),
+    schema_of(("metric_name", pa.string()), ("metric_type", pa.string())),
     _MEANING,
-    _schema(
+    schema_of(
         ("is_standard", pa.bool_()),
         ("is_required", pa.bool_()),
         ("roles", pa.list_(pa.string())),

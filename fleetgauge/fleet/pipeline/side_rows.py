@@ -6,7 +6,7 @@ once `batches` says which windows they are of.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fleetgauge.fleet import schemas
 from fleetgauge.fleet.arrow import Table, pa, pc, pq
 from fleetgauge.fleet.pipeline.ledger import OF_OFFSETS, OF_TRAFFIC, Ledger, Part, Plan, day_of
-from fleetgauge.fleet.pipeline.source import LandingSource, source_name
+from fleetgauge.fleet.pipeline.source import Bounds, LandingSource, cut_files, source_name
 from fleetgauge.fleet.pipeline.spans import from_micros
 from fleetgauge.fleet.source.zone_files import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER, opened
 from fleetgauge.fleet.tables import catalog
@@ -96,21 +96,11 @@ class SideRowsWriter:
         if not self._sizes and not self._store.has(self._kind.table):
             return self._report
         ledger = Ledger(self._store, f"{self._kind.of_source}{source_name(self._name)}", catalog.BATCHES)
-        for plan in chain(ledger.unfinished(), map(ledger.plan, self._cut(ledger))):
+        for plan in chain(
+            ledger.unfinished(), map(ledger.plan, cut_files(self._sizes, ledger, Bounds(max_bytes=_BATCH_BYTES)))
+        ):
             self._write(plan, Transaction(app_id=ledger.app_id, version=plan.number))
         return self._report
-
-    def _cut(self, ledger: Ledger) -> Iterator[list[Part]]:
-        """New files in the order of their paths; those that were read stay read, whatever their size is by now."""
-        sizes = self._sizes
-        batch: list[Part] = []
-        for path in sorted(sizes.keys() - ledger.read_to):
-            if batch and sum(part.end for part in batch) + sizes[path] > _BATCH_BYTES:
-                yield batch
-                batch = []
-            batch.append(Part(path=path, begin=0, end=sizes[path]))
-        if batch:
-            yield batch
 
     def _write(self, plan: Plan, transaction: Transaction) -> None:
         store, table, windows, days = self._store, self._kind.table, set[int](), set[Any]()

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pyarrow.fs import FileSystem
 
-from fleetgauge.fleet.arrow import RecordBatch, Schema, pa, pc, pq
+from fleetgauge.fleet.arrow import RecordBatch, Schema, Table, pa, pc, pq
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD
 from fleetgauge.fleet.source.selection import Selection
@@ -132,7 +132,7 @@ def read(
                 if _may_have(file, group, selection):
                     at = begin
                     for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=present):
-                        yield _selected(_bronze(batch, source_file, at), selection)
+                        yield selected(_bronze(batch, source_file, at), selection)
                         at += batch.num_rows
                 begin += rows
         except (OSError, pa.ArrowException) as error:
@@ -167,8 +167,9 @@ def _bronze(batch: RecordBatch, source_file: str, begin: int) -> RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=BRONZE)
 
 
-def _selected(bronze: RecordBatch, selection: Selection) -> RecordBatch:
-    times = bronze.column("received_at")
+def selected(rows: RecordBatch | Table, selection: Selection, time: str = "received_at") -> Any:
+    """The rows that are chosen, by this column of times."""
+    times = rows[time]
     conditions = []
     if selection.since is not None:
         conditions.append(pc.greater_equal(times, pa.scalar(selection.since, times.type)))
@@ -176,7 +177,7 @@ def _selected(bronze: RecordBatch, selection: Selection) -> RecordBatch:
         conditions.append(pc.less(times, pa.scalar(selection.until, times.type)))
     for name, wanted in (("client_id", selection.client_ids), ("client_instance_id", selection.instance_ids)):
         if wanted:
-            conditions.append(pc.is_in(bronze.column(name), value_set=pa.array(list(wanted), pa.string())))
+            conditions.append(pc.is_in(rows[name], value_set=pa.array(list(wanted), pa.string())))
     for condition in conditions[1:]:
         conditions[0] = pc.and_(conditions[0], condition)
-    return bronze.filter(conditions[0]) if conditions else bronze
+    return rows.filter(conditions[0]) if conditions else rows
