@@ -30,6 +30,11 @@ class SafeTable(Table):
         super().add_row(*(_safe(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
+def list_table() -> SafeTable:
+    """A table without columns yet, as lists are printed."""
+    return SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+
+
 class UnknownColumnError(ValueError):
     """`--columns` names what is no column; the text says which there are."""
 
@@ -92,7 +97,7 @@ def print_rows(
     if not shown:
         _print_blocks(console, headings, rows)
         return
-    table = SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table = list_table()
     for name in shown:
         table.add_column(name, overflow="fold", justify="right" if name in right else "left")
     for row in rows:

@@ -24,6 +24,8 @@ KEY: Final = (*WINDOW, "role", "node_id", "coordinator", "topic")
 
 AVG_UNITS: Final = 1_000_000
 GROWTH_UNITS: Final = 1_000
+_SPARSE: Final = 8
+"""Keys up to this many times the rows are numbered without sorting the rows, in a tenth of the time."""
 NOTHING: Final = np.iinfo(np.int64).min
 """No time."""
 
@@ -279,8 +281,8 @@ def numbered(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers, int]:
     """
     number = np.zeros(len(columns[0]), np.int64)
     count = 1
-    for column in columns:
-        low, high = int(column.min(initial=0)), int(column.max(initial=0))
+    for column in columns if len(number) else ():
+        low, high = int(column.min()), int(column.max())
         digits = high - low + 1
         if digits * count > 2**62:
             number, count = np.unique(number, return_inverse=True)[1], len(number)
@@ -289,7 +291,13 @@ def numbered(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers, int]:
                 digits = len(column)
         number = number * digits + (column - low)
         count *= digits
-    _, first, group_of = np.unique(number, return_index=True, return_inverse=True)
+    if count > _SPARSE * len(number):
+        _, first, group_of = np.unique(number, return_index=True, return_inverse=True)
+        return group_of, first, len(first)
+    is_there = np.bincount(number, minlength=count) > 0
+    group_of = (np.cumsum(is_there) - 1)[number]
+    first = np.zeros(np.count_nonzero(is_there), np.int64)
+    first[group_of[::-1]] = np.arange(len(number))[::-1]
     return group_of, first, len(first)
 
 
