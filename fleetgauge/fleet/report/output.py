@@ -8,6 +8,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 from fleetgauge.base.deadline import within
@@ -31,6 +32,26 @@ def check_form(form: Format, output: str | None, columns: str | None) -> None:
     if form is Format.TABLE and output is not None:
         raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
     check_columns(form, columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputRequest:
+    """What rows are written as.
+
+    Attributes:
+        form: as `--format` has it.
+        output: directory to write to; None is stdout.
+        limit: rows of a table of text.
+        columns: of a table of text, as `--columns` names them; None is those that fit.
+    """
+
+    form: Format = Format.TABLE
+    output: str | None = None
+    limit: int = 50
+    columns: str | None = None
+
+    def __post_init__(self) -> None:
+        check_form(self.form, self.output, self.columns)
 
 
 def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]:
@@ -72,19 +93,17 @@ def print_table(out: TextIO, rows: Sequence[Row], total: int, *, form: TableForm
         console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
 
 
-def write_rows(
-    rows: Table, table: TableForm, form: Format, output: str | None, limit: int, columns: str | None, out: TextIO
-) -> None:
+def write_rows(rows: Table, table: TableForm, request: OutputRequest, out: TextIO) -> None:
     """Writes few rows, in their order, as `--format` has it: JSON to `out` as one array."""
     every = Rows(schema=rows.schema, batches=rows.to_batches())
-    if form is Format.TABLE:
-        print_table(out, rows.slice(0, limit).to_pylist(), rows.num_rows, form=table.only(columns))
-    elif output is not None:
-        write_path(every, form, output)
-    elif form is Format.JSON:
+    if request.form is Format.TABLE:
+        print_table(out, rows.slice(0, request.limit).to_pylist(), rows.num_rows, form=table.only(request.columns))
+    elif request.output is not None:
+        write_path(every, request.form, request.output)
+    elif request.form is Format.JSON:
         out.write("[" + ",\n".join(line for batch in every.batches for line in json_lines(batch)) + "]\n")
     else:
-        write_stream(every, form, out)
+        write_stream(every, request.form, out)
 
 
 def write_stream(rows: Rows, form: Format, out: TextIO) -> None:

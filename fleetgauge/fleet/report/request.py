@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TextIO
 
 from fleetgauge.fleet.engines.questions import Question
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import check_form
+from fleetgauge.fleet.report.output import OutputRequest
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.topic.source import TopicSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(OutputRequest):
     """What an operator asked for.
 
     Attributes:
@@ -21,10 +20,6 @@ class Request:
         source: the landing zone or topic.
         kafka_jars: jars of Spark's Kafka connector, or directories of them; without any a topic has them fetched.
         master: where Spark runs; None takes Spark for what is large, on this machine.
-        form: what the answer is written as.
-        output: directory to write to; None is stdout.
-        limit: rows of a table.
-        columns: of a table, as `--columns` names them; None is those that fit.
         spark_log_level: level of Spark's own log on stderr.
         show_progress: None shows it when stderr is a terminal.
     """
@@ -33,15 +28,11 @@ class Request:
     source: TopicSource | str
     kafka_jars: tuple[str, ...]
     master: str | None
-    form: Format
-    output: str | None
-    limit: int
-    columns: str | None
     show_progress: bool | None
     spark_log_level: str
 
     def __post_init__(self) -> None:
-        check_form(self.form, self.output, self.columns)
+        OutputRequest.__post_init__(self)
         if self.title in TABLES:
             TABLES[self.title].only(self.columns)  # what is no column is refused before anything is read
 

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
 from fleetgauge.fleet.errors import FleetError, LandingError, no_landing_zone
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import check_form, print_table, take_first, write_path, write_stream
+from fleetgauge.fleet.report.output import OutputRequest, print_table, take_first, write_path, write_stream
 from fleetgauge.fleet.report.tables import Key, Row, TableForm, number, number_text, plain, time
 from fleetgauge.fleet.schemas import TIME
 from fleetgauge.fleet.source.landing import selected
@@ -69,7 +69,7 @@ _USUAL: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficRequest:
+class TrafficRequest(OutputRequest):
     """Which rows, and as what.
 
     Attributes:
@@ -78,7 +78,6 @@ class TrafficRequest:
         group_id: only of this consumer group.
         seen_only: only rows in which something is conspicuous.
         rules: figures from which on it is.
-        form, output, limit, columns: as of `fleet.views.show.ShowRequest`.
     """
 
     source: str
@@ -86,13 +85,9 @@ class TrafficRequest:
     group_id: str | None
     seen_only: bool
     rules: Rules
-    form: Format
-    output: str | None
-    limit: int
-    columns: str | None = None
 
     def __post_init__(self) -> None:
-        check_form(self.form, self.output, self.columns)
+        OutputRequest.__post_init__(self)
         if self.selection.instance_ids:
             raise FleetError("rows of traffic name client ids, not instances: give --client-id")
 

@@ -12,7 +12,7 @@ from fleetgauge.fleet.arrow import RecordBatch, Rows, Schema, pa
 from fleetgauge.fleet.errors import FleetError, TableError
 from fleetgauge.fleet.report.cells import json_text
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import check_form, print_table, write_path, write_stream
+from fleetgauge.fleet.report.output import OutputRequest, print_table, write_path, write_stream
 from fleetgauge.fleet.report.tables import TableForm, Text, number_text, time_text
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.tables import catalog
@@ -47,7 +47,7 @@ _KEPT: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowRequest:
+class ShowRequest(OutputRequest):
     """Which rows, and as what.
 
     Attributes:
@@ -56,10 +56,6 @@ class ShowRequest:
         selection: of rows; times are those of receipt, of the window's beginning, when a client was last seen,
             or when a verdict opened.
         group_id: only of this consumer group.
-        form: what rows are written as.
-        output: directory to write to; None is stdout.
-        limit: rows of a table of text.
-        columns: of a table of text, as `--columns` names them; None is those that fit.
         conf: settings of Spark, of which those of s3a count.
     """
 
@@ -67,16 +63,12 @@ class ShowRequest:
     tables: str
     selection: Selection
     group_id: str | None
-    form: Format
-    output: str | None
-    limit: int
-    columns: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.table not in catalog.TABLES:
             raise FleetError(f"there is no table {self.table}: tables are {', '.join(catalog.TABLES)}")
-        check_form(self.form, self.output, self.columns)
+        OutputRequest.__post_init__(self)
 
 
 def show(request: ShowRequest, out: TextIO) -> None:

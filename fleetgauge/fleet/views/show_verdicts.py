@@ -8,8 +8,8 @@ from typing import Final, TextIO
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
-from fleetgauge.fleet.report import output
 from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.report.output import OutputRequest, write_rows
 from fleetgauge.fleet.report.tables import TableForm, number_text, time_text
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.paths import qualified, storage_options
@@ -21,7 +21,7 @@ from fleetgauge.verdicts.coverage import COLUMNS, coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictsRequest:
+class VerdictsRequest(OutputRequest):
     """Which verdicts, and as what.
 
     Attributes:
@@ -29,10 +29,6 @@ class VerdictsRequest:
         since: seen from then on.
         state: `open`, `cleared`, or None for both.
         principal: only of this one.
-        form: what rows are written as.
-        output: directory to write to; None is stdout.
-        limit: rows of a table of text, or causes of the list.
-        columns: of a table of text.
         conf: settings of Spark, of which those of s3a count.
         shows_all: a terminal lists consequences under their causes.
     """
@@ -41,15 +37,8 @@ class VerdictsRequest:
     since: datetime | None = None
     state: str | None = None
     principal: str | None = None
-    form: Format = Format.TABLE
-    output: str | None = None
-    limit: int = 50
-    columns: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     shows_all: bool = False
-
-    def __post_init__(self) -> None:
-        output.check_form(self.form, self.output, self.columns)
 
 
 _CHOSEN: Final = TableForm(
@@ -121,7 +110,7 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
             wanted=wanted,
         )
     else:
-        write_rows(request, rows, _CHOSEN, out)
+        write_rows(rows, _CHOSEN, request, out)
     return set(rows.filter(pc.equal(rows["state"], "open"))["severity"].to_pylist())
 
 
@@ -163,7 +152,7 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
     if request.form is Format.TABLE and request.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())
     else:
-        write_rows(request, rows, _COVERAGE, out)
+        write_rows(rows, _COVERAGE, request, out)
 
 
 def opened(tables: str, conf: Mapping[str, str]) -> Store:
@@ -182,8 +171,3 @@ def opened(tables: str, conf: Mapping[str, str]) -> Store:
                 "again in an empty directory"
             )
     return store
-
-
-def write_rows(request: VerdictsRequest, rows: Table, form: TableForm, out: TextIO) -> None:
-    """Writes rows as it asks for them."""
-    output.write_rows(rows, form, request.form, request.output, request.limit, request.columns, out)

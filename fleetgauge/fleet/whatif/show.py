@@ -5,7 +5,7 @@ from typing import Any, Final, TextIO
 
 from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import write_rows
+from fleetgauge.fleet.report.output import OutputRequest, write_rows
 from fleetgauge.fleet.report.tables import Row, TableForm, number_text
 from fleetgauge.fleet.whatif.whatif import Answer
 
@@ -94,7 +94,7 @@ FORM: Final = TableForm(
 
 def write(answer: Answer, form: Format, output: str | None, limit: int, columns: str | None, out: TextIO) -> None:
     """Writes the rows as `--format` has it."""
-    write_rows(answer.rows, FORM, form, output, limit, columns, out)
+    write_rows(answer.rows, FORM, OutputRequest(form=form, output=output, limit=limit, columns=columns), out)
 
 
 def remarks(answer: Answer, window_s: int) -> Iterator[str]:
