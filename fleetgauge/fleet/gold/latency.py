@@ -73,7 +73,7 @@ def _of_time(given: Wide, time: _Time) -> Table:
     metric = telemetry_name(time.group, time.name)
     known = metrics_by_name()[f"{metric}.avg"]
     at = pa.array(chosen)
-    columns = given.columns([name for name in LATENCY.names if name in given.rows.schema.names], chosen)
+    columns = given.columns(LATENCY.names, chosen)
     columns |= {"latency_avg_ms": average.take(at), "latency_max_ms": largest.take(at)}
     columns["samples"] = pa.array(given.count(f"{column}_avg_ms_count")[chosen])
     texts = {"role": time.role, "metric": metric, "unit": known.unit, "meaning": known.quantity}
@@ -120,9 +120,7 @@ def overall(rows: Table) -> Table:
     is_link = np.logical_or.reduce([given.has_role(role) for role in _LINKS])
     is_link &= is_valid(given.rows["node_id"])
     links = np.flatnonzero(is_known & is_link)
-    columns = given.columns(
-        [name for name in (*LATENCY_OVERALL.names, "dialect") if name in given.rows.schema.names], links
-    )
+    columns = given.columns((*LATENCY_OVERALL.names, "dialect"), links)
     columns |= {
         f"latency_{each}_ms": given.value(f"request_latency_{each}_ms").take(pa.array(links)) for each in ("avg", "max")
     }

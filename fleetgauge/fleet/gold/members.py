@@ -77,7 +77,7 @@ def _members(rows: Table, family: str, schema: Schema) -> Table:
     chosen = np.flatnonzero(given.count(f"{family}_pushes") > 0)
     at = pa.array(chosen)
     measures = [name for name in schema.names if name in VALUE_COLUMNS]
-    columns = given.columns([name for name in schema.names if name in given.rows.schema.names], chosen)
+    columns = given.columns(schema.names, chosen)
     columns |= {name: given.value(name).take(at) for name in measures}
     columns["pushes"] = pa.array(given.count(f"{family}_pushes")[chosen])
     columns["gap"] = given.gap(family, "gap", "before_subscription").take(at)

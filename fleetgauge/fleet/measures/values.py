@@ -98,8 +98,9 @@ class Wide:
         taken = {
             name: pa.array(of_client, mask=of_client < 0) if name in (*IDENTITY, *MEMBER) else pa.array(rows)
             for name in names
+            if name in self.rows.schema.names
         }
-        return {name: one(self.rows[name]).take(taken[name]) for name in names}
+        return {name: one(self.rows[name]).take(at) for name, at in taken.items()}
 
     @cached_property
     def client_of(self) -> Numbers:
@@ -144,7 +145,7 @@ class Wide:
 def wide(rows: Table) -> Table:
     """Merged ROWS -> WIDE."""
     given, every = Wide(rows), np.arange(rows.num_rows)
-    columns = given.columns([name for name in WIDE.names if name in ROWS.names], every)
+    columns = given.columns(WIDE.names, every)
     columns |= {name: given.value(name) for name in VALUE_COLUMNS}
     clients = np.flatnonzero(given.is_client())
     place = np.full(len(every), -1)

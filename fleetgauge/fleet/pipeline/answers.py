@@ -106,9 +106,7 @@ class Answers:
             activity=store.snapshot(catalog.ACTIVITY),
             days=tuple(wanted),
             now=now,
-            to_clients=store.files_of(catalog.CLIENTS),
-            to_activity=store.files_of(catalog.ACTIVITY),
-            to_inventory=store.files_of(catalog.INVENTORY),
+            targets=[store.files_of(table) for table in old],
         )
         pushes = sum(file["num_records"] for file in store.files(catalog.PUSHES, wanted))
         known = sum(file["num_records"] for file in old[catalog.CLIENTS])

@@ -151,7 +151,7 @@ class BatchWriter:
         rows = [_bad_file(path, reason) for path, reason in bad.items() if path not in known]
         with self._store.files_of(catalog.REJECTS).open() as writer:
             writer.write(pa.RecordBatch.from_pylist(rows, schema=schemas.REJECTS))
-            return writer.take_finished()
+            return writer.take_all()
 
     def _series(self) -> list[tuple[str, str, str]]:
         """The files of SERIES, and the shards of the least and the greatest id in each."""

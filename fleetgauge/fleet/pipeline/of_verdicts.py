@@ -172,7 +172,7 @@ def _replace_trends(store: Store, span: Span, trends: Table) -> None:
     with target.to.open() as writer:
         writer.write_table(trends)
         target.keep(writer, [span], pc.scalar(True))
-        store.change(catalog.GROUP_TRENDS, add=writer.take_finished(), remove=target.old)
+        store.change(catalog.GROUP_TRENDS, add=writer.take_all(), remove=target.old)
 
 
 def _stays(at: datetime, last: datetime) -> bool:

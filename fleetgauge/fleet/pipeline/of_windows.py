@@ -116,4 +116,4 @@ class OfGroups:
             writer.finish()
             if keeps:
                 self.target.keep(writer, self.spans, pc.scalar(True))
-            return writer.take_finished()
+            return writer.take_all()

@@ -117,11 +117,11 @@ class SideRowsWriter:
                 windows |= self._windows(found)
                 days |= set(found["date"].unique().to_pylist())
             if not self._has(table, transaction):
-                store.change(table, add=writer.take_finished(), transaction=transaction)
+                store.change(table, add=writer.take_all(), transaction=transaction)
         if bad and not self._has(catalog.REJECTS, transaction):
             with store.files_of(catalog.REJECTS).open() as writer:
                 writer.write(pa.RecordBatch.from_pylist(bad, schema=schemas.REJECTS))
-                store.change(catalog.REJECTS, add=writer.take_finished(), transaction=transaction)
+                store.change(catalog.REJECTS, add=writer.take_all(), transaction=transaction)
         self._report.files += len(plan.parts)
         self._report.rows += count
         self._report.rejects.update(row["reason"] for row in bad)

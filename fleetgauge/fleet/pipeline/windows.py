@@ -67,4 +67,4 @@ class _OfPoints:
             for each in ranges:
                 points = self.points.table(_COLUMNS, of_days([day]) & shards.within(each))
                 writer.write_table(aggregate(points, self.window_s))
-            return writer.take_finished()
+            return writer.take_all()

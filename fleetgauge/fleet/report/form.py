@@ -2,8 +2,6 @@
 
 import enum
 
-from fleetgauge.fleet.errors import FleetError
-
 
 class Format(enum.StrEnum):
     """Values of `--format` for rows."""
@@ -19,9 +17,3 @@ class SummaryFormat(enum.StrEnum):
 
     TABLE = "table"
     JSON = "json"
-
-
-def check_columns(form: Format, columns: str | None) -> None:
-    """Raises FleetError where columns are chosen of what is no table."""
-    if columns is not None and form is not Format.TABLE:
-        raise FleetError("--columns is for --format table: JSON, CSV and Parquet have every column")

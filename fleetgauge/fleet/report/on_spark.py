@@ -16,7 +16,7 @@ from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.output import print_table
 from fleetgauge.fleet.report.progress import show_progress
-from fleetgauge.fleet.report.request import Computed, Counted, Request
+from fleetgauge.fleet.report.request import Counted, Finish, Request
 from fleetgauge.fleet.report.spark_output import take_first, write_path, write_stream
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.selection import Selection
@@ -67,17 +67,18 @@ class OnSpark:
         """A line about Spark's tasks."""
         return show_progress(self._spark, self._request.title, self._notes, enabled=self._shown)
 
-    def compute(self, request: Request, asked: Question, out: TextIO) -> Computed:
+    def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
         """The answer; a stream is kept by Spark's workers on disk until it is printed."""
         answer = jobs.answer(self._spark, asked, request.source, self._selection)
         frame = answer.frame
 
-        def finish() -> None:
+        def finish() -> Counted:
             if request.form is Format.TABLE:
                 print_table(out, *first, form=form)
             elif request.output is None:
                 write_stream(frame, request.form, out)
                 frame.unpersist()
+            return Counted(answer.rejects.total, answer.repeats.total)
 
         if request.form is Format.TABLE:
             form = TABLES[request.title].only(request.columns)
@@ -87,4 +88,4 @@ class OnSpark:
         else:
             # What was counted on the way, and what failed, is known before the first row leaves.
             frame.persist(StorageLevel.DISK_ONLY).count()
-        return Computed(finish, lambda: Counted(answer.rejects.total, answer.repeats.total))
+        return finish

@@ -140,14 +140,14 @@ class FileWriter:
             self._finish(day)
 
     def take_finished(self) -> list[WrittenFile]:
-        """Finishes every file; those that were finished since this was last called are the caller's from here on.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
-        self.finish()
+        """The files that were finished since this was last called; they are the caller's from here on."""
         finished, self._finished = self._finished, []
         return finished
+
+    def take_all(self) -> list[WrittenFile]:
+        """Finishes every file and takes them; see `finish` and `take_finished`."""
+        self.finish()
+        return self.take_finished()
 
     def _file_of(self, day: date | None, schema: Schema) -> "_OpenFile":
         if day not in self._open:
