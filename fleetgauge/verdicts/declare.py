@@ -146,8 +146,8 @@ class Verdict:
     """
 
     id: str
-    kind: str
-    side: Side
+    kind: str = "client"
+    side: Side = "client"
     find: Callable[[Window, "Memory", Figures], Finding | None]
     action: str
     needs: Mapping[str, tuple[str, ...]]

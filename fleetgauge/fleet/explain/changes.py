@@ -50,12 +50,8 @@ def _of_clients(store: Store, since: datetime) -> Iterator[Row]:
         about = {"subject_kind": "client", "subject": row["client_id"] or "", "cluster_id": row["cluster_id"]}
         count = f"{row['live_count']:,} instance{'s' if row['live_count'] > 1 else ''}"
         if row["first_seen_min"] >= since:
-            yield {
-                "at": row["first_seen_min"],
-                "change": "came",
-                "what": f"first push of a new client, {count}",
-                **about,
-            }
+            what = f"first push of a new client, {count}"
+            yield {"at": row["first_seen_min"], "change": "came", "what": what, **about}
         if row["last_seen_max"] >= since and not row["live_sum"]:
             how = "ended" if row["ended_sum"] == row["live_count"] else "last push; not all said that they ended"
             yield {"at": row["last_seen_max"], "change": "left", "what": f"{how}, {count}", **about}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -240,8 +240,7 @@ def _window(received_at: Numbers, window_s: int) -> dict[str, Array]:
 # --- which metric is read where
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class _Reading(NamedTuple):
     """What a push, link or topic has one value of, from which measures come."""
 
     names: tuple[str, ...]
@@ -249,18 +248,13 @@ class _Reading:
     zero_may_be_nothing: bool
     is_growth: bool
 
-    @classmethod
-    def of(cls, measure: Measure) -> "_Reading":
-        return cls(
-            names=measure.names,
-            by_partition=measure.by_partition,
-            zero_may_be_nothing=measure.zero_may_be_nothing,
-            is_growth=measure.over == "growth",
-        )
+
+def _reading_of(measure: Measure) -> _Reading:
+    return _Reading(measure.names, measure.by_partition, measure.zero_may_be_nothing, measure.over == "growth")
 
 
-_READINGS: Final = tuple(dict.fromkeys(_Reading.of(measure) for measure in MEASURES if measure.metrics))
-_READING_OF: Final = {measure.column: _READINGS.index(_Reading.of(measure)) for measure in MEASURES if measure.metrics}
+_READINGS: Final = tuple(dict.fromkeys(_reading_of(measure) for measure in MEASURES if measure.metrics))
+_READING_OF: Final = {measure.column: _READINGS.index(_reading_of(measure)) for measure in MEASURES if measure.metrics}
 _ZERO_MAY_BE_NOTHING: Final = np.array([reading.zero_may_be_nothing for reading in _READINGS])
 _IS_GROWTH: Final = np.array([reading.is_growth for reading in _READINGS])
 _IS_SUM_OF_PARTITIONS: Final = np.array([reading.by_partition == "sum" for reading in _READINGS])

@@ -228,8 +228,6 @@ def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers, own:
 VERDICTS: Final = (
     Verdict(
         id="deploy-regression",
-        kind="client",
-        side="client",
         find=_deploy_regression,
         action="Take the last deploy of {subject} back, or find what it changed: settings, version, code.",
         needs={

@@ -407,32 +407,32 @@ _MEMBERS: Final = ("consumer", "share-consumer")
 
 VERDICTS: Final = (
     Verdict(
-        id="rebalance-storm", kind="group", side="client", find=_rebalance_storm, needs=_REBALANCES, roles=_MEMBERS,
+        id="rebalance-storm", kind="group", find=_rebalance_storm, needs=_REBALANCES, roles=_MEMBERS,
         by_traffic=("group",),
         action="Find what makes members of {subject} leave: raise session.timeout.ms or max.poll.interval.ms, use "
         "static membership or the new consumer protocol.",
         explains=("stalled", "lagging", "uneven-group"),
     ),
     Verdict(
-        id="stalled", kind="group", side="client", find=_stalled, needs=_LAG, roles=("consumer",),
+        id="stalled", kind="group", find=_stalled, needs=_LAG, roles=("consumer",),
         by_offsets=True,
         action="Look at the application of {subject}: it holds partitions and reads nothing; restart it if it hangs.",
         explains=("lagging",),
     ),
     Verdict(
-        id="uneven-group", kind="group", side="client", find=_uneven_group, needs={"java": ("records_consumed",)},
+        id="uneven-group", kind="group", find=_uneven_group, needs={"java": ("records_consumed",)},
         roles=("consumer",),
         by_offsets=True,
         action="Spread the keys or partitions of the topics of {subject} evenly, or look at the slowest member.",
         explains=("lagging",),
     ),
     Verdict(
-        id="lagging", kind="group", side="client", find=_lagging, needs=_LAG, roles=("consumer",),
+        id="lagging", kind="group", find=_lagging, needs=_LAG, roles=("consumer",),
         by_offsets=True,
         action="Have {subject} read faster than is written: more members and partitions, or less work per record.",
     ),
     Verdict(
-        id="idle-consumer", kind="client", side="client", find=_idle_consumer, roles=("consumer",),
+        id="idle-consumer", find=_idle_consumer, roles=("consumer",),
         needs=dict.fromkeys(("java", "librdkafka"), ("assigned_partitions",)),
         by_offsets=True,
         action="Stop members of {subject} that have nothing to do, or add partitions.",

@@ -333,8 +333,6 @@ OF_NODES: Final = (
 OF_CLIENTS: Final = (
     Verdict(
         id="slow-client",
-        kind="client",
-        side="client",
         find=_slow_client,
         action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
         needs=_EVERY,

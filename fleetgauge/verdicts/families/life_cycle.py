@@ -226,8 +226,6 @@ def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:
 VERDICTS: Final = (
     Verdict(
         id="crash-loop",
-        kind="client",
-        side="client",
         find=_crash_loop,
         action="Read the last lines of the log of {subject} before it ends, and its exit codes.",
         needs=dict.fromkeys(DIALECTS, ()),
@@ -244,8 +242,6 @@ VERDICTS: Final = (
     ),
     Verdict(
         id="connection-churn",
-        kind="client",
-        side="client",
         find=_connection_churn,
         action="Have {subject} keep one client open in place of one per request, and look for refused connections.",
         needs=dict.fromkeys(DIALECTS, ("connections_created",)),
@@ -263,7 +259,6 @@ VERDICTS: Final = (
     Verdict(
         id="clock-skew",
         kind="instance",
-        side="client",
         find=_clock_skew,
         action="Set the clock of the machine of {client} by NTP.",
         needs=dict.fromkeys(DIALECTS, ("clock_skew_min_ms",)),

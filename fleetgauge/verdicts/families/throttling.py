@@ -82,7 +82,6 @@ def _latency_ms(window: Window) -> Numbers:
 VERDICTS: Final = (
     Verdict(
         id="throttled",
-        kind="client",
         side="quota",
         find=_throttled,
         action="Raise the quota of {subject} if this load is meant to be, or have it send and fetch less.",
