@@ -116,20 +116,16 @@ class Registry:
 
     def identity(self, kind: str, code: int) -> dict[str, Any]:
         """The cluster and the name of a subject, and which client, group or node it is."""
-        if kind == "client":
-            cluster, name = self.clients.parts(code)
-            return {"cluster_id": cluster, "subject": name, "client_id": name}
-        if kind == "group":
-            cluster, name = self.groups.parts(code)
-            return {"cluster_id": cluster, "subject": name, "group_id": name}
-        if kind == "node":
-            cluster, name = self.nodes.parts(code)
-            return {"cluster_id": cluster, "subject": name, "node_id": int(name)}
         if kind == "path":
             (cluster, client), node = self.clients.parts(code // PATHS), self.nodes.parts(code % PATHS)[1]
             return {"cluster_id": cluster, "subject": f"{client}@{node}", "client_id": client, "node_id": int(node)}
-        if kind == "version":
-            cluster, name, version = self.versions.parts(code)
-            return {"cluster_id": cluster, "subject": f"{name}/{version}"}
-        cluster, principal, name = self.instances.parts(code)
-        return {"cluster_id": cluster, "subject": name, "principal": principal}
+        cluster, *names = getattr(self, f"{kind}s").parts(code)
+        found = {"cluster_id": cluster, "subject": names[-1]}
+        match kind:
+            case "client" | "group":
+                return found | {f"{kind}_id": names[0]}
+            case "node":
+                return found | {"node_id": int(names[0])}
+            case "version":
+                return found | {"subject": "/".join(names)}
+        return found | {"principal": names[0]}

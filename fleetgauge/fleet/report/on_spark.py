@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TextIO
 
 from py4j.protocol import Py4JError
@@ -36,7 +37,7 @@ def on_spark(request: Request, selection: Selection, notes: Console, *, shown: b
     """
     try:
         spark = start_session(_session(request, notes))
-        yield OnSpark(spark, request, selection, notes, shown=shown)
+        yield OnSpark(spark, request, selection, notes, shown)
     except FleetError:
         raise
     except (PySparkException, Py4JError) as error:
@@ -51,25 +52,23 @@ def _session(request: Request, notes: Console) -> SessionSettings:
     return SessionSettings(master=request.master or "local[*]", log_level=request.spark_log_level, jars=jars)
 
 
+@dataclass(frozen=True, slots=True)
 class OnSpark:
     """The engine."""
 
-    def __init__(
-        self, spark: SparkSession, request: Request, selection: Selection, notes: Console, *, shown: bool
-    ) -> None:
-        self._spark = spark
-        self._request = request
-        self._selection = selection
-        self._notes = notes
-        self._shown = shown
+    spark: SparkSession
+    request: Request
+    selection: Selection
+    notes: Console
+    shown: bool
 
     def progress(self) -> AbstractContextManager[None]:
         """A line about Spark's tasks."""
-        return show_progress(self._spark, self._request.title, self._notes, enabled=self._shown)
+        return show_progress(self.spark, self.request.title, self.notes, enabled=self.shown)
 
     def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
         """The answer; a stream is kept by Spark's workers on disk until it is printed."""
-        answer = jobs.answer(self._spark, asked, request.source, self._selection)
+        answer = jobs.answer(self.spark, asked, request.source, self.selection)
         frame = answer.frame
 
         def finish() -> Counted:

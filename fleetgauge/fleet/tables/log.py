@@ -266,11 +266,8 @@ class Snapshot:
         self._schema = schema
         self._dataset: Any = None
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._path, self._options, self._version, self._schema
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Snapshot, (self._path, self._options, self._version, self._schema)
 
     def scan(
         self, columns: Iterable[str] | None = None, where: Any = None, paths: Collection[str] | None = None
