@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleetgauge.fleet.arrow import Schema, pa
 from fleetgauge.fleet.errors import SchemaError
+from fleetgauge.verdicts.arrow import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,13 +37,8 @@ PUSH_RECORD: Final = schema_of(
     ("push_id", pa.string()),
     ("received_at", TIME),
     ("receiver_node_id", pa.int32()),
-    ("cluster_id", pa.string()),
-    ("listener", pa.string()),
-    ("client_instance_id", pa.string()),
-    ("client_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-    ("client_source_address", pa.string()),
+    *typed(pa.string(), "cluster_id", "listener", "client_instance_id", "client_id", "client_software_name"),
+    *typed(pa.string(), "client_software_version", "client_source_address"),
     ("client_source_port", pa.int32()),
     ("principal", pa.string()),
     ("subscription_id", pa.int32()),
@@ -90,9 +86,7 @@ groups and topics are keyed by `cluster_id`, too.
 """
 
 _SOFTWARE: Final = schema_of(
-    ("client_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
+    *typed(pa.string(), "client_id", "client_software_name", "client_software_version"),
 )
 
 _PAYLOAD: Final = schema_of(("payload", pa.binary()))
@@ -100,11 +94,7 @@ _DATE: Final = schema_of(("date", pa.date32()))
 _DIALECT: Final = schema_of(("dialect", pa.string()))
 
 SENDER: Final = schema_of(
-    ("client_rack", pa.string()),
-    ("group_id", pa.string()),
-    ("group_instance_id", pa.string()),
-    ("group_member_id", pa.string()),
-    ("transactional_id", pa.string()),
+    *typed(pa.string(), "client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id"),
 )
 """What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
 
@@ -158,10 +148,7 @@ _POINT_PUSH: Final = _joined(
 )
 
 _POINT: Final = schema_of(
-    ("scope_name", pa.string()),
-    ("metric_name", pa.string()),
-    ("metric_type", pa.string()),
-    ("temporality", pa.string()),
+    *typed(pa.string(), "scope_name", "metric_name", "metric_type", "temporality"),
     ("is_monotonic", pa.bool_()),
     ("unit", pa.string()),
     ("start_time_unix_nano", pa.int64()),
@@ -197,10 +184,7 @@ client's library; `date` is that of receipt (UTC).
 _CHANGE: Final = schema_of(
     ("delta", pa.float64()),
     ("delta_sum", pa.float64()),
-    ("reset", pa.bool_()),
-    ("gap", pa.bool_()),
-    ("covers_gap", pa.bool_()),
-    ("before_subscription", pa.bool_()),
+    *typed(pa.bool_(), "reset", "gap", "covers_gap", "before_subscription"),
 )
 
 POINTS: Final = _joined(SENT_POINTS, _CHANGE)
@@ -214,9 +198,7 @@ SERIES: Final = _joined(
     _INSTANCE,
     schema_of(
         ("series_key", pa.int64()),
-        ("metric_name", pa.string()),
-        ("metric_type", pa.string()),
-        ("temporality", pa.string()),
+        *typed(pa.string(), "metric_name", "metric_type", "temporality"),
         ("attributes", TEXT_MAP),
         ("occurrence", pa.int32()),
         ("received_at", TIME),
@@ -297,9 +279,7 @@ ACTIVITY: Final = _joined(
         ("group_id", pa.string()),
         ("role", pa.string()),
         ("receiver_node_ids", pa.list_(pa.int32())),
-        ("pushes", pa.int64()),
-        ("heartbeats", pa.int64()),
-        ("points", pa.int64()),
+        *typed(pa.int64(), "pushes", "heartbeats", "points"),
         ("first_seen", TIME),
         ("last_seen", TIME),
     ),
@@ -313,9 +293,7 @@ INVENTORY: Final = _joined(
         ("client_source_address", pa.string()),
         ("client_source_port", pa.int32()),
         ("receiver_node_ids", pa.list_(pa.field("element", pa.int32(), nullable=False))),
-        ("pushes", pa.int64()),
-        ("heartbeats", pa.int64()),
-        ("points", pa.int64()),
+        *typed(pa.int64(), "pushes", "heartbeats", "points"),
         ("first_seen", TIME),
         ("last_seen", TIME),
         ("terminated", pa.bool_()),
@@ -328,16 +306,8 @@ INVENTORY: Final = _joined(
 """One row a client instance. `state` as in CLIENTS; null when it was not asked for."""
 
 VERSIONS: Final = schema_of(
-    ("cluster_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-    ("dialect", pa.string()),
-    ("instances", pa.int64()),
-    ("clients", pa.int64()),
-    ("live", pa.int64()),
-    ("silent", pa.int64()),
-    ("gone", pa.int64()),
-    ("ended", pa.int64()),
+    *typed(pa.string(), "cluster_id", "client_software_name", "client_software_version", "dialect"),
+    *typed(pa.int64(), "instances", "clients", "live", "silent", "gone", "ended"),
     ("first_seen", TIME),
     ("last_seen", TIME),
 )
@@ -353,9 +323,7 @@ LATENCY_OVERALL: Final = _joined(
         ("latency_avg_ms", pa.float64()),
         ("latency_max_ms", pa.float64()),
         ("samples", pa.int64()),
-        ("poll_idle_ratio_avg", pa.float64()),
-        ("time_between_poll_avg_ms", pa.float64()),
-        ("time_between_poll_max_ms", pa.float64()),
+        *typed(pa.float64(), "poll_idle_ratio_avg", "time_between_poll_avg_ms", "time_between_poll_max_ms"),
         ("waits_for_poll", pa.bool_()),
     ),
 )
@@ -411,14 +379,9 @@ REBALANCES: Final = _joined(
     _CONSUMER,
     schema_of(
         ("pushes", pa.int64()),
-        ("rebalances", pa.float64()),
-        ("rebalance_rate_per_hour", pa.float64()),
-        ("failed_rebalances", pa.float64()),
-        ("failed_rebalance_rate_per_hour", pa.float64()),
-        ("rebalance_latency_avg_ms", pa.float64()),
-        ("rebalance_latency_max_ms", pa.float64()),
-        ("rebalance_latency_total_ms", pa.float64()),
-        ("last_rebalance_seconds_ago", pa.float64()),
+        *typed(pa.float64(), "rebalances", "rebalance_rate_per_hour", "failed_rebalances"),
+        *typed(pa.float64(), "failed_rebalance_rate_per_hour", "rebalance_latency_avg_ms"),
+        *typed(pa.float64(), "rebalance_latency_max_ms", "rebalance_latency_total_ms", "last_rebalance_seconds_ago"),
         ("assigned_partitions", pa.float64()),
         ("gap", pa.bool_()),
         ("covers_gap", pa.bool_()),
@@ -436,18 +399,10 @@ CONSUMERS: Final = _joined(
     _CONSUMER,
     schema_of(
         ("pushes", pa.int64()),
-        ("lag_records", pa.float64()),
-        ("lag_max_records", pa.float64()),
-        ("lag_partition_max_records", pa.float64()),
-        ("records_consumed", pa.float64()),
-        ("bytes_consumed", pa.float64()),
-        ("poll_idle_ratio_avg", pa.float64()),
-        ("last_poll_seconds_ago", pa.float64()),
-        ("commit_latency_avg_ms", pa.float64()),
-        ("commit_latency_max_ms", pa.float64()),
-        ("fetch_latency_avg_ms", pa.float64()),
-        ("fetch_latency_max_ms", pa.float64()),
-        ("assigned_partitions", pa.float64()),
+        *typed(pa.float64(), "lag_records", "lag_max_records", "lag_partition_max_records", "records_consumed"),
+        *typed(pa.float64(), "bytes_consumed", "poll_idle_ratio_avg", "last_poll_seconds_ago"),
+        *typed(pa.float64(), "commit_latency_avg_ms", "commit_latency_max_ms", "fetch_latency_avg_ms"),
+        *typed(pa.float64(), "fetch_latency_max_ms", "assigned_partitions"),
         ("gap", pa.bool_()),
         ("covers_gap", pa.bool_()),
     ),
@@ -466,9 +421,7 @@ GROUPS: Final = _joined(
         ("members", pa.int64()),
         ("lag_records", pa.float64()),
         ("lag_partitions", pa.int64()),
-        ("assigned_partitions", pa.float64()),
-        ("records_consumed", pa.float64()),
-        ("rebalances", pa.float64()),
+        *typed(pa.float64(), "assigned_partitions", "records_consumed", "rebalances"),
     ),
 )
 """One row a consumer group and window: its members that pushed, and sums over them.
@@ -480,13 +433,7 @@ GROUPS: Final = _joined(
 GROUP_OFFSETS: Final = schema_of(
     ("date", pa.date32()),
     ("sampled_at", TIME),
-    ("cluster_id", pa.string()),
-    ("group_id", pa.string()),
-    ("state", pa.string()),
-    ("member_id", pa.string()),
-    ("client_id", pa.string()),
-    ("host", pa.string()),
-    ("topic", pa.string()),
+    *typed(pa.string(), "cluster_id", "group_id", "state", "member_id", "client_id", "host", "topic"),
     ("partition", pa.int32()),
     ("committed_offset", pa.int64()),
     ("end_offset", pa.int64()),
@@ -501,24 +448,13 @@ TRAFFIC: Final = schema_of(
     ("window_ms", pa.int64()),
     ("cluster_id", pa.string()),
     ("node_id", pa.int32()),
-    ("principal", pa.string()),
-    ("client_id", pa.string()),
-    ("group_id", pa.string()),
+    *typed(pa.string(), "principal", "client_id", "group_id"),
     ("api_key", pa.int32()),
     ("api", pa.string()),
     ("api_version", pa.int32()),
-    ("requests", pa.int64()),
-    ("request_bytes", pa.int64()),
-    ("response_bytes", pa.int64()),
-    ("gateway_time_ms", pa.float64()),
-    ("broker_time_ms", pa.float64()),
-    ("broker_time_max_ms", pa.float64()),
-    ("throttled_requests", pa.int64()),
-    ("throttle_time_ms", pa.int64()),
-    ("group_joins", pa.int64()),
-    ("batches", pa.int64()),
-    ("records", pa.int64()),
-    ("record_bytes", pa.int64()),
+    *typed(pa.int64(), "requests", "request_bytes", "response_bytes"),
+    *typed(pa.float64(), "gateway_time_ms", "broker_time_ms", "broker_time_max_ms"),
+    *typed(pa.int64(), "throttled_requests", "throttle_time_ms", "group_joins", "batches", "records", "record_bytes"),
     ("compressions", pa.map_(pa.string(), pa.int64())),
     ("errors", pa.map_(pa.int32(), pa.int64())),
 )

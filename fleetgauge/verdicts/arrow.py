@@ -16,6 +16,11 @@ Table: TypeAlias = Any
 Numbers: TypeAlias = npt.NDArray[Any]
 
 
+def typed(kind: Any, *names: str) -> list[tuple[str, Any]]:
+    """Columns of one type, for a schema."""
+    return [(name, kind) for name in names]
+
+
 def one(column: Array) -> Array:
     """A column in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

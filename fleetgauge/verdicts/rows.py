@@ -5,7 +5,7 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fleetgauge.verdicts.arrow import Table, pa
+from fleetgauge.verdicts.arrow import Table, pa, typed
 from fleetgauge.verdicts.catalogue import BY_ID, VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import Verdict
 from fleetgauge.verdicts.memory import Case, Memory
@@ -28,13 +28,7 @@ EVIDENCE: Final = pa.struct(
 
 SCHEMA: Final = pa.schema(
     [
-        ("verdict", pa.string()),
-        ("subject_kind", pa.string()),
-        ("subject", pa.string()),
-        ("cluster_id", pa.string()),
-        ("principal", pa.string()),
-        ("client_id", pa.string()),
-        ("group_id", pa.string()),
+        *typed(pa.string(), "verdict", "subject_kind", "subject", "cluster_id", "principal", "client_id", "group_id"),
         ("node_id", pa.int32()),
         ("instances", pa.list_(pa.string())),
         ("instance_count", pa.int64()),
@@ -42,13 +36,8 @@ SCHEMA: Final = pa.schema(
         ("score", pa.float64()),
         ("confidence", pa.float64()),
         ("state", pa.string()),
-        ("opened_at", _TIME),
-        ("last_seen_at", _TIME),
-        ("cleared_at", _TIME),
-        ("why", pa.string()),
-        ("action", pa.string()),
-        ("side", pa.string()),
-        ("caused_by", pa.string()),
+        *typed(_TIME, "opened_at", "last_seen_at", "cleared_at"),
+        *typed(pa.string(), "why", "action", "side", "caused_by"),
         ("evidence", pa.list_(EVIDENCE)),
         ("judged_by", pa.list_(pa.string())),
     ]

@@ -11,17 +11,12 @@ from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.views.show_verdicts import ranked_verdicts
 from fleetgauge.fleet.views.verdict_list import duration_text
+from fleetgauge.verdicts.arrow import typed
 
 SCHEMA: Final = pa.schema(
     [
         ("at", TIME),
-        ("change", pa.string()),
-        ("subject_kind", pa.string()),
-        ("subject", pa.string()),
-        ("cluster_id", pa.string()),
-        ("verdict", pa.string()),
-        ("severity", pa.string()),
-        ("what", pa.string()),
+        *typed(pa.string(), "change", "subject_kind", "subject", "cluster_id", "verdict", "severity", "what"),
     ]
 )
 """One row a change, the latest first. `change` is `came`, `left`, `opened` or `cleared`; a client or version is there

@@ -22,28 +22,20 @@ from fleetgauge.fleet.schemas import TIME
 from fleetgauge.fleet.source.landing import selected
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.zone_files import TRAFFIC_FOLDER, is_of_days, list_here
+from fleetgauge.verdicts.arrow import typed
 from fleetgauge.verdicts.rules import Rules
 from fleetgauge.verdicts.witnesses.traffic import covered_us
 
 TRAFFIC: Final = pa.schema(
     [
-        ("cluster_id", pa.string()),
-        ("principal", pa.string()),
-        ("client_id", pa.string()),
-        ("api", pa.string()),
-        ("group_id", pa.string()),
+        *typed(pa.string(), "cluster_id", "principal", "client_id", "api", "group_id"),
         ("first_at", TIME),
         ("last_at", TIME),
         ("active_s", pa.float64()),
         ("requests", pa.int64()),
-        ("requests_per_s", pa.float64()),
-        ("request_bytes_per_s", pa.float64()),
-        ("response_bytes_per_s", pa.float64()),
-        ("broker_avg_ms", pa.float64()),
+        *typed(pa.float64(), "requests_per_s", "request_bytes_per_s", "response_bytes_per_s", "broker_avg_ms"),
         ("broker_max_ms", pa.float64()),
-        ("throttled_requests", pa.int64()),
-        ("throttle_time_ms", pa.int64()),
-        ("group_joins", pa.int64()),
+        *typed(pa.int64(), "throttled_requests", "throttle_time_ms", "group_joins"),
         ("records_per_request", pa.float64()),
         ("record_bytes_per_s", pa.float64()),
         ("compressions", pa.map_(pa.string(), pa.int64())),

@@ -9,6 +9,7 @@ from fleetgauge.fleet.measures.rows import ROWS
 from fleetgauge.fleet.tables.log import Layout
 from fleetgauge.fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleetgauge.fleet.tables.written_file import DATE as DATE
+from fleetgauge.verdicts.arrow import typed
 from fleetgauge.verdicts.rows import SCHEMA as VERDICTS_SCHEMA
 from fleetgauge.verdicts.witnesses.offsets import SCHEMA as GROUP_TRENDS_SCHEMA
 
@@ -82,10 +83,7 @@ BATCHES_SCHEMA: Final = schemas.schema_of(
     ("app_id", pa.string()),
     ("batch_id", pa.int64()),
     ("source", pa.string()),
-    ("files", pa.int64()),
-    ("pushes", pa.int64()),
-    ("points", pa.int64()),
-    ("repeats", pa.int64()),
+    *typed(pa.int64(), "files", "pushes", "points", "repeats"),
     ("rejects", _COUNTS),
     ("dates", pa.list_(pa.date32())),
     ("windows", pa.list_(schemas.TIME)),
@@ -99,11 +97,7 @@ RUNS_SCHEMA: Final = schemas.schema_of(
     ("source", pa.string()),
     ("took_s", pa.float64()),
     ("read_up_to", schemas.TIME),
-    ("batches", pa.int64()),
-    ("files", pa.int64()),
-    ("pushes", pa.int64()),
-    ("points", pa.int64()),
-    ("repeats", pa.int64()),
+    *typed(pa.int64(), "batches", "files", "pushes", "points", "repeats"),
     ("rejects", _COUNTS),
     ("covered", _COUNTS),
     ("window_s", pa.int32()),
@@ -178,9 +172,7 @@ JUDGED_SCHEMA: Final = schemas.schema_of(
 JUDGED: Final = Table("judged", "state", JUDGED_SCHEMA)
 
 DELIVERED_SCHEMA: Final = schemas.schema_of(
-    ("destination", pa.string()),
-    ("id", pa.string()),
-    ("verdict", pa.string()),
+    *typed(pa.string(), "destination", "id", "verdict"),
     ("delivered_at", schemas.TIME),
 )
 """One row a destination of `fleet watch` and verdict that it got: the row of `verdicts` as it was then, as JSON. A row

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Numbers, Table, as_numpy, pa, pc
+from fleetgauge.verdicts.arrow import Numbers, Table, as_numpy, pa, pc, typed
 from fleetgauge.verdicts.registry import Names, Registry, Span
 from fleetgauge.verdicts.witnesses.timed import Rows, TimedRows
 
@@ -39,12 +39,8 @@ SCHEMA: Final = pa.schema(
         ("date", pa.date32()),
         ("window_start", pa.timestamp("us", tz="UTC")),
         ("window_s", pa.int32()),
-        ("cluster_id", pa.string()),
-        ("group_id", pa.string()),
-        ("state", pa.string()),
-        ("members", pa.int64()),
-        ("idle_members", pa.int64()),
-        ("partitions", pa.int64()),
+        *typed(pa.string(), "cluster_id", "group_id", "state"),
+        *typed(pa.int64(), "members", "idle_members", "partitions"),
         ("lag_records", pa.float64()),
         ("trend", pa.string()),
         ("since", pa.timestamp("us", tz="UTC")),
