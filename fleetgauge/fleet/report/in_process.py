@@ -63,17 +63,17 @@ class InProcess:
         found = answer(asked, self._pushes)
 
         def finish() -> Counted:
-            if request.form is Format.TABLE:
+            if request.to.form is Format.TABLE:
                 print_table(out, *first, form=form)
-            elif request.output is None:
-                write_stream(found.rows, request.form, out)
+            elif request.to.output is None:
+                write_stream(found.rows, request.to.form, out)
             return Counted(found.rejects.total, found.repeats)
 
-        if request.form is Format.TABLE:
-            form = TABLES[request.title].only(request.columns)
-            first = take_first(found.rows, form, request.limit)
-        elif request.output is not None:
-            write_path(found.rows, request.form, request.output)
+        if request.to.form is Format.TABLE:
+            form = TABLES[request.title].only(request.to.columns)
+            first = take_first(found.rows, form, request.to.limit)
+        elif request.to.output is not None:
+            write_path(found.rows, request.to.form, request.to.output)
         return finish
 
     def _read(self, rows: int) -> None:

@@ -8,14 +8,13 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 from fleetgauge.base.deadline import within
 from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
-from fleetgauge.fleet.errors import FleetError, OutputError
+from fleetgauge.fleet.errors import OutputError
 from fleetgauge.fleet.report.cells import csv_cells, json_lines
-from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.report.form import Format, Output
 from fleetgauge.fleet.report.tables import Key, Row, TableForm
 from fleetgauge.fleet.source.zone_files import S3_WITHIN_S
 from fleetgauge.terminal.table import print_rows, wide_console
@@ -23,36 +22,6 @@ from fleetgauge.terminal.table import print_rows, wide_console
 _NUMBERS: Final = frozenset(
     {"pushes", "points", "avg ms", "max ms", "samples", "value", "row or offset", "poll() every ms", "idle in poll()"}
 )
-
-
-def check_form(form: Format, output: str | None, columns: str | None) -> None:
-    """Raises FleetError where rows cannot leave as `--format`, `--output` and `--columns` have it."""
-    if form is Format.PARQUET and output is None:
-        raise FleetError("Parquet needs a directory to be written to: add --output PATH")
-    if form is Format.TABLE and output is not None:
-        raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
-    if columns is not None and form is not Format.TABLE:
-        raise FleetError("--columns is for --format table: JSON, CSV and Parquet have every column")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputRequest:
-    """What rows are written as.
-
-    Attributes:
-        form: as `--format` has it.
-        output: directory to write to; None is stdout.
-        limit: rows of a table of text.
-        columns: of a table of text, as `--columns` names them; None is those that fit.
-    """
-
-    form: Format = Format.TABLE
-    output: str | None = None
-    limit: int = 50
-    columns: str | None = None
-
-    def __post_init__(self) -> None:
-        check_form(self.form, self.output, self.columns)
 
 
 def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]:
@@ -94,17 +63,26 @@ def print_table(out: TextIO, rows: Sequence[Row], total: int, *, form: TableForm
         console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
 
 
-def write_rows(rows: Table, table: TableForm, request: OutputRequest, out: TextIO) -> None:
-    """Writes few rows, in their order, as `--format` has it: JSON to `out` as one array."""
-    every = Rows(schema=rows.schema, batches=rows.to_batches())
-    if request.form is Format.TABLE:
-        print_table(out, rows.slice(0, request.limit).to_pylist(), rows.num_rows, form=table.only(request.columns))
-    elif request.output is not None:
-        write_path(every, request.form, request.output)
-    elif request.form is Format.JSON:
-        out.write("[" + ",\n".join(line for batch in every.batches for line in json_lines(batch)) + "]\n")
+def write_table(table: Table, to: Output, form: TableForm, out: TextIO) -> None:
+    """Writes the rows of a table in its own order: JSON to `out` as one array."""
+    if to.form is Format.TABLE:
+        print_table(out, table.slice(0, to.limit).to_pylist(), table.num_rows, form=form.only(to.columns))
+    elif to.form is Format.JSON and to.output is None:
+        out.write("[" + ",\n".join(line for batch in table.to_batches() for line in json_lines(batch)) + "]\n")
     else:
-        write_stream(every, request.form, out)
+        write_rows(Rows(schema=table.schema, batches=table.to_batches()), to, out)
+
+
+def write_rows(rows: Rows, to: Output, out: TextIO) -> None:
+    """Writes every row, as JSON lines, CSV or Parquet.
+
+    Raises:
+        OutputError: see `write_path`.
+    """
+    if to.output is not None:
+        write_path(rows, to.form, to.output)
+    else:
+        write_stream(rows, to.form, out)
 
 
 def write_stream(rows: Rows, form: Format, out: TextIO) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TextIO
 
 from fleetgauge.fleet.engines.questions import Question
-from fleetgauge.fleet.report.output import OutputRequest
+from fleetgauge.fleet.report.form import Output
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.topic.source import TopicSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(OutputRequest):
+class Request:
     """What an operator asked for.
 
     Attributes:
@@ -20,6 +20,7 @@ class Request(OutputRequest):
         source: the landing zone or topic.
         kafka_jars: jars of Spark's Kafka connector, or directories of them; without any a topic has them fetched.
         master: where Spark runs; None takes Spark for what is large, on this machine.
+        to: where the answer is written, and as what.
         spark_log_level: level of Spark's own log on stderr.
         show_progress: None shows it when stderr is a terminal.
     """
@@ -28,13 +29,14 @@ class Request(OutputRequest):
     source: TopicSource | str
     kafka_jars: tuple[str, ...]
     master: str | None
+    to: Output
     show_progress: bool | None
     spark_log_level: str
 
     def __post_init__(self) -> None:
-        OutputRequest.__post_init__(self)
+        self.to.check()
         if self.title in TABLES:
-            TABLES[self.title].only(self.columns)  # what is no column is refused before anything is read
+            TABLES[self.title].only(self.to.columns)  # what is no column is refused before anything is read
 
 
 class Counted(NamedTuple):

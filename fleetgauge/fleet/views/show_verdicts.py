@@ -8,8 +8,8 @@ from typing import Final, TextIO
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import OutputRequest, write_rows
+from fleetgauge.fleet.report.form import Format, Output
+from fleetgauge.fleet.report.output import write_table
 from fleetgauge.fleet.report.tables import TableForm, number_text, time_text
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.paths import qualified, storage_options
@@ -21,7 +21,7 @@ from fleetgauge.verdicts.coverage import COLUMNS, coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictsRequest(OutputRequest):
+class VerdictsRequest:
     """Which verdicts, and as what.
 
     Attributes:
@@ -29,6 +29,7 @@ class VerdictsRequest(OutputRequest):
         since: seen from then on.
         state: `open`, `cleared`, or None for both.
         principal: only of this one.
+        to: where rows are written, and as what; its limit is one of the list's causes, too.
         conf: settings of Spark, of which those of s3a count.
         shows_all: a terminal lists consequences under their causes.
     """
@@ -37,8 +38,12 @@ class VerdictsRequest(OutputRequest):
     since: datetime | None = None
     state: str | None = None
     principal: str | None = None
+    to: Output
     conf: Mapping[str, str] = field(default_factory=dict)
     shows_all: bool = False
+
+    def __post_init__(self) -> None:
+        self.to.check()
 
 
 _CHOSEN: Final = TableForm(
@@ -91,7 +96,7 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
             rows = rows.filter(pc.equal(rows[column], str(value)))
     if request.since is not None:
         rows = rows.filter(pc.greater_equal(rows["last_seen_at"], pa.scalar(request.since, rows["last_seen_at"].type)))
-    if request.form is Format.TABLE and request.columns is None:
+    if request.to.form is Format.TABLE and request.to.columns is None:
         wanted = "".join(
             f" {word} {value}"
             for word, value in (
@@ -105,12 +110,12 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
             wide_console(out),
             rows.to_pylist(),
             judged(store),
-            limit=request.limit,
+            limit=request.to.limit,
             shows_all=request.shows_all,
             wanted=wanted,
         )
     else:
-        write_rows(rows, _CHOSEN, request, out)
+        write_table(rows, request.to, _CHOSEN, out)
     return set(rows.filter(pc.equal(rows["state"], "open"))["severity"].to_pylist())
 
 
@@ -149,10 +154,10 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
     store = opened(request.tables, request.conf)
     clients = store.snapshot(catalog.CLIENTS).table(COLUMNS)
     rows = coverage(clients, *latest_memory(store))
-    if request.form is Format.TABLE and request.columns is None:
+    if request.to.form is Format.TABLE and request.to.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())
     else:
-        write_rows(rows, _COVERAGE, request, out)
+        write_table(rows, request.to, _COVERAGE, out)
 
 
 def opened(tables: str, conf: Mapping[str, str]) -> Store:

@@ -1,11 +1,9 @@
 """What `fleet whatif` prints: the ranked table, the suggestions, and what the figures are and whom they leave out."""
 
 from collections.abc import Iterator
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from fleetgauge.fleet.arrow import pa
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import OutputRequest, write_rows
 from fleetgauge.fleet.report.tables import Row, TableForm, number_text
 from fleetgauge.fleet.whatif.whatif import Answer
 
@@ -90,11 +88,6 @@ FORM: Final = TableForm(
         "waiting", "mean delay", "quota",
     ),
 )  # fmt: skip
-
-
-def write(answer: Answer, form: Format, output: str | None, limit: int, columns: str | None, out: TextIO) -> None:
-    """Writes the rows as `--format` has it."""
-    write_rows(answer.rows, FORM, OutputRequest(form=form, output=output, limit=limit, columns=columns), out)
 
 
 def remarks(answer: Answer, window_s: int) -> Iterator[str]:
