@@ -27,7 +27,7 @@ class SafeTable(Table):
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Adds a row; text is made printable."""
-        super().add_row(*(_safe(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+        super().add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def list_table() -> SafeTable:
@@ -138,7 +138,3 @@ def _print_blocks(console: Console, headings: Sequence[str], rows: Sequence[Row]
 
 def _text(value: str | None) -> str:
     return "-" if value is None else value
-
-
-def _safe(text: str) -> Text:
-    return Text(printable(text))

@@ -15,7 +15,7 @@ from fleetgauge.fleet.arrow import Array, pa
 from fleetgauge.fleet.decode import by_protobuf
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.dialects import Identity, Sender, identity_of, sender_of
-from fleetgauge.fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader, bytes_of
+from fleetgauge.fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader
 from fleetgauge.fleet.schemas import POINTS, TEXT_MAP
 from fleetgauge.telemetry.catalogue.dialects import twin_families
 from fleetgauge.telemetry.catalogue.standard_metrics import ROLE_PREFIXES
@@ -108,7 +108,7 @@ class _Read(NamedTuple):
 
 
 def _read(payloads: Payloads, reader: Reader | None) -> _Read:
-    data = bytes_of(payloads)
+    data: Sequence[bytes] = payloads.to_pylist() if isinstance(payloads, pa.Array) else payloads
     first = reader or _FIRST
     flat, left = first(data)
     if repaired := _repaired(data, left):

@@ -305,9 +305,5 @@ def table_of(columns: Mapping[str, Array], block: Block) -> Table:
     """ROWS of these columns, those that are not given null, and of these numbers."""
     found = {**columns, **block.columns()}
     rows = len(block.counts)
-    arrays = [found[field.name] if field.name in found else pa.nulls(rows, field.type) for field in ROWS]
-    return pa.table([_cast(array, field.type) for array, field in zip(arrays, ROWS, strict=True)], schema=ROWS)
-
-
-def _cast(column: Array, kind: Array) -> Array:
-    return column if column.type == kind else column.cast(kind)
+    given = [found[each.name].cast(each.type) if each.name in found else pa.nulls(rows, each.type) for each in ROWS]
+    return pa.table(given, schema=ROWS)

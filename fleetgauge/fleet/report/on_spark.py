@@ -36,8 +36,7 @@ def on_spark(request: Request, selection: Selection, notes: Console, *, shown: b
         FleetError: Spark does not start, or a job fails.
     """
     try:
-        spark = start_session(_session(request, notes))
-        yield OnSpark(spark, request, selection, notes, shown)
+        yield OnSpark(start_session(_session(request, notes)), request, selection, notes, shown)
     except FleetError:
         raise
     except (PySparkException, Py4JError) as error:

@@ -15,8 +15,7 @@ from fleetgauge.fleet.arrow import RecordBatch, Schema, Table, pa, pc, pq
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD
 from fleetgauge.fleet.source.selection import Selection
-from fleetgauge.fleet.source.zone_files import LOCAL, has_pushes, is_of_days, list_here, opened
-from fleetgauge.telemetry.push_record import SCHEMA_VERSION
+from fleetgauge.fleet.source.zone_files import LOCAL, has_pushes, is_of_days, list_here, opened, refuse_newer
 
 _ROWS_AT_ONCE: Final = 1024
 
@@ -47,17 +46,15 @@ def find_zone(source: str, selection: Selection) -> Zone:
     if not names:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
     files = [root / name for name in names]
-    found = _schema(files[0])
+    with _readable(files[0]) as file:
+        found = file.schema_arrow
     if fault := _fault_of(found):
-        _refuse_newer(source, files, found)
+        if "schema_version" in found.names and pa.types.is_integer(found.field("schema_version").type):
+            versions = (pq.read_table(path, columns=["schema_version"], partitioning=None)[0] for path in files)
+            refuse_newer(source, max(pc.max(each).as_py() or 0 for each in versions))
         raise LandingError(f"{source} holds no push records: its files have {fault}")
     chosen = [root / name for name in names if is_of_days(name, selection)]
     return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
-
-
-def _schema(path: Path) -> Schema:
-    with _readable(path) as file:
-        return file.schema_arrow
 
 
 def _readable(path: Path | str, system: FileSystem = LOCAL) -> Any:
@@ -90,20 +87,6 @@ def _reads_as(found: Any, wanted: Any) -> bool:
     is_narrower = wanted == pa.int32() and found in (pa.int8(), pa.int16())
     is_time = pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted)
     return found == wanted or is_narrower or is_time
-
-
-def _refuse_newer(source: str, files: Sequence[Path], found: Schema) -> None:
-    """Push records of a later form are push records: what is wrong is the reader. Looked at in no other case."""
-    if "schema_version" not in found.names or not pa.types.is_integer(found.field("schema_version").type):
-        return
-    newest = max(
-        pc.max(pq.read_table(path, columns=["schema_version"], partitioning=None)[0]).as_py() or 0 for path in files
-    )
-    if newest > SCHEMA_VERSION:
-        raise LandingError(
-            f"{source} holds push records of schema version {newest}, and this fleetgauge reads those up to "
-            f"{SCHEMA_VERSION}: update it"
-        )
 
 
 def read(

@@ -224,8 +224,7 @@ class TableLog:
 
     def replace(self, rows: Any) -> int:
         """Replaces all rows by those of a `pyarrow.Table` or `RecordBatchReader`; how many these are."""
-        table = self.open()
-        write_deltalake(table, rows, mode="overwrite")
+        write_deltalake(self.open(), rows, mode="overwrite")
         return self.size().rows
 
     def scan(self, columns: Iterable[str] | None = None, where: Any = None) -> Iterator[RecordBatch]:
