@@ -1,4 +1,6 @@
-"""When a client counts as gone: the one rule for the node's instances, the inventory, the console, tables and series.
+"""When a client counts as gone: the one rule for the node's instances, the inventory, the console and tables.
+
+The page of client series keeps them by the same intervals, without the minute; a verdict has a limit of its own.
 
 A client may wait 1.5 push intervals after it was given another one (KIP-714, Client behavior), and only then do its
 pushes show it. So its interval is that of the latest answer to a Get where it is known, else the longest of those that

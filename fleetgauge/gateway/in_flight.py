@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleetgauge.gateway.requests.walk import Walk
+from fleetgauge.gateway.messages.walk import Walk
 from fleetgauge.gateway.sasl import Claim
 
 

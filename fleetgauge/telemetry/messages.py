@@ -12,7 +12,8 @@ class GetTelemetrySubscriptionsResult:
     """Result of GetTelemetrySubscriptions (KIP-714, GetTelemetrySubscriptionsResponseV0).
 
     With an error only the instance id is set, which every response echoes: the Java client throws on a zero id.
-    `throttle_time_ms` is 0 whatever the error, since some clients would stall the connection otherwise.
+    `throttle_time_ms` is 0 whatever the error, since some clients would stall the connection otherwise; a listener
+    writes that of a request quota into the response.
     """
 
     error_code: ErrorCode

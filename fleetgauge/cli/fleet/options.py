@@ -235,7 +235,7 @@ class SparkJob:
         return any(option is not None for option in (self.master, self.py_files, self.archives))
 
     def settings(self) -> "SessionSettings":
-        """How to start Spark, for `fleet.session.start_session`."""
+        """How to start Spark, for `start_session`."""
         from fleetgauge.fleet.spark.session import SessionSettings
 
         conf = parse_conf(self.conf)

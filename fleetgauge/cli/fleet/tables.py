@@ -92,8 +92,8 @@ def run(
 
     Silver (`pushes`, `points`, `clients`, `rejects`) and gold (`inventory`, `versions`, `latency`, `throttling`,
     `rebalances`, `consumers`) are Delta Lake tables. Exit code 0 when it is done, also when nothing was new; 1 on an
-    error, 2 on a wrong option; a run that was cut off at any moment is mended by the next. Spark starts when there is
-    much to read, a topic, another file system, or with --master.
+    error, 2 on a wrong option; a run that was cut off at any moment is mended by the next. Spark starts where there is
+    much to read, a topic, a file system other than S3, or with --master, --py-files or --archives.
 
     `fleetgauge fleet run --source ./fleetgauge-data/landing --tables ./fleet`
 

@@ -169,7 +169,7 @@ def with_state(rows: Table, now: datetime) -> Table:
     interval_ms = filled(rows["push_interval_ms"], DEFAULT_PUSH_INTERVAL_MS).astype(np.int64)
     silent_after_us = 1000 * np.maximum(ABSENT_AT_LEAST_MS, ABSENT_INTERVALS * interval_ms)
     now_us = pa.scalar(now, TIME).cast(pa.int64()).as_py()
-    is_quiet = now_us - times(rows["last_seen"]) > silent_after_us
+    is_quiet = now_us - times(rows["last_seen"]) >= silent_after_us
     kinds = [*(rows[name] for name in (*_SOFTWARE, "role")), pc.is_valid(rows["group_id"])]
     says_so = _by_kind(kinds, _says_when_it_ends, pa.bool_()).to_numpy(zero_copy_only=False)
     has_ended = filled(rows["terminated"], False)

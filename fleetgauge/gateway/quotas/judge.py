@@ -11,8 +11,8 @@ from typing import Final
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.gateway.apis import API_VERSIONS, FETCH, PASSED, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, SHARE_FETCH
 from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.messages.layout import request_layout, response_layout
 from fleetgauge.gateway.quotas.mutations import STRICT_SINCE, Mutation, MutationRequest, PartitionsOf
-from fleetgauge.gateway.requests.layout import request_layout, response_layout
 from fleetgauge.gateway.rules import (
     MAX_BODY_BYTES,
     WHOLE_FRAME,

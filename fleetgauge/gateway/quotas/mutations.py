@@ -13,7 +13,7 @@ from kio.serial import entity_writer
 
 from fleetgauge.base.varint import encode_varint, read_uvarint
 from fleetgauge.gateway.in_flight import InFlight
-from fleetgauge.gateway.requests.layout import Layout, request_layout, response_layout
+from fleetgauge.gateway.messages.layout import Layout, request_layout, response_layout
 from fleetgauge.quotas.controller_mutation import (
     CREATE_PARTITIONS_STRICT_SINCE_VERSION,
     CREATE_TOPICS_STRICT_SINCE_VERSION,

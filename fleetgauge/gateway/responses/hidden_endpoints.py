@@ -11,7 +11,7 @@ from typing import Final
 
 from fleetgauge.base.varint import UnreadableError, encode_varint, read_uvarint
 from fleetgauge.gateway.apis import FETCH, SHARE_ACKNOWLEDGE, SHARE_FETCH
-from fleetgauge.gateway.requests.walk import Walk
+from fleetgauge.gateway.messages.walk import Walk
 from fleetgauge.wire.errors import ProtocolError
 from fleetgauge.wire.messages.request_reader import MAX_TAGGED_FIELDS
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from fleetgauge.base.varint import UnreadableError, encode_varint, read_uvarint
 from fleetgauge.gateway.addresses import NodeAddresses
 from fleetgauge.gateway.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, NEVER, PASSED, PRODUCE
-from fleetgauge.gateway.requests.walk import Walk
+from fleetgauge.gateway.messages.walk import Walk
 from fleetgauge.wire.messages.request_reader import skip_tagged_fields
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")

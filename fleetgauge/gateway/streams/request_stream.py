@@ -12,8 +12,8 @@ from fleetgauge.base.software import MAX_KEPT_CHARACTERS, is_valid_software
 from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.gateway.apis import API_VERSIONS, PASSED, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.messages.walk import Walk
 from fleetgauge.gateway.policy import ENDS_WITHIN, TELEMETRY, KeptBytes, Policy, ShortError, next_try
-from fleetgauge.gateway.requests.walk import Walk
 from fleetgauge.gateway.responses.splices import read_text, unsupported_api_versions
 from fleetgauge.gateway.rules import MAX_BODY_BYTES, WHOLE_FRAME, Answer, ClientConnection, Hold, More, NoRules, Rewrite
 from fleetgauge.gateway.sasl import SaslGate, SaslWitness

@@ -12,9 +12,9 @@ from typing import Final
 from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.gateway.apis import API_VERSIONS, PASSED, SASL_AUTHENTICATE
 from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.messages.layout import response_layout
+from fleetgauge.gateway.messages.walk import Walk
 from fleetgauge.gateway.policy import ENDS_WITHIN, KeptBytes, Policy
-from fleetgauge.gateway.requests.layout import response_layout
-from fleetgauge.gateway.requests.walk import Walk
 from fleetgauge.gateway.responses.hidden_endpoints import HiddenEndpoints, has_hidden_endpoints
 from fleetgauge.gateway.responses.splices import AddressSplice, has_addresses, read_text
 from fleetgauge.gateway.rules import MAX_BODY_BYTES, WHOLE_FRAME, ClientConnection, NoRules

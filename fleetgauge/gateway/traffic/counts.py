@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from fleetgauge.gateway.requests.walk import COMPRESSIONS, Walk
+from fleetgauge.gateway.messages.walk import COMPRESSIONS, Walk
 
 OTHER_CLIENTS: Final = "<others>"
 """Client id of the clients beyond the bound."""

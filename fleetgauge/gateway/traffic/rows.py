@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fleetgauge.gateway.requests.walk import COMPRESSIONS
+from fleetgauge.gateway.messages.walk import COMPRESSIONS
 from fleetgauge.gateway.traffic.counts import Counts, Key
 from fleetgauge.gateway.traffic.status import api_name
 

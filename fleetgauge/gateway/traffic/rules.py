@@ -5,9 +5,9 @@ from typing import Final
 
 from fleetgauge.gateway.apis import API_VERSIONS, METADATA, PRODUCE
 from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.messages.layout import request_layout, response_layout
+from fleetgauge.gateway.messages.walk import Topic, Walk
 from fleetgauge.gateway.quotas.judge import Judged, QuotaJudge
-from fleetgauge.gateway.requests.layout import request_layout, response_layout
-from fleetgauge.gateway.requests.walk import Topic, Walk
 from fleetgauge.gateway.rules import ClientConnection, Patched, RequestVerdict
 from fleetgauge.gateway.traffic.counts import Counts, TrafficCounts
 from fleetgauge.quotas.callback import Cluster, PartitionInfo

@@ -6,7 +6,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from fleetgauge.gateway.apis import PASSED
-from fleetgauge.gateway.requests.walk import COMPRESSIONS
+from fleetgauge.gateway.messages.walk import COMPRESSIONS
 from fleetgauge.gateway.traffic.counts import Counts, Key
 from fleetgauge.gateway.traffic.rules import TrafficRules
 

@@ -26,6 +26,7 @@ from fleetgauge.telemetry.instances.instance import ClientInstance
 from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push import Push
+from fleetgauge.telemetry.refusal import NOT_LOGGED
 from fleetgauge.wire.api_table import ApiKey
 from fleetgauge.wire.context.channel import Channel
 from fleetgauge.wire.messages.codec import NO_TAGGED_FIELDS, Request
@@ -42,7 +43,7 @@ _CORRELATION_ID: Final = struct.Struct(">8xi")
 """In a frame with its size: after this, the API key and the API version."""
 _LOGGED: Final = ErrorCode.NONE.name
 """The name as a constant: reading it from the enum member takes longer than encoding the response."""
-_THROTTLED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+_THROTTLED: Final = NOT_LOGGED.error_code
 _MAX_TEMPLATES: Final = 2
 """Maximum number of instances of which a connection keeps a template; most connections have one."""
 _MAX_CLIENT_ID_BYTES: Final = 255

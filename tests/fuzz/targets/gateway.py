@@ -9,9 +9,9 @@ from support.gateway.gateway_traffic import Relay, produce, request, response
 from fleetgauge.base.varint import encode_varint
 from fleetgauge.gateway.apis import API_VERSIONS
 from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.messages.layout import request_layout, response_layout
+from fleetgauge.gateway.messages.walk import Walk
 from fleetgauge.gateway.quotas.mutations import STRICT_SINCE, MutationRequest
-from fleetgauge.gateway.requests.layout import request_layout, response_layout
-from fleetgauge.gateway.requests.walk import Walk
 from fleetgauge.gateway.rules import WHOLE_FRAME, ClientConnection, More, NoRules, RequestVerdict
 from fleetgauge.wire.errors import ProtocolError
 

@@ -16,8 +16,8 @@ from kio.serial import entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import Records, TZAware, i32Timedelta, i64Timedelta
 
-from fleetgauge.gateway.requests.layout import request_layout, response_layout
-from fleetgauge.gateway.requests.walk import COMPRESSIONS, Walk
+from fleetgauge.gateway.messages.layout import request_layout, response_layout
+from fleetgauge.gateway.messages.walk import COMPRESSIONS, Walk
 
 _KINDS = {
     EntityType.request: (load_request_schema, request_layout),

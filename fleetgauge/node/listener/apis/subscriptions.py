@@ -31,7 +31,8 @@ class SubscriptionsHandler:
     def handle(self, channel: Channel, request: Request) -> bytes:
         """Answers GetTelemetrySubscriptions; the response always echoes the client's id.
 
-        `throttle_time_ms` is 0, so that telemetry never stalls a client's connection.
+        Its throttle time is that of the request quota alone, which `RequestQuota` writes: telemetry's own limits never
+        stall a connection.
         """
         context = request_context(channel, request, is_exact=not self._manager.plugin.is_empty)
         wanted = request.body.client_instance_id

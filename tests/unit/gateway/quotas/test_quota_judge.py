@@ -13,9 +13,9 @@ from support.gateway.gateway_traffic import encoded, framed, request, request_sc
 from support.gateway.judged_relay import CLIENT, Counted, JudgedRelay
 
 from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.messages.walk import COMPRESSIONS
 from fleetgauge.gateway.quotas.judge import with_throttle_time
 from fleetgauge.gateway.quotas.mutations import QUOTA_EXCEEDED
-from fleetgauge.gateway.requests.walk import COMPRESSIONS
 from fleetgauge.gateway.rules import MAX_BODY_BYTES
 
 WINDOW_S = 10

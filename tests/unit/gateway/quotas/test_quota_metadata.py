@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from support.gateway.gateway_traffic import Relay, encoded, request, response, response_schema
 
 from fleetgauge.base.clock import MockTime
-from fleetgauge.gateway.requests.walk import MAX_STEPS, MAX_TOPICS
+from fleetgauge.gateway.messages.walk import MAX_STEPS, MAX_TOPICS
 from fleetgauge.gateway.traffic.rules import TrafficRules
 from fleetgauge.quotas.callback import Cluster, PartitionInfo
 from fleetgauge.quotas.config import QuotaConfig

@@ -14,7 +14,7 @@ from support.payloads.made_messages import Made
 
 from fleetgauge.gateway.apis import PASSED, PRODUCE
 from fleetgauge.gateway.in_flight import InFlight
-from fleetgauge.gateway.requests.layout import response_layout
+from fleetgauge.gateway.messages.layout import response_layout
 from fleetgauge.gateway.responses.hidden_endpoints import has_hidden_endpoints
 from fleetgauge.gateway.rules import ClientConnection, NoRules, Patched, RequestVerdict
 from fleetgauge.wire.errors import ProtocolError

@@ -12,8 +12,8 @@ from support.gateway.judged_relay import JudgedRelay
 from support.payloads.made_messages import Made
 
 from fleetgauge.gateway.in_flight import InFlight
-from fleetgauge.gateway.requests.layout import Step, response_layout
-from fleetgauge.gateway.requests.walk import Walk
+from fleetgauge.gateway.messages.layout import Step, response_layout
+from fleetgauge.gateway.messages.walk import Walk
 from fleetgauge.gateway.rules import ClientConnection, NoRules, RequestVerdict
 from fleetgauge.wire.close_reason import CloseReason
 from fleetgauge.wire.context.turns import TURN_MS

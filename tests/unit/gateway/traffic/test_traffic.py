@@ -11,8 +11,8 @@ from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.exporters.traffic.schema import TRAFFIC_SCHEMA, record_batch
-from fleetgauge.gateway.requests.layout import request_layout
-from fleetgauge.gateway.requests.walk import Walk
+from fleetgauge.gateway.messages.layout import request_layout
+from fleetgauge.gateway.messages.walk import Walk
 from fleetgauge.gateway.traffic.counts import OTHER_CLIENTS, TrafficCounts
 from fleetgauge.gateway.traffic.rows import rows_of
 from fleetgauge.gateway.traffic.rules import TrafficRules

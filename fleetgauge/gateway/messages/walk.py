@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from fleetgauge.base.varint import scan_varint
-from fleetgauge.gateway.requests.layout import Op, Step
+from fleetgauge.gateway.messages.layout import Op, Step
 
 MAX_TEXT_BYTES: Final = 32_767
 """Longest string that is kept [B]; Kafka's strings are no longer."""
