@@ -24,7 +24,6 @@ from fleetgauge.fleet.source.topic import connector
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
 from fleetgauge.fleet.spark.errors import what_failed
 from fleetgauge.fleet.spark.local_rows import local_rows
-from fleetgauge.fleet.spark.session import options_of
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.paths import qualified, storage_options
@@ -112,7 +111,7 @@ def _files_of(spark: SparkSession, root: str, table: catalog.Table) -> DataFrame
     """The rows of the files that the table's log names now; null where they are older than a column."""
     path = table.path(qualified(root))
     try:
-        log = open_table(table, root, storage_options(options_of(spark)))
+        log = open_table(table, root, storage_options(dict(spark.sparkContext.getConf().getAll())))
         files = [f"{path}/{name}" for name in pa.table(log.get_add_actions())["path"].to_pylist()]
         if not files:
             return local_rows(spark, [], table.schema)

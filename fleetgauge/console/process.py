@@ -67,11 +67,8 @@ def _load(state: Fleetless, console: dict[str, Any], node: Node, socket: Path | 
         from fleetgauge.console.state.fleet import Fleet, FleetSettings
 
         settings = FleetSettings(
-            form=console["form"],
-            clients_max=console["clients_max"],
-            tables=console["tables"],
+            **{name: console[name] for name in ("form", "clients_max", "tables", "decode_cores")},
             rules=None if console["rules"] is None else Path(console["rules"]),
-            decode_cores=console["decode_cores"],
         )
         of_node = socket if console["form"] == "serve" else None
         fleet = Fleet(_source(console), settings, node_socket=of_node, in_force=lambda: node.in_force)

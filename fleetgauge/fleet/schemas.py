@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fleetgauge.fleet.arrow import Schema, pa
 from fleetgauge.fleet.errors import SchemaError
+from fleetgauge.verdicts.arrow import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +22,8 @@ def _joined(*parts: Iterable[Any]) -> Schema:
     return pa.schema([field for part in parts for field in part])
 
 
-def _schema(*fields: tuple[str, Any]) -> Schema:
+def schema_of(*fields: tuple[str, Any]) -> Schema:
+    """A schema of names and types."""
     return pa.schema(fields)
 
 
@@ -31,17 +33,12 @@ def encoded(schema: Schema) -> Schema:
     return pa.schema([field.with_type(texts) if field.type == pa.string() else field for field in schema])
 
 
-PUSH_RECORD: Final = _schema(
+PUSH_RECORD: Final = schema_of(
     ("push_id", pa.string()),
     ("received_at", TIME),
     ("receiver_node_id", pa.int32()),
-    ("cluster_id", pa.string()),
-    ("listener", pa.string()),
-    ("client_instance_id", pa.string()),
-    ("client_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-    ("client_source_address", pa.string()),
+    *typed(pa.string(), "cluster_id", "listener", "client_instance_id", "client_id", "client_software_name"),
+    *typed(pa.string(), "client_software_version", "client_source_address"),
     ("client_source_port", pa.int32()),
     ("principal", pa.string()),
     ("subscription_id", pa.int32()),
@@ -54,12 +51,12 @@ PUSH_RECORD: Final = _schema(
 )
 """`telemetry.push_record.PushRecord` as Spark has it: one row a push as received, repeats included."""
 
-_ORIGIN: Final = _schema(("source_file", pa.string()), ("source_row", pa.int64()))
-_REASON: Final = _schema(("reason", pa.string()))
+_ORIGIN: Final = schema_of(("source_file", pa.string()), ("source_row", pa.int64()))
+_REASON: Final = schema_of(("reason", pa.string()))
 
-_HEADER: Final = _schema(("key", pa.string()), ("value", pa.binary()))
+_HEADER: Final = schema_of(("key", pa.string()), ("value", pa.binary()))
 
-TOPIC_RECORDS: Final = _schema(
+TOPIC_RECORDS: Final = schema_of(
     ("key", pa.binary()),
     ("value", pa.binary()),
     ("topic", pa.string()),
@@ -70,7 +67,7 @@ TOPIC_RECORDS: Final = _schema(
 )
 """Records of a Kafka topic as Spark's connector gives them: whatever anyone has put there."""
 
-BRONZE: Final = _joined(PUSH_RECORD, _ORIGIN, _schema(("fault", pa.string())))
+BRONZE: Final = _joined(PUSH_RECORD, _ORIGIN, schema_of(("fault", pa.string())))
 """PUSH_RECORD, the file and row that it came from (the partition `topic-0` and offset, if it came from a topic), and
 what is wrong with its form: null in a landing zone, whose files are typed.
 """
@@ -78,7 +75,9 @@ what is wrong with its form: null in a landing zone, whose files are typed.
 CHECKED: Final = _joined(PUSH_RECORD, _ORIGIN, _REASON)
 """PUSH_RECORD, where it came from, and why the row is set aside; null for a good one."""
 
-_INSTANCE: Final = _schema(("cluster_id", pa.string()), ("principal", pa.string()), ("client_instance_id", pa.string()))
+_INSTANCE: Final = schema_of(
+    ("cluster_id", pa.string()), ("principal", pa.string()), ("client_instance_id", pa.string())
+)
 INSTANCE: Final = tuple(_INSTANCE.names)
 """The columns that identify a client instance: clusters share ids, and any principal may send any id.
 
@@ -86,32 +85,26 @@ INSTANCE: Final = tuple(_INSTANCE.names)
 groups and topics are keyed by `cluster_id`, too.
 """
 
-_SOFTWARE: Final = _schema(
-    ("client_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
+_SOFTWARE: Final = schema_of(
+    *typed(pa.string(), "client_id", "client_software_name", "client_software_version"),
 )
 
-_PAYLOAD: Final = _schema(("payload", pa.binary()))
-_DATE: Final = _schema(("date", pa.date32()))
-_DIALECT: Final = _schema(("dialect", pa.string()))
+_PAYLOAD: Final = schema_of(("payload", pa.binary()))
+_DATE: Final = schema_of(("date", pa.date32()))
+_DIALECT: Final = schema_of(("dialect", pa.string()))
 
-SENDER: Final = _schema(
-    ("client_rack", pa.string()),
-    ("group_id", pa.string()),
-    ("group_instance_id", pa.string()),
-    ("group_member_id", pa.string()),
-    ("transactional_id", pa.string()),
+SENDER: Final = schema_of(
+    *typed(pa.string(), "client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id"),
 )
 """What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
 
-_ROLE: Final = _schema(("role", pa.string()))
+_ROLE: Final = schema_of(("role", pa.string()))
 
 _COUNTED_PUSH: Final = _joined(
     [field for field in PUSH_RECORD if field.name != "metrics"],
     SENDER,
     _ROLE,
-    _schema(("heartbeat", pa.bool_()), ("points", pa.int64())),
+    schema_of(("heartbeat", pa.bool_()), ("points", pa.int64())),
 )
 
 PUSHES: Final = _joined(_COUNTED_PUSH, _DIALECT, _DATE)
@@ -127,7 +120,7 @@ COUNTED: Final = _joined(_COUNTED_PUSH, _ORIGIN, _REASON, _PAYLOAD)
 """The columns of PUSHES that are read from payloads, and the rows set aside, which have a reason, their payload, and
 only what is known of them."""
 
-DISTRIBUTION: Final = _schema(
+DISTRIBUTION: Final = schema_of(
     ("min", pa.float64()),
     ("max", pa.float64()),
     ("bounds", pa.list_(pa.float64())),
@@ -148,17 +141,14 @@ A histogram has `bounds` and one more `bucket_counts`; an exponential histogram 
 """
 
 _POINT_PUSH: Final = _joined(
-    _schema(("push_id", pa.string()), ("point_index", pa.int32()), ("received_at", TIME)),
+    schema_of(("push_id", pa.string()), ("point_index", pa.int32()), ("received_at", TIME)),
     _INSTANCE,
     _SOFTWARE,
-    _schema(("push_interval_ms", pa.int32())),
+    schema_of(("push_interval_ms", pa.int32())),
 )
 
-_POINT: Final = _schema(
-    ("scope_name", pa.string()),
-    ("metric_name", pa.string()),
-    ("metric_type", pa.string()),
-    ("temporality", pa.string()),
+_POINT: Final = schema_of(
+    *typed(pa.string(), "scope_name", "metric_name", "metric_type", "temporality"),
     ("is_monotonic", pa.bool_()),
     ("unit", pa.string()),
     ("start_time_unix_nano", pa.int64()),
@@ -191,13 +181,10 @@ same metric and attributes in one push, as librdkafka sends them for its logical
 client's library; `date` is that of receipt (UTC).
 """
 
-_CHANGE: Final = _schema(
+_CHANGE: Final = schema_of(
     ("delta", pa.float64()),
     ("delta_sum", pa.float64()),
-    ("reset", pa.bool_()),
-    ("gap", pa.bool_()),
-    ("covers_gap", pa.bool_()),
-    ("before_subscription", pa.bool_()),
+    *typed(pa.bool_(), "reset", "gap", "covers_gap", "before_subscription"),
 )
 
 POINTS: Final = _joined(SENT_POINTS, _CHANGE)
@@ -209,11 +196,9 @@ All six are null for a gauge.
 
 SERIES: Final = _joined(
     _INSTANCE,
-    _schema(
+    schema_of(
         ("series_key", pa.int64()),
-        ("metric_name", pa.string()),
-        ("metric_type", pa.string()),
-        ("temporality", pa.string()),
+        *typed(pa.string(), "metric_name", "metric_type", "temporality"),
         ("attributes", TEXT_MAP),
         ("occurrence", pa.int32()),
         ("received_at", TIME),
@@ -240,9 +225,9 @@ DECODED: Final = _joined(_POINT_PUSH, _DECODED_POINT, _ORIGIN, _REASON, _PAYLOAD
 the payloads gives and counts both. `distribution` is a list of one or none, which costs a number nothing."""
 
 REJECTS: Final = _joined(
-    _schema(("push_id", pa.string()), ("received_at", TIME)),
+    schema_of(("push_id", pa.string()), ("received_at", TIME)),
     _INSTANCE,
-    _schema(
+    schema_of(
         ("client_id", pa.string()),
         ("source_file", pa.string()),
         ("source_row", pa.int64()),
@@ -260,10 +245,10 @@ CLIENTS: Final = _joined(
     _INSTANCE,
     _SOFTWARE,
     _DIALECT,
-    _schema(("client_source_address", pa.string()), ("client_source_port", pa.int32())),
+    schema_of(("client_source_address", pa.string()), ("client_source_port", pa.int32())),
     SENDER,
     _ROLE,
-    _schema(
+    schema_of(
         ("sender_seen_at", TIME),
         ("sender_push_id", pa.string()),
         ("push_interval_ms", pa.int32()),
@@ -286,7 +271,7 @@ ACTIVITY: Final = _joined(
     _DATE,
     _INSTANCE,
     _SOFTWARE,
-    _schema(
+    schema_of(
         ("client_source_address", pa.string()),
         ("client_source_port", pa.int32()),
         ("push_interval_ms", pa.int32()),
@@ -294,9 +279,7 @@ ACTIVITY: Final = _joined(
         ("group_id", pa.string()),
         ("role", pa.string()),
         ("receiver_node_ids", pa.list_(pa.int32())),
-        ("pushes", pa.int64()),
-        ("heartbeats", pa.int64()),
-        ("points", pa.int64()),
+        *typed(pa.int64(), "pushes", "heartbeats", "points"),
         ("first_seen", TIME),
         ("last_seen", TIME),
     ),
@@ -306,13 +289,11 @@ ACTIVITY: Final = _joined(
 INVENTORY: Final = _joined(
     _INSTANCE,
     _SOFTWARE,
-    _schema(
+    schema_of(
         ("client_source_address", pa.string()),
         ("client_source_port", pa.int32()),
         ("receiver_node_ids", pa.list_(pa.field("element", pa.int32(), nullable=False))),
-        ("pushes", pa.int64()),
-        ("heartbeats", pa.int64()),
-        ("points", pa.int64()),
+        *typed(pa.int64(), "pushes", "heartbeats", "points"),
         ("first_seen", TIME),
         ("last_seen", TIME),
         ("terminated", pa.bool_()),
@@ -324,17 +305,9 @@ INVENTORY: Final = _joined(
 )
 """One row a client instance. `state` as in CLIENTS; null when it was not asked for."""
 
-VERSIONS: Final = _schema(
-    ("cluster_id", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-    ("dialect", pa.string()),
-    ("instances", pa.int64()),
-    ("clients", pa.int64()),
-    ("live", pa.int64()),
-    ("silent", pa.int64()),
-    ("gone", pa.int64()),
-    ("ended", pa.int64()),
+VERSIONS: Final = schema_of(
+    *typed(pa.string(), "cluster_id", "client_software_name", "client_software_version", "dialect"),
+    *typed(pa.int64(), "instances", "clients", "live", "silent", "gone", "ended"),
     ("first_seen", TIME),
     ("last_seen", TIME),
 )
@@ -343,16 +316,14 @@ VERSIONS: Final = _schema(
 LATENCY_OVERALL: Final = _joined(
     _INSTANCE,
     _SOFTWARE,
-    _schema(
+    schema_of(
         ("role", pa.string()),
         ("node_id", pa.int32()),
         ("coordinator", pa.bool_()),
         ("latency_avg_ms", pa.float64()),
         ("latency_max_ms", pa.float64()),
         ("samples", pa.int64()),
-        ("poll_idle_ratio_avg", pa.float64()),
-        ("time_between_poll_avg_ms", pa.float64()),
-        ("time_between_poll_max_ms", pa.float64()),
+        *typed(pa.float64(), "poll_idle_ratio_avg", "time_between_poll_avg_ms", "time_between_poll_max_ms"),
         ("waits_for_poll", pa.bool_()),
     ),
 )
@@ -362,14 +333,14 @@ The three about `poll()` are the consumer's, the same in all its rows; null wher
 `waits_for_poll`: see `fleet.gold.latency.overall`.
 """
 
-_WINDOW: Final = _joined(_DATE, _schema(("window_start", TIME), ("window_s", pa.int32())))
+_WINDOW: Final = _joined(_DATE, schema_of(("window_start", TIME), ("window_s", pa.int32())))
 _WINDOWED: Final = _joined(_WINDOW, _INSTANCE, _SOFTWARE, _DIALECT)
-_MEANING: Final = _schema(("unit", pa.string()), ("meaning", pa.string()))
-_UNKNOWN: Final = _schema(("unknown", pa.list_(pa.string())))
+_MEANING: Final = schema_of(("unit", pa.string()), ("meaning", pa.string()))
+_UNKNOWN: Final = schema_of(("unknown", pa.list_(pa.string())))
 
 LATENCY: Final = _joined(
     _WINDOWED,
-    _schema(
+    schema_of(
         ("role", pa.string()),
         ("metric", pa.string()),
         ("node_id", pa.int32()),
@@ -386,7 +357,7 @@ broker. `metric` is the metric's name without `.avg` and `.max`.
 
 THROTTLING: Final = _joined(
     _WINDOWED,
-    _schema(
+    schema_of(
         ("request", pa.string()),
         ("metric", pa.string()),
         ("throttle_avg_ms", pa.float64()),
@@ -402,20 +373,15 @@ THROTTLING: Final = _joined(
 the metric or was not asked for it: nothing is known of its throttling.
 """
 
-_CONSUMER: Final = _joined(_WINDOWED, _schema(("group_id", pa.string()), ("group_member_id", pa.string())))
+_CONSUMER: Final = _joined(_WINDOWED, schema_of(("group_id", pa.string()), ("group_member_id", pa.string())))
 
 REBALANCES: Final = _joined(
     _CONSUMER,
-    _schema(
+    schema_of(
         ("pushes", pa.int64()),
-        ("rebalances", pa.float64()),
-        ("rebalance_rate_per_hour", pa.float64()),
-        ("failed_rebalances", pa.float64()),
-        ("failed_rebalance_rate_per_hour", pa.float64()),
-        ("rebalance_latency_avg_ms", pa.float64()),
-        ("rebalance_latency_max_ms", pa.float64()),
-        ("rebalance_latency_total_ms", pa.float64()),
-        ("last_rebalance_seconds_ago", pa.float64()),
+        *typed(pa.float64(), "rebalances", "rebalance_rate_per_hour", "failed_rebalances"),
+        *typed(pa.float64(), "failed_rebalance_rate_per_hour", "rebalance_latency_avg_ms"),
+        *typed(pa.float64(), "rebalance_latency_max_ms", "rebalance_latency_total_ms", "last_rebalance_seconds_ago"),
         ("assigned_partitions", pa.float64()),
         ("gap", pa.bool_()),
         ("covers_gap", pa.bool_()),
@@ -431,20 +397,12 @@ missing whose growth the next total holds, so that part of a sum may belong to a
 
 CONSUMERS: Final = _joined(
     _CONSUMER,
-    _schema(
+    schema_of(
         ("pushes", pa.int64()),
-        ("lag_records", pa.float64()),
-        ("lag_max_records", pa.float64()),
-        ("lag_partition_max_records", pa.float64()),
-        ("records_consumed", pa.float64()),
-        ("bytes_consumed", pa.float64()),
-        ("poll_idle_ratio_avg", pa.float64()),
-        ("last_poll_seconds_ago", pa.float64()),
-        ("commit_latency_avg_ms", pa.float64()),
-        ("commit_latency_max_ms", pa.float64()),
-        ("fetch_latency_avg_ms", pa.float64()),
-        ("fetch_latency_max_ms", pa.float64()),
-        ("assigned_partitions", pa.float64()),
+        *typed(pa.float64(), "lag_records", "lag_max_records", "lag_partition_max_records", "records_consumed"),
+        *typed(pa.float64(), "bytes_consumed", "poll_idle_ratio_avg", "last_poll_seconds_ago"),
+        *typed(pa.float64(), "commit_latency_avg_ms", "commit_latency_max_ms", "fetch_latency_avg_ms"),
+        *typed(pa.float64(), "fetch_latency_max_ms", "assigned_partitions"),
         ("gap", pa.bool_()),
         ("covers_gap", pa.bool_()),
     ),
@@ -457,15 +415,13 @@ Nulls, `unknown`, `gap` and `covers_gap` as in REBALANCES: what a library does n
 
 GROUPS: Final = _joined(
     _WINDOW,
-    _schema(
+    schema_of(
         ("cluster_id", pa.string()),
         ("group_id", pa.string()),
         ("members", pa.int64()),
         ("lag_records", pa.float64()),
         ("lag_partitions", pa.int64()),
-        ("assigned_partitions", pa.float64()),
-        ("records_consumed", pa.float64()),
-        ("rebalances", pa.float64()),
+        *typed(pa.float64(), "assigned_partitions", "records_consumed", "rebalances"),
     ),
 )
 """One row a consumer group and window: its members that pushed, and sums over them.
@@ -474,16 +430,10 @@ GROUPS: Final = _joined(
 `records_consumed` and `rebalances` what their totals grew by. Null where no member sends it.
 """
 
-GROUP_OFFSETS: Final = _schema(
+GROUP_OFFSETS: Final = schema_of(
     ("date", pa.date32()),
     ("sampled_at", TIME),
-    ("cluster_id", pa.string()),
-    ("group_id", pa.string()),
-    ("state", pa.string()),
-    ("member_id", pa.string()),
-    ("client_id", pa.string()),
-    ("host", pa.string()),
-    ("topic", pa.string()),
+    *typed(pa.string(), "cluster_id", "group_id", "state", "member_id", "client_id", "host", "topic"),
     ("partition", pa.int32()),
     ("committed_offset", pa.int64()),
     ("end_offset", pa.int64()),
@@ -492,30 +442,19 @@ GROUP_OFFSETS: Final = _schema(
 """One row a sample of a partition of a consumer group, of a member without partitions, or of what could not be sampled,
 as `fleetgauge offsets` writes them (docs/group-offsets.md)."""
 
-TRAFFIC: Final = _schema(
+TRAFFIC: Final = schema_of(
     ("date", pa.date32()),
     ("window_start", TIME),
     ("window_ms", pa.int64()),
     ("cluster_id", pa.string()),
     ("node_id", pa.int32()),
-    ("principal", pa.string()),
-    ("client_id", pa.string()),
-    ("group_id", pa.string()),
+    *typed(pa.string(), "principal", "client_id", "group_id"),
     ("api_key", pa.int32()),
     ("api", pa.string()),
     ("api_version", pa.int32()),
-    ("requests", pa.int64()),
-    ("request_bytes", pa.int64()),
-    ("response_bytes", pa.int64()),
-    ("gateway_time_ms", pa.float64()),
-    ("broker_time_ms", pa.float64()),
-    ("broker_time_max_ms", pa.float64()),
-    ("throttled_requests", pa.int64()),
-    ("throttle_time_ms", pa.int64()),
-    ("group_joins", pa.int64()),
-    ("batches", pa.int64()),
-    ("records", pa.int64()),
-    ("record_bytes", pa.int64()),
+    *typed(pa.int64(), "requests", "request_bytes", "response_bytes"),
+    *typed(pa.float64(), "gateway_time_ms", "broker_time_ms", "broker_time_max_ms"),
+    *typed(pa.int64(), "throttled_requests", "throttle_time_ms", "group_joins", "batches", "records", "record_bytes"),
     ("compressions", pa.map_(pa.string(), pa.int64())),
     ("errors", pa.map_(pa.int32(), pa.int64())),
 )
@@ -523,9 +462,9 @@ TRAFFIC: Final = _schema(
 (docs/gateway.md)."""
 
 METRICS: Final = _joined(
-    _schema(("metric_name", pa.string()), ("metric_type", pa.string())),
+    schema_of(("metric_name", pa.string()), ("metric_type", pa.string())),
     _MEANING,
-    _schema(
+    schema_of(
         ("is_standard", pa.bool_()),
         ("is_required", pa.bool_()),
         ("roles", pa.list_(pa.string())),

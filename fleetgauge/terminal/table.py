@@ -27,7 +27,12 @@ class SafeTable(Table):
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Adds a row; text is made printable."""
-        super().add_row(*(_safe(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+        super().add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
+def list_table() -> SafeTable:
+    """A table without columns yet, as lists are printed."""
+    return SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
 
 
 class UnknownColumnError(ValueError):
@@ -92,7 +97,7 @@ def print_rows(
     if not shown:
         _print_blocks(console, headings, rows)
         return
-    table = SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table = list_table()
     for name in shown:
         table.add_column(name, overflow="fold", justify="right" if name in right else "left")
     for row in rows:
@@ -133,7 +138,3 @@ def _print_blocks(console: Console, headings: Sequence[str], rows: Sequence[Row]
 
 def _text(value: str | None) -> str:
     return "-" if value is None else value
-
-
-def _safe(text: str) -> Text:
-    return Text(printable(text))

@@ -16,9 +16,25 @@ Table: TypeAlias = Any
 Numbers: TypeAlias = npt.NDArray[Any]
 
 
+def typed(kind: Any, *names: str) -> list[tuple[str, Any]]:
+    """Columns of one type, for a schema."""
+    return [(name, kind) for name in names]
+
+
 def one(column: Array) -> Array:
     """A column in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def as_numpy(column: Array, null: Any = None) -> Numbers:
+    """A column in one piece, with this value for null."""
+    found: Numbers = (column if null is None else column.fill_null(null)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def places_in(known: Array, column: Array) -> Numbers:
+    """The place of each value among known ones, -1 for others."""
+    return as_numpy(pc.index_in(column, value_set=known), -1).astype(np.int64)
 
 
 def is_valid(column: Array) -> Numbers:
@@ -29,8 +45,7 @@ def is_valid(column: Array) -> Numbers:
     bits = np.frombuffer(validity, np.uint8)
     first = column.offset // 8
     whole = np.unpackbits(bits[first : (column.offset + len(column) + 7) // 8], bitorder="little")
-    found: Numbers = whole[column.offset % 8 :][: len(column)].view(np.bool_)
-    return found
+    return whole[column.offset % 8 :][: len(column)].view(np.bool_)
 
 
 def numbers_at(column: Array, at: Numbers) -> Numbers:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Table, pa
+from fleetgauge.verdicts.arrow import Table, pa, typed
 from fleetgauge.verdicts.catalogue import verdicts_of
 from fleetgauge.verdicts.declare import Verdict
 from fleetgauge.verdicts.memory import Memory
@@ -15,9 +15,7 @@ from fleetgauge.verdicts.window import ROLES
 
 SCHEMA: Final = pa.schema(
     [
-        ("verdict", pa.string()),
-        ("library", pa.string()),
-        ("role", pa.string()),
+        *typed(pa.string(), "verdict", "library", "role"),
         ("instances", pa.int64()),
         ("judged", pa.bool_()),
         ("why_not", pa.string()),
@@ -100,8 +98,7 @@ def _has_latency(clients: Table, memory: Memory) -> list[bool]:
     found = np.ones(len(code), np.bool_)
     at = np.flatnonzero((code >= 0) & (code < len(known["client"])))
     found[at] = (known["client"][code[at]] < 0) | (known["has_latency"][code[at]] > 0)
-    result: list[bool] = found.tolist()
-    return result
+    return found.tolist()
 
 
 def sampled_groups(memory: Memory) -> set[tuple[str, str]]:

@@ -56,14 +56,12 @@ class Threshold:
     @property
     def is_known(self) -> Numbers:
         """True where there is a number."""
-        found: Numbers = ~np.isnan(self.observed) & ~np.isnan(self.bound)
-        return found
+        return ~np.isnan(self.observed) & ~np.isnan(self.bound)
 
     @property
     def is_bad(self) -> Numbers:
         """True where it is beyond the bound."""
-        found: Numbers = self.observed > self.bound if self.is_upper else self.observed < self.bound
-        return found
+        return self.observed > self.bound if self.is_upper else self.observed < self.bound
 
     def excess(self, units: Numbers) -> Numbers:
         """How many times the bound some units are, or the bound is them; 1 where they are within, 100 at most.
@@ -148,8 +146,8 @@ class Verdict:
     """
 
     id: str
-    kind: str
-    side: Side
+    kind: str = "client"
+    side: Side = "client"
     find: Callable[[Window, "Memory", Figures], Finding | None]
     action: str
     needs: Mapping[str, tuple[str, ...]]

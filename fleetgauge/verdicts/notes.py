@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Table, pa, pc
+from fleetgauge.verdicts.arrow import Table, as_numpy, is_valid, pa, pc
 from fleetgauge.verdicts.memory import NAMES_KEPT_US, Memory
 from fleetgauge.verdicts.rules import Rules
 from fleetgauge.verdicts.window import Window, place_in
@@ -46,24 +46,21 @@ def note_clients(clients: Table, memory: Memory) -> None:
     code = memory.registry.instances.codes(*(column[name] for name in CLIENT_COLUMNS[:3]))
     instances = memory.instances
     instances.grow(len(memory.registry.instances))
-    first, last = (
-        column[name].cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        for name in ("first_seen", "last_seen")
-    )
+    first, last = (as_numpy(column[name].cast(pa.int64()), 0) for name in ("first_seen", "last_seen"))
     instances["first_us"][code] = first
     instances["latest_us"][code] = last
-    ended = column["terminated"].fill_null(False).to_numpy(zero_copy_only=False)
+    ended = as_numpy(column["terminated"], False)
     instances["terminated_us"][code] = np.where(ended, last, 0)
     if EXPECTED_INTERVAL in clients.schema.names:
         expected_s = clients[EXPECTED_INTERVAL].to_numpy() / 1000
         instances["interval_s"][code] = np.maximum(instances["interval_s"][code], expected_s)
     of_consumer = place_in(column["role"], _OF_CONSUMERS) >= 0
-    in_group = pc.is_valid(column["group_id"]).to_numpy(zero_copy_only=False)
-    is_java = pc.equal(column["dialect"], "java").fill_null(False).to_numpy(zero_copy_only=False)
+    in_group = is_valid(column["group_id"])
+    is_java = as_numpy(pc.equal(column["dialect"], "java"), False)
     # Java's producers and admin clients end without a terminating push: its absence says nothing of them.
     instances["says_when_it_ends"][code] = ~is_java | of_consumer | in_group
     # franz-go leaves zeros out; a consumer's fetches are never 0, since they go on without data.
-    is_franz_go = pc.equal(column["dialect"], "franz-go").fill_null(False).to_numpy(zero_copy_only=False)
+    is_franz_go = as_numpy(pc.equal(column["dialect"], "franz-go"), False)
     instances["may_say_nothing"][code] = is_franz_go & ~of_consumer & ~in_group
 
 

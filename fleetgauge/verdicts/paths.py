@@ -36,10 +36,7 @@ class Paths:
 
 def paths_of(window: Window) -> Paths:
     """The paths of a window's links, found once."""
-    if "paths" not in window.shared:
-        window.shared["paths"] = _paths(window)
-    found: Paths = window.shared["paths"]
-    return found
+    return window.once("paths", lambda: _paths(window))
 
 
 def _paths(window: Window) -> Paths:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleetgauge.verdicts.arrow import Array, Numbers, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, as_numpy, pa, pc
 from fleetgauge.verdicts.errors import RulesError
 
 
@@ -30,6 +30,4 @@ def matches(texts: Array, pattern: str) -> Numbers:
     >>> matches(pa.array(["billing-1", "billing", None]), "billing-.*").tolist()
     [True, False, False]
     """
-    found = pc.match_substring_regex(texts, rf"\A(?:{pattern})\z")
-    result: Numbers = found.fill_null(False).to_numpy(zero_copy_only=False)
-    return result
+    return as_numpy(pc.match_substring_regex(texts, rf"\A(?:{pattern})\z"), False)

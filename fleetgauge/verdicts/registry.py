@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, Table, one, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, as_numpy, one, pa, pc, places_in
 
 
 class Span(Protocol):
@@ -54,7 +54,7 @@ def _numbered_after(known: Array, texts: Array) -> tuple[Array, Numbers]:
     if not len(texts):
         return known, np.zeros(0, np.int64)
     encoded = pa.chunked_array([known, texts]).dictionary_encode().chunks[-1]
-    return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return encoded.dictionary, as_numpy(encoded.indices).astype(np.int64)
 
 
 class Names:
@@ -79,9 +79,7 @@ class Names:
 
     def find(self, *columns: Array) -> Numbers:
         """For each row the number of its texts; -1 of those that were not asked for before."""
-        texts = _joined([one(column) for column in columns])
-        found: Numbers = pc.index_in(texts, value_set=self._texts).fill_null(-1).to_numpy(zero_copy_only=False)
-        return found.astype(np.int64)
+        return places_in(self._texts, _joined([one(column) for column in columns]))
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -94,8 +92,7 @@ class Names:
     def keep(self, stays: Numbers) -> Numbers:
         """Forgets the other texts; returns for each number the new one, or -1."""
         self._texts, self.seen_us = self._texts.filter(pa.array(stays)), self.seen_us[stays]
-        found: Numbers = np.where(stays, np.cumsum(stays) - 1, -1)
-        return found
+        return np.where(stays, np.cumsum(stays) - 1, -1)
 
     def table(self) -> Table:
         """To be kept."""
@@ -119,20 +116,16 @@ class Registry:
 
     def identity(self, kind: str, code: int) -> dict[str, Any]:
         """The cluster and the name of a subject, and which client, group or node it is."""
-        if kind == "client":
-            cluster, name = self.clients.parts(code)
-            return {"cluster_id": cluster, "subject": name, "client_id": name}
-        if kind == "group":
-            cluster, name = self.groups.parts(code)
-            return {"cluster_id": cluster, "subject": name, "group_id": name}
-        if kind == "node":
-            cluster, name = self.nodes.parts(code)
-            return {"cluster_id": cluster, "subject": name, "node_id": int(name)}
         if kind == "path":
             (cluster, client), node = self.clients.parts(code // PATHS), self.nodes.parts(code % PATHS)[1]
             return {"cluster_id": cluster, "subject": f"{client}@{node}", "client_id": client, "node_id": int(node)}
-        if kind == "version":
-            cluster, name, version = self.versions.parts(code)
-            return {"cluster_id": cluster, "subject": f"{name}/{version}"}
-        cluster, principal, name = self.instances.parts(code)
-        return {"cluster_id": cluster, "subject": name, "principal": principal}
+        cluster, *names = getattr(self, f"{kind}s").parts(code)
+        found = {"cluster_id": cluster, "subject": names[-1]}
+        match kind:
+            case "client" | "group":
+                return found | {f"{kind}_id": names[0]}
+            case "node":
+                return found | {"node_id": int(names[0])}
+            case "version":
+                return found | {"subject": "/".join(names)}
+        return found | {"principal": names[0]}

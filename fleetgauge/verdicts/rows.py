@@ -1,10 +1,11 @@
 """The table `verdicts`: a memory's cases as ranked rows, with causes named and consequences behind them."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fleetgauge.verdicts.arrow import Table, pa
+from fleetgauge.verdicts.arrow import Table, pa, typed
 from fleetgauge.verdicts.catalogue import BY_ID, VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import Verdict
 from fleetgauge.verdicts.memory import Case, Memory
@@ -27,13 +28,7 @@ EVIDENCE: Final = pa.struct(
 
 SCHEMA: Final = pa.schema(
     [
-        ("verdict", pa.string()),
-        ("subject_kind", pa.string()),
-        ("subject", pa.string()),
-        ("cluster_id", pa.string()),
-        ("principal", pa.string()),
-        ("client_id", pa.string()),
-        ("group_id", pa.string()),
+        *typed(pa.string(), "verdict", "subject_kind", "subject", "cluster_id", "principal", "client_id", "group_id"),
         ("node_id", pa.int32()),
         ("instances", pa.list_(pa.string())),
         ("instance_count", pa.int64()),
@@ -41,13 +36,8 @@ SCHEMA: Final = pa.schema(
         ("score", pa.float64()),
         ("confidence", pa.float64()),
         ("state", pa.string()),
-        ("opened_at", _TIME),
-        ("last_seen_at", _TIME),
-        ("cleared_at", _TIME),
-        ("why", pa.string()),
-        ("action", pa.string()),
-        ("side", pa.string()),
-        ("caused_by", pa.string()),
+        *typed(_TIME, "opened_at", "last_seen_at", "cleared_at"),
+        *typed(pa.string(), "why", "action", "side", "caused_by"),
         ("evidence", pa.list_(EVIDENCE)),
         ("judged_by", pa.list_(pa.string())),
     ]
@@ -165,21 +155,16 @@ def _confidence(case: Case, rules: Rules) -> float:
     return case.certainty * (1 - 0.5 ** max(case.bad_windows, 1))
 
 
+_OF_CASE: Final = [each.name for each in fields(Case) if each.name in SCHEMA.names]
+"""The columns that a case has as they are."""
+
+
 def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: Rules) -> dict[str, Any]:
     opened = _time(case.first_bad_us)
     words = {"subject": case.subject, "client": case.client_id or "the client", "node": case.node_id}
     evidence = [{**each, "window_start": _time(each["window_start"])} for each in case.evidence]
     return {
-        "verdict": case.verdict,
-        "subject_kind": case.subject_kind,
-        "subject": case.subject,
-        "cluster_id": case.cluster_id,
-        "principal": case.principal,
-        "client_id": case.client_id,
-        "group_id": case.group_id,
-        "node_id": case.node_id,
-        "instances": case.instances,
-        "instance_count": case.instance_count,
+        **{name: getattr(case, name) for name in _OF_CASE},
         "severity": _severity(case, rules),
         "score": round(score, 2),
         "confidence": round(_confidence(case, rules), 3),
@@ -192,7 +177,6 @@ def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: 
         "side": verdict.side,
         "caused_by": None if cause is None else reference(cause),
         "evidence": evidence,
-        "judged_by": case.judged_by,
     }
 
 

@@ -159,14 +159,10 @@ def as_toml(rules: Rules) -> str:
     lines: list[str] = []
     own = {rule.name: rule.given for rule in rules.own}
     tables = {name: figures for name, figures in rules.values.items() if name not in own}
-    tables |= {f"rules.{_key(name)}": given for name, given in own.items()}
+    tables |= {f"rules.{_json(name) if '.' in name else name}": given for name, given in own.items()}
     for verdict, figures in tables.items():
         lines += [f"[{verdict}]", *(f"{key} = {_toml(value)}" for key, value in figures.items()), ""]
     return "\n".join(lines)
-
-
-def _key(name: str) -> str:
-    return _json(name) if "." in name else name
 
 
 def _toml(value: Any) -> str:

@@ -1,18 +1,20 @@
 """Wide rows as the verdicts read them: numbers by column, and which client, group, node and instance each row is of."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, Table, is_valid, numbers_at, one, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, as_numpy, is_valid, numbers_at, one, pa, pc, places_in
 from fleetgauge.verdicts.errors import RowsError
 from fleetgauge.verdicts.registry import PATHS, SEPARATOR, Registry
 from fleetgauge.verdicts.witnesses.offsets import SampledGroups, Samples
 from fleetgauge.verdicts.witnesses.points import Points
 from fleetgauge.verdicts.witnesses.traffic import Traffic, TrafficRows
+
+_T = TypeVar("_T")
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
 JAVA, LIBRDKAFKA = range(2)
@@ -97,8 +99,7 @@ class Rows:
 
     def micros(self, name: str) -> Numbers:
         """Times [us since the epoch]; 0 for null."""
-        found: Numbers = self.column(name).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        return found
+        return as_numpy(self.column(name).cast(pa.int64()), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +138,7 @@ class Subjects:
 
     def count(self, mask: Numbers) -> Numbers:
         """Rows of each that are true."""
-        found: Numbers = np.bincount(self.of_row[mask & (self.of_row >= 0)], minlength=len(self))
-        return found
+        return np.bincount(self.of_row[mask & (self.of_row >= 0)], minlength=len(self))
 
     def median(self, values: Numbers) -> Numbers:
         """Of each subject; NaN where none of its rows has a value."""
@@ -154,11 +154,11 @@ def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
         is_there[keys - least] = True
         return np.flatnonzero(is_there) + least, (np.cumsum(is_there) - 1)[keys - least]
     encoded = pa.array(keys).dictionary_encode()
-    distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+    distinct = as_numpy(encoded.dictionary)
     order = np.argsort(distinct)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    return distinct[order], rank[encoded.indices.to_numpy(zero_copy_only=False)]
+    return distinct[order], rank[as_numpy(encoded.indices)]
 
 
 _SMALL: Final = 32
@@ -225,8 +225,7 @@ def _middle_of_few(columns: Sequence[Numbers], low: bool) -> Numbers:
     lower, upper = np.minimum(first, others[0]), np.maximum(first, others[0])
     if len(others) == 1:
         return lower if low else (lower + upper) / 2
-    found: Numbers = np.maximum(lower, np.minimum(upper, others[1]))
-    return found
+    return np.maximum(lower, np.minimum(upper, others[1]))
 
 
 def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
@@ -242,8 +241,7 @@ def order_of(groups: Numbers) -> Numbers:
     bits = len(groups).bit_length()
     keys = groups.astype(np.int64) << bits | np.arange(len(groups))
     keys.sort()
-    found: Numbers = keys & (1 << bits) - 1
-    return found
+    return keys & (1 << bits) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +271,6 @@ class Window:
         rows: those of clients.
         client, group, instance, version: numbers in the registry of each of them; -1 for no group.
         dialect: of each a place in DIALECTS; -1 for another.
-        shared: what several verdicts compute of it once, by name.
         points: what own rules read; None where there are none.
         offsets: what brokers know of groups; None where nothing was sampled.
         traffic: what gateways counted; None where they counted nothing.
@@ -288,7 +285,7 @@ class Window:
         is_client, is_link = ~(has_role | has_topic), has_role
         self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
         self._registry = registry
-        self.shared: dict[str, Any] = {}
+        self._shared: dict[str, Any] = {}
         self.begin_us, self.length_s = begin_us, length_s
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
@@ -298,7 +295,7 @@ class Window:
             cluster, rows.column("principal"), rows.column("client_instance_id"), at_us=at_us
         )
         group_id = rows.column("group_id")
-        in_group = pc.fill_null(pc.not_equal(group_id, ""), False).to_numpy(zero_copy_only=False)
+        in_group = as_numpy(pc.not_equal(group_id, ""), False)
         self.group = np.full(len(rows), -1)
         some = pa.array(np.flatnonzero(in_group))
         self.group[in_group] = registry.groups.codes(cluster.take(some), group_id.take(some), at_us=at_us)
@@ -309,19 +306,24 @@ class Window:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def once(self, name: str, make: Callable[[], _T]) -> _T:
+        """What several verdicts need of it, made by the first of them."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        found: _T = self._shared[name]
+        return found
+
     @cached_property
     def seconds(self) -> Numbers:
         """How long the pushes of each row cover [s]: intervals of 60 s with five pushes are 300 s."""
         interval_s = np.nan_to_num(self.rows.number("push_interval_ms") / 1000)
         covered = interval_s * np.nan_to_num(self.rows.number("pushes"))
-        found: Numbers = np.where(covered > 0, covered, self.length_s)
-        return found
+        return np.where(covered > 0, covered, self.length_s)
 
     @cached_property
     def cluster(self) -> Numbers:
         """Of each row a small number of its cluster, in this window."""
-        found: Numbers = self._cluster.indices.to_numpy(zero_copy_only=False)
-        return found
+        return as_numpy(self._cluster.indices)
 
     @cached_property
     def clients(self) -> Subjects:
@@ -361,7 +363,7 @@ class Window:
             return Links(empty, empty, empty, empty, np.zeros(0))
         row = self._rows_of_links()
         role, latency = place_in(links.whole("role"), ROLES)[links.at], links.number("request_latency_avg_ms")
-        coordinator = links.whole("coordinator").fill_null(False).to_numpy(zero_copy_only=False)[links.at]
+        coordinator = as_numpy(links.whole("coordinator"), False)[links.at]
         kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
         row, role, latency = (each if kept.all() else each[kept] for each in (row, role, latency))
@@ -391,7 +393,7 @@ class Window:
         if pc.all(pc.less(own.slice(0, len(own) - 1), own.slice(1)), min_count=0).as_py():
             # Tables are sorted by instances: a client's links follow its row, with no other id between them.
             ids = self.rows.whole("client_instance_id").fill_null("")
-            is_other = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy(zero_copy_only=False)
+            is_other = as_numpy(pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
             run = np.append(0, np.cumsum(is_other))
             is_own = np.zeros(len(ids), np.int64)
             is_own[self.rows.at] = 1
@@ -400,32 +402,26 @@ class Window:
                 return before
         runs = pc.run_end_encode(self._links.column("client_instance_id").fill_null(""))  # most follow others of theirs
         encoded = pa.chunked_array([own, runs.values]).dictionary_encode()
-        of_row, of_run = (chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks)
+        of_row, of_run = (as_numpy(chunk.indices) for chunk in encoded.chunks)
         if np.array_equal(of_row, np.arange(len(of_row))):
             known = np.where(of_run < len(of_row), of_run, -1).astype(np.int64)
-            row: Numbers = np.repeat(known, np.diff(runs.run_ends, prepend=0))
-            return row
+            return np.repeat(known, np.diff(runs.run_ends, prepend=0))
         names = "cluster_id", "principal", "client_instance_id"
         of_link, of_row = (
             pc.binary_join_element_wise(*(rows.column(name).fill_null("") for name in names), SEPARATOR)
             for rows in (self._links, self.rows)
         )
-        row = pc.index_in(of_link, value_set=of_row).fill_null(-1).to_numpy(zero_copy_only=False)
-        return row.astype(np.int64)
+        return places_in(of_row, of_link)
 
     @cached_property
     def link_count(self) -> Numbers:
         """Links of each row."""
-        found: Numbers = np.bincount(self.links.row, minlength=len(self))
-        return found
+        return np.bincount(self.links.row, minlength=len(self))
 
 
 def place_in(column: Array, known: Sequence[str]) -> Numbers:
     """For each text its place among those known; -1 for another."""
-    found: Numbers = (
-        pc.index_in(column, value_set=pa.array(known, pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
-    )
-    return found.astype(np.int64)
+    return places_in(pa.array(known, pa.string()), column)
 
 
 def windows(

@@ -7,19 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from fleetgauge.base.clock import Time
+from fleetgauge.console.state import measures
 from fleetgauge.console.state.clients import Clients, Entry, Instance, InstanceKey, Known, application_of
 from fleetgauge.console.state.judged import live_verdicts, standing_clients, standing_verdicts
 from fleetgauge.console.state.live import LiveMeasures, clients_table, put_into
-from fleetgauge.console.state.measures import (
-    COLUMNS,
-    FETCH_THROTTLE,
-    LAG,
-    POLL_IDLE,
-    PRODUCE_THROTTLE,
-    REBALANCES,
-    SHOWN,
-    ShownMeasure,
-)
 from fleetgauge.console.state.query import worst
 from fleetgauge.console.state.rings import MINUTES, Numbers, Rings
 from fleetgauge.console.state.verdict_rows import Row, Verdicts
@@ -62,7 +53,7 @@ class Analysis:
             except RulesError as error:
                 self._notices["rules"] = f"Live verdicts are judged by the default rules: {error}."
         self.live = LiveMeasures(None if tables else self._rules, clients_max, cores)
-        self.rings = Rings(COLUMNS)
+        self.rings = Rings(measures.COLUMNS)
         self.verdicts = Verdicts(source="tables" if tables else "live")
         self._standing_due_ms = 0
         self._numbers = 0
@@ -171,7 +162,7 @@ class Analysis:
     def medians(self, entries: Sequence[Entry]) -> dict[str, float | None]:
         """The median of each measure's latest values, over some clients."""
         entries = _sample(entries)
-        return {column: _median(self._latest(entries, column)) for column in COLUMNS}
+        return {column: _median(self._latest(entries, column)) for column in measures.COLUMNS}
 
     def series(self, entry: Entry, entries: Iterable[Entry]) -> list[dict[str, Any]]:
         """An hour of each measure that a client has, beside the median of its peers.
@@ -184,11 +175,11 @@ class Analysis:
             return []
         peers = _numbers(_peers(entry, entries))
         found = []
-        for measure in SHOWN:
+        for measure in measures.SHOWN:
             own = self.rings.row(measure.column, entry.instance.number)
             if own is not None:
                 found.append(self._series(measure, own, self.rings.rows(measure.column, peers), None))
-        latency = SHOWN[0]
+        latency = measures.SHOWN[0]
         for node in sorted(self.nodes_of(entry)):
             own = self.rings.link_row(entry.instance.number, node)
             if own is not None:
@@ -196,7 +187,7 @@ class Analysis:
                 found.append(self._series(latency, own, others, node))
         return found
 
-    def _series(self, measure: ShownMeasure, own: Numbers, peers: Numbers, node: int | None) -> dict[str, Any]:
+    def _series(self, measure: measures.ShownMeasure, own: Numbers, peers: Numbers, node: int | None) -> dict[str, Any]:
         medians: list[float | None] = [None] * MINUTES
         if len(peers) >= _LEAST_PEERS:
             for at, values in enumerate(peers.T):
@@ -230,17 +221,17 @@ class Analysis:
         states: dict[str, int] = {}
         for entry in entries:
             states[entry.state] = states.get(entry.state, 0) + 1
-        rebalances = self.rings.rows(REBALANCES, _numbers(entries))
+        rebalances = self.rings.rows(measures.REBALANCES, _numbers(entries))
         rows = self.verdicts.about("group", cluster, group)
         return {
             "group_id": group,
             "cluster_id": cluster,
             "members": len(members),
             "states": states,
-            "lag_records": _sum(self._latest(members, LAG)),
+            "lag_records": _sum(self._latest(members, measures.LAG)),
             # Each member counts a rebalance of its group: the most of any is how many there were.
             "rebalances": float(np.nansum(rebalances, axis=1).max()) if len(rebalances) else None,
-            "poll_idle_ratio": _median(self._latest(members, POLL_IDLE)),
+            "poll_idle_ratio": _median(self._latest(members, measures.POLL_IDLE)),
             **_verdicts_of(rows),
         }
 
@@ -268,8 +259,8 @@ class Analysis:
             "clients": len(entries),
             "request_latency_avg_ms": float(last.mean()) if len(last) else None,
             "p95_ms": float(np.quantile(last, 0.95)) if len(last) else None,
-            "produce_throttled_clients": _positive(self._latest(entries, PRODUCE_THROTTLE)),
-            "fetch_throttled_clients": _positive(self._latest(entries, FETCH_THROTTLE)),
+            "produce_throttled_clients": _positive(self._latest(entries, measures.PRODUCE_THROTTLE)),
+            "fetch_throttled_clients": _positive(self._latest(entries, measures.FETCH_THROTTLE)),
             "history": {
                 "times": self._times(),
                 "values": [float(values.mean()) if len(values) else None for values in by_minute] or [None] * MINUTES,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from fleetgauge.console.state.clients import Entry, application_of
@@ -86,6 +86,11 @@ def parsed_id(text: str) -> str:
 Field = Callable[[Entry], Any]
 
 
+def _listed(name: str) -> Field:
+    """What a node lists of a client."""
+    return lambda entry: getattr(entry.listed, name, None)
+
+
 def _malformed(name: str) -> Field:
     """What `ClientRow` has of malformed payloads: from a node's listing, or from the pushes of a topic."""
 
@@ -98,32 +103,19 @@ def _malformed(name: str) -> Field:
     return found
 
 
+_OF_CLIENT: Final = (
+    "client_instance_id", "client_id", "client_software_name", "client_software_version", "principal",
+    "client_source_address", "client_source_port", "listener",
+)  # fmt: skip
+
 FIELDS: Final[dict[str, Field]] = {
-    "client_instance_id": lambda entry: entry.of.client_instance_id,
-    "client_id": lambda entry: entry.of.client_id,
-    "client_software_name": lambda entry: entry.of.client_software_name,
-    "client_software_version": lambda entry: entry.of.client_software_version,
-    "principal": lambda entry: entry.of.principal,
-    "client_source_address": lambda entry: entry.of.client_source_address,
-    "client_source_port": lambda entry: entry.of.client_source_port,
-    "listener": lambda entry: entry.of.listener,
-    "connections": lambda entry: None if entry.listed is None else entry.listed.connections,
-    "state": lambda entry: entry.state,
-    "push_interval_ms": lambda entry: entry.of.push_interval_ms,
-    "subscription_id": lambda entry: entry.of.subscription_id,
-    "pushes": lambda entry: entry.pushes,
-    "push_bytes": lambda entry: entry.push_bytes,
-    "first_push_at": lambda entry: entry.first_push_at,
-    "last_push_at": lambda entry: entry.last_push_at,
-    "last_seen_at": lambda entry: entry.last_seen_at,
-    "refused": lambda entry: None if entry.listed is None else entry.listed.refused,
-    "last_error": lambda entry: None if entry.listed is None else entry.listed.last_error,
-    "last_error_reason": lambda entry: None if entry.listed is None else entry.listed.last_error_reason,
-    "last_error_at": lambda entry: None if entry.listed is None else entry.listed.last_error_at,
-    "malformed": _malformed("malformed"),
-    "malformed_reason": _malformed("malformed_reason"),
-    "malformed_detail": _malformed("malformed_detail"),
-    "malformed_at": _malformed("malformed_at"),
+    **{name: attrgetter(f"of.{name}") for name in _OF_CLIENT},
+    "connections": _listed("connections"),
+    "state": attrgetter("state"),
+    **{name: attrgetter(f"of.{name}") for name in ("push_interval_ms", "subscription_id")},
+    **{name: attrgetter(name) for name in ("pushes", "push_bytes", "first_push_at", "last_push_at", "last_seen_at")},
+    **{name: _listed(name) for name in ("refused", "last_error", "last_error_reason", "last_error_at")},
+    **{name: _malformed(name) for name in ("malformed", "malformed_reason", "malformed_detail", "malformed_at")},
     "broker": lambda entry: None if entry.seen is None else entry.seen.latest.receiver_node_id,
     "partition": lambda entry: None if entry.seen is None else entry.seen.partition,
     "role": lambda entry: None if entry.instance is None else entry.instance.role,

@@ -25,11 +25,6 @@ class Ring:
         self._used = 0
         self._free: list[int] = []
 
-    @property
-    def size_bytes(self) -> int:
-        """Memory of the arrays [B]."""
-        return int(self._values.nbytes + self._row_of.nbytes)
-
     def put(self, numbers: Numbers, values: Numbers, minute: int) -> None:
         """Sets the values of some rows in a minute; NaN is none."""
         is_value = ~np.isnan(values)
@@ -119,11 +114,6 @@ class Rings:
         self._free_links: list[int] = []
         self._links_at: Counter[int] = Counter()
         self.newest = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory of the arrays [B]."""
-        return sum(ring.size_bytes for ring in self._all())
 
     def _all(self) -> tuple[Ring, ...]:
         return (*self._of.values(), self._links, self._broker_times)

@@ -21,11 +21,6 @@ KINDS: Final = NUMBER_KINDS + DISTRIBUTION_KINDS
 """The values of `metric_type`: the names of the fields of `Metric`'s oneof `data`."""
 
 
-def bytes_of(payloads: Payloads) -> Sequence[bytes]:
-    """The payloads as Python's objects."""
-    return payloads.to_pylist() if isinstance(payloads, pa.Array) else payloads
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatPoints:
     """Data points, and the metrics and resources that they point to, all in the order of the payloads.

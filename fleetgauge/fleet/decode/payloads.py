@@ -4,7 +4,7 @@ Nothing here knows of Spark.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -15,8 +15,8 @@ from fleetgauge.fleet.arrow import Array, pa
 from fleetgauge.fleet.decode import by_protobuf
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.dialects import Identity, Sender, identity_of, sender_of
-from fleetgauge.fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader, bytes_of
-from fleetgauge.fleet.schemas import TEXT_MAP
+from fleetgauge.fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader
+from fleetgauge.fleet.schemas import POINTS, TEXT_MAP
 from fleetgauge.telemetry.catalogue.dialects import twin_families
 from fleetgauge.telemetry.catalogue.standard_metrics import ROLE_PREFIXES
 from fleetgauge.telemetry.otlp import IS_COMPILED
@@ -32,14 +32,7 @@ _FIBONACCI_HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden r
 _NOT_A_SUM: Final = 2  # flat.is_monotonic
 _KINDS = pa.array(KINDS, pa.string())
 _TEMPORALITIES = pa.array([None, "delta", "cumulative"], pa.string())
-_IDENTITY_TYPES = {
-    "node_id": pa.int32(),
-    "coordinator": pa.bool_(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "group_id": pa.string(),
-    "group_member_id": pa.string(),
-}
+_IDENTITY_TYPES = {each.name: POINTS.field(each.name).type for each in fields(Identity)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +108,7 @@ class _Read(NamedTuple):
 
 
 def _read(payloads: Payloads, reader: Reader | None) -> _Read:
-    data = bytes_of(payloads)
+    data: Sequence[bytes] = payloads.to_pylist() if isinstance(payloads, pa.Array) else payloads
     first = reader or _FIRST
     flat, left = first(data)
     if repaired := _repaired(data, left):

@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pyarrow.fs import FileSystem
 
@@ -141,8 +141,7 @@ class OnSpark:
         """What a task makes of each part."""
         if not parts:
             return []
-        found: list[Made] = self.spark.sparkContext.parallelize(parts, len(parts)).map(_Prepared(task)).collect()
-        return found
+        return self.spark.sparkContext.parallelize(parts, len(parts)).map(task).collect()
 
     def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of each client's pushes, which one shuffle brings together."""
@@ -152,9 +151,13 @@ class OnSpark:
 
         from fleetgauge.fleet.spark.errors import unreadable_file
 
+        def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+            allocate_with_jemalloc()
+            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(task(batches))], pa.binary())], names=["made"])
+
         while True:
             try:
-                rows = in_order(_bronze(spark, batch, bad)).mapInArrow(_Pickled(task), "made binary").collect()
+                rows = in_order(_bronze(spark, batch, bad)).mapInArrow(pickled, "made binary").collect()
                 return [pickle.loads(row.made) for row in rows]  # noqa: S301  # of our own executors
             except (PySparkException, Py4JError) as error:
                 path = unreadable_file(error)
@@ -188,25 +191,3 @@ def in_order(bronze: "DataFrame") -> "DataFrame":
     tasks = max(session.sparkContext.defaultParallelism, min(configured, _TASKS_AT_LEAST))
     known = bronze.withColumns({name: F.coalesce(name, F.lit("")) for name in KEYS})
     return known.repartition(tasks, F.substring("client_instance_id", 1, 1)).sortWithinPartitions(*ORDER)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pickled:
-    """A task, for `mapInArrow`."""
-
-    task: Task[Any]
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        allocate_with_jemalloc()
-        made = pickle.dumps(self.task(batches))
-        yield pa.RecordBatch.from_arrays([pa.array([made], pa.binary())], names=["made"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A task on an executor."""
-
-    task: Callable[[Any], Any]
-
-    def __call__(self, part: Any) -> Any:
-        return self.task(part)

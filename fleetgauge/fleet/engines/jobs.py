@@ -73,18 +73,10 @@ def _of_pushes(
     schema: Schema,
     repeats: Callable[[int], None] = lambda _: None,
 ) -> DataFrame:
-    rows = in_order(read_bronze(spark, source, selection))
-    return conform(rows.mapInArrow(_Distinct(step, repeats), spark_schema(schema)), schema)
-
-
-@dataclass(frozen=True, slots=True)
-class _Distinct:
-    """A step over CHECKED without repeats, of BRONZE in `repeats.ORDER`."""
-
-    step: Step
-    repeats: Callable[[int], None]
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    def of_distinct(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         without = WithoutRepeats()
-        yield from self.step(without(checked(batches)))
-        self.repeats(without.repeats)
+        yield from step(without(checked(batches)))
+        repeats(without.repeats)
+
+    rows = in_order(read_bronze(spark, source, selection))
+    return conform(rows.mapInArrow(of_distinct, spark_schema(schema)), schema)

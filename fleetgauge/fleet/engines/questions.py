@@ -26,8 +26,6 @@ from fleetgauge.fleet.silver.repeats import ORDER, repeated
 from fleetgauge.fleet.source import landing
 from fleetgauge.fleet.source.selection import Selection
 
-Step = Callable[[Iterable[RecordBatch]], Iterator[RecordBatch]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
@@ -47,7 +45,7 @@ class Question:
 
     schema: Schema
     partial: Schema
-    step: Callable[[Tally], Step]
+    step: Callable[[Tally, Iterable[RecordBatch]], Iterator[RecordBatch]]
     merge: Callable[[Table], Table] | None = None
     finish: Callable[[Table], Table] | None = None
 
@@ -56,55 +54,38 @@ def question(name: str, metric_prefix: str = "") -> Question:
     """By the name of its command; `metric_prefix` is what names of metrics begin with, for `points`."""
     match name:
         case "inventory":
-            return Question(schema=INVENTORY, partial=SEEN, step=_InventoryStep, merge=merged, finish=inventory)
+            return Question(schema=INVENTORY, partial=SEEN, step=_inventory, merge=merged, finish=inventory)
         case "latency":
-            return Question(schema=LATENCY_OVERALL, partial=ROWS, step=_LatencyStep, merge=_merge_rows, finish=overall)
+            return Question(schema=LATENCY_OVERALL, partial=ROWS, step=_latency, merge=_merge_rows, finish=overall)
         case "points":
-            step = partial(_PointsStep, metric_prefix=metric_prefix)
+            step = partial(_points, metric_prefix=metric_prefix)
             return Question(schema=SENT_POINTS, partial=SENT_POINTS, step=step)
-    return Question(schema=REJECTS, partial=REJECTS, step=_RejectsStep)
+    return Question(schema=REJECTS, partial=REJECTS, step=_rejects)
 
 
 def _merge_rows(rows: Table) -> Table:
     return merge([rows])
 
 
-@dataclass(frozen=True, slots=True)
-class _InventoryStep:
-    tally: Tally
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        for counted in CountPoints(self.tally)(batches):
-            yield from seen(pa.Table.from_batches([_good(counted)])).to_batches()
+def _inventory(tally: Tally, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    for counted in CountPoints(tally)(batches):
+        yield from seen(pa.Table.from_batches([_good(counted)])).to_batches()
 
 
-@dataclass(frozen=True, slots=True)
-class _LatencyStep:
-    tally: Tally
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        for decoded in DecodePoints(METRIC_NAMES, self.tally)(batches):
-            yield from aggregate(pa.Table.from_batches([sent_points(_good(decoded))]), DAY_S).to_batches()
+def _latency(tally: Tally, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    for decoded in DecodePoints(METRIC_NAMES, tally)(batches):
+        yield from aggregate(pa.Table.from_batches([sent_points(_good(decoded))]), DAY_S).to_batches()
 
 
-@dataclass(frozen=True, slots=True)
-class _PointsStep:
-    tally: Tally
-    metric_prefix: str
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        for decoded in DecodePoints(None, self.tally)(batches):
-            points = sent_points(_good(decoded))
-            yield points.filter(pc.starts_with(points.column("metric_name"), self.metric_prefix))
+def _points(tally: Tally, batches: Iterable[RecordBatch], *, metric_prefix: str) -> Iterator[RecordBatch]:
+    for decoded in DecodePoints(None, tally)(batches):
+        points = sent_points(_good(decoded))
+        yield points.filter(pc.starts_with(points.column("metric_name"), metric_prefix))
 
 
-@dataclass(frozen=True, slots=True)
-class _RejectsStep:
-    tally: Tally
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        for counted in CountPoints(self.tally)(batches):
-            yield reject_rows_of(counted.filter(pc.is_valid(counted.column("reason"))))
+def _rejects(tally: Tally, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    for counted in CountPoints(tally)(batches):
+        yield reject_rows_of(counted.filter(pc.is_valid(counted.column("reason"))))
 
 
 def _good(rows: RecordBatch) -> RecordBatch:
@@ -179,7 +160,7 @@ def answer(asked: Question, pushes: Pushes) -> Answer:
 
 def answer_rows(asked: Question, checked: Iterable[RecordBatch], rejects: Tally) -> Iterator[RecordBatch]:
     """CHECKED of whole clients, without repeats -> the answer; the rows that wait in memory are few."""
-    found = asked.step(rejects)(checked)
+    found = asked.step(rejects, checked)
     if asked.merge is None or asked.finish is None:
         return found
     waiting: list[RecordBatch] = []

@@ -11,17 +11,12 @@ from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.views.show_verdicts import ranked_verdicts
 from fleetgauge.fleet.views.verdict_list import duration_text
+from fleetgauge.verdicts.arrow import typed
 
 SCHEMA: Final = pa.schema(
     [
         ("at", TIME),
-        ("change", pa.string()),
-        ("subject_kind", pa.string()),
-        ("subject", pa.string()),
-        ("cluster_id", pa.string()),
-        ("verdict", pa.string()),
-        ("severity", pa.string()),
-        ("what", pa.string()),
+        *typed(pa.string(), "change", "subject_kind", "subject", "cluster_id", "verdict", "severity", "what"),
     ]
 )
 """One row a change, the latest first. `change` is `came`, `left`, `opened` or `cleared`; a client or version is there
@@ -50,12 +45,8 @@ def _of_clients(store: Store, since: datetime) -> Iterator[Row]:
         about = {"subject_kind": "client", "subject": row["client_id"] or "", "cluster_id": row["cluster_id"]}
         count = f"{row['live_count']:,} instance{'s' if row['live_count'] > 1 else ''}"
         if row["first_seen_min"] >= since:
-            yield {
-                "at": row["first_seen_min"],
-                "change": "came",
-                "what": f"first push of a new client, {count}",
-                **about,
-            }
+            what = f"first push of a new client, {count}"
+            yield {"at": row["first_seen_min"], "change": "came", "what": what, **about}
         if row["last_seen_max"] >= since and not row["live_sum"]:
             how = "ended" if row["ended_sum"] == row["live_count"] else "last push; not all said that they ended"
             yield {"at": row["last_seen_max"], "change": "left", "what": f"{how}, {count}", **about}

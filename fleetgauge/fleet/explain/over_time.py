@@ -427,4 +427,9 @@ def amount(value: float | None, unit: str) -> str:
     if unit == "ratio":
         return f"{value * 100:.0f} %"
     text = f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.1f}"
+    return with_unit(text, unit)
+
+
+def with_unit(text: str, unit: str) -> str:
+    """A figure and its unit; of what is counted the figure alone."""
     return text if unit in ("times", "records", "partitions") else f"{text} {unit.replace('per s', '/s')}"

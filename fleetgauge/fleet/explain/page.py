@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from rich import box
 from rich.console import Console
 
 from fleetgauge.fleet.explain.explanation import Explanation, Row
@@ -11,7 +10,7 @@ from fleetgauge.fleet.report.tables import time_text
 from fleetgauge.fleet.views.coverage_list import reasons
 from fleetgauge.fleet.views.verdict_list import duration_text, folded, print_cause, print_line
 from fleetgauge.terminal.plot import sparkline
-from fleetgauge.terminal.table import SafeTable, print_rows
+from fleetgauge.terminal.table import list_table, print_rows
 
 _NARROW: Final = 64
 """Of the columns beside the plot [characters]."""
@@ -54,7 +53,7 @@ def _print_series(console: Console, found: Explanation) -> None:
     if figures.trend is not None:
         print_line(console, f"By the samples of its offsets the group is {figures.trend}.")
     width = min(max(console.width - _NARROW, _PLOT.start), _PLOT.stop - 1)
-    table = SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table = list_table()
     for name in ("figure", f"{begin:%H:%M} to {end:%H:%M}"):
         table.add_column(name, no_wrap=True)
     for name in ("now", "before", "peers"):

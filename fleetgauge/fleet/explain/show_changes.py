@@ -20,7 +20,6 @@ _FORM: Final = TableForm(
         "details": lambda row: row["what"],
         "cluster id": lambda row: row["cluster_id"],
     },
-    order=(),
     least=("cluster id", "details", "severity"),
 )
 

@@ -11,7 +11,7 @@ import numpy as np
 from fleetgauge.fleet.arrow import Array, Table, pa
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN, ROLES_OF_NODES
 from fleetgauge.fleet.measures.merge import merge
-from fleetgauge.fleet.measures.rows import Numbers, filled, one
+from fleetgauge.fleet.measures.rows import Numbers, filled, is_valid
 from fleetgauge.fleet.measures.values import Wide, conformed, metrics_by_name
 from fleetgauge.fleet.schemas import LATENCY, LATENCY_OVERALL
 from fleetgauge.telemetry.catalogue.standard_metrics import telemetry_name
@@ -68,12 +68,12 @@ def latency(rows: Table) -> Table:
 def _of_time(given: Wide, time: _Time) -> Table:
     column = time.name.replace("-", "_")
     average, largest = given.value(f"{column}_avg_ms"), given.value(f"{column}_max_ms")
-    is_known = ~(average.is_null().to_numpy(zero_copy_only=False) & largest.is_null().to_numpy(zero_copy_only=False))
+    is_known = is_valid(average) | is_valid(largest)
     chosen = np.flatnonzero(is_known & _has(given, time))
     metric = telemetry_name(time.group, time.name)
     known = metrics_by_name()[f"{metric}.avg"]
     at = pa.array(chosen)
-    columns = given.columns([name for name in LATENCY.names if name in given.rows.schema.names], chosen)
+    columns = given.columns(LATENCY.names, chosen)
     columns |= {"latency_avg_ms": average.take(at), "latency_max_ms": largest.take(at)}
     columns["samples"] = pa.array(given.count(f"{column}_avg_ms_count")[chosen])
     texts = {"role": time.role, "metric": metric, "unit": known.unit, "meaning": known.quantity}
@@ -116,14 +116,11 @@ def overall(rows: Table) -> Table:
     two                 900             1500                      no
     """
     given = Wide(merge([_without_windows(rows)]))
-    is_known = given.value("request_latency_avg_ms").is_valid().to_numpy(zero_copy_only=False)
-    is_known |= given.value("request_latency_max_ms").is_valid().to_numpy(zero_copy_only=False)
+    is_known = is_valid(given.value("request_latency_avg_ms")) | is_valid(given.value("request_latency_max_ms"))
     is_link = np.logical_or.reduce([given.has_role(role) for role in _LINKS])
-    is_link &= one(given.rows["node_id"]).is_valid().to_numpy(zero_copy_only=False)
+    is_link &= is_valid(given.rows["node_id"])
     links = np.flatnonzero(is_known & is_link)
-    columns = given.columns(
-        [name for name in (*LATENCY_OVERALL.names, "dialect") if name in given.rows.schema.names], links
-    )
+    columns = given.columns((*LATENCY_OVERALL.names, "dialect"), links)
     columns |= {
         f"latency_{each}_ms": given.value(f"request_latency_{each}_ms").take(pa.array(links)) for each in ("avg", "max")
     }

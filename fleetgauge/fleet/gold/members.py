@@ -15,6 +15,7 @@ from fleetgauge.fleet.measures.rows import (
     Numbers,
     codes,
     filled,
+    is_valid,
     numbered,
     one,
     rank_of,
@@ -76,7 +77,7 @@ def _members(rows: Table, family: str, schema: Schema) -> Table:
     chosen = np.flatnonzero(given.count(f"{family}_pushes") > 0)
     at = pa.array(chosen)
     measures = [name for name in schema.names if name in VALUE_COLUMNS]
-    columns = given.columns([name for name in schema.names if name in given.rows.schema.names], chosen)
+    columns = given.columns(schema.names, chosen)
     columns |= {name: given.value(name).take(at) for name in measures}
     columns["pushes"] = pa.array(given.count(f"{family}_pushes")[chosen])
     columns["gap"] = given.gap(family, "gap", "before_subscription").take(at)
@@ -125,7 +126,7 @@ def groups(rows: Table) -> Table:
     billing   12:00:00      2        90           2
     """
     given = Wide(rows)
-    is_member = one(given.rows["group_id"]).is_valid().to_numpy(zero_copy_only=False) & given.is_client()
+    is_member = is_valid(given.rows["group_id"]) & given.is_client()
     members = np.flatnonzero(is_member & (given.count("pushes") > 0))
     at = pa.array(members)
     of_members = given.rows.take(at)
@@ -137,7 +138,7 @@ def groups(rows: Table) -> Table:
     columns["lag_records"], columns["lag_partitions"] = _lag(of_members, group_of, count)
     for name in _TOTALS:
         value = given.value(name).take(at)
-        known = np.bincount(group_of, value.is_valid().to_numpy(zero_copy_only=False), minlength=count)
+        known = np.bincount(group_of, is_valid(value), minlength=count)
         total = np.zeros(count, np.int64)
         np.add.at(total, group_of, np.rint(filled(value, 0.0) * GROWTH_UNITS).astype(np.int64))
         columns[name] = pa.array(total / GROWTH_UNITS, mask=known == 0)

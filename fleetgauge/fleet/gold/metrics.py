@@ -13,17 +13,6 @@ def metrics() -> Table:
     metric_type  unit  meaning                                             clients
     sum          1     rebalances that the consumer took part in, counted  java
     """
-    rows = [
-        {
-            "metric_name": metric.name,
-            "metric_type": metric.type,
-            "unit": metric.unit,
-            "meaning": metric.meaning,
-            "is_standard": metric.is_standard,
-            "is_required": metric.is_required,
-            "roles": list(metric.roles),
-            "clients": list(metric.clients),
-        }
-        for metric in known_metrics()
-    ]
+    of_metric = {name: name.removeprefix("metric_") for name in METRICS.names}
+    rows = [{name: getattr(metric, own) for name, own in of_metric.items()} for metric in known_metrics()]
     return pa.Table.from_pylist(rows, schema=METRICS)

@@ -49,7 +49,7 @@ def _of_request(given: Wide, request: str, group: str, of_share_consumers: bool)
     at = pa.array(chosen)
     metric = telemetry_name(group, f"{request}-throttle-time")
     known = metrics_by_name()[f"{metric}.avg"]
-    columns = given.columns([name for name in THROTTLING.names if name in given.rows.schema.names], chosen)
+    columns = given.columns(THROTTLING.names, chosen)
     columns |= {f"throttle_{each}_ms": given.value(f"{request}_throttle_{each}_ms").take(at) for each in ("avg", "max")}
     columns["samples"] = given.value(f"{request}_throttle_samples").take(at)
     columns["throttled"] = given.value(f"{request}_throttled").take(at)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-from fleetgauge.fleet.explain.over_time import amount
+from fleetgauge.fleet.explain.over_time import amount, with_unit
 
 WIDTH: Final = 520
 HEIGHT: Final = 190
@@ -195,12 +195,8 @@ def _label(value: float, unit: str) -> str:
         return f"{value * 100:.3g} %"
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            return _with_unit(f"{value / size:.3g}{letter}", unit)
-    return _with_unit(f"{value:.3g}", unit)
-
-
-def _with_unit(text: str, unit: str) -> str:
-    return text if unit in ("times", "records", "partitions") else f"{text} {unit.replace('per s', '/s')}"
+            return with_unit(f"{value / size:.3g}{letter}", unit)
+    return with_unit(f"{value:.3g}", unit)
 
 
 def _times(begin: datetime, end: datetime) -> list[tuple[datetime, str]]:

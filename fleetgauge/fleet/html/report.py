@@ -8,25 +8,10 @@ from typing import Any, Final
 
 from fleetgauge.fleet.explain.explanation import ExplainRequest, Explanation, explain
 from fleetgauge.fleet.explain.subjects import CLIENT_COLUMNS
-from fleetgauge.fleet.html import words
+from fleetgauge.fleet.html import sections, words
 from fleetgauge.fleet.html.chart import Chart
 from fleetgauge.fleet.html.heat import HeatMap, heat_map
 from fleetgauge.fleet.html.problems import MOST_PLOTTED, Problem, all_charts, problem_of, problems
-from fleetgauge.fleet.html.sections import (
-    Changes,
-    Counts,
-    Coverage,
-    Groups,
-    Throttled,
-    Versions,
-    changed,
-    counts,
-    coverage_of,
-    groups,
-    instances_by_kind,
-    throttled,
-    versions,
-)
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.source.selection import parse_time
 from fleetgauge.fleet.tables import catalog
@@ -70,18 +55,18 @@ class Report:
     late: str
     verdict: str
     concerned: str
-    counts: Counts
+    counts: sections.Counts
     open: list[Problem]
     cleared: list[Problem]
     listed: list[Problem]
     left_out: int
     sides: list[tuple[str, int, str]]
-    changes: Changes
+    changes: sections.Changes
     heat: HeatMap
-    throttled: Throttled
-    groups: Groups
-    versions: Versions
-    coverage: Coverage
+    throttled: sections.Throttled
+    groups: sections.Groups
+    versions: sections.Versions
+    coverage: sections.Coverage
     unjudged: str
 
     @property
@@ -124,7 +109,7 @@ def report(request: ReportRequest) -> Report:
     found = problems(store, clients, causes, begin, end)
     open_ = [each for each in found if each.state != "cleared"]
     covered = coverage(clients, *latest_memory(store)).to_pylist()
-    size = counts(clients)
+    size = sections.counts(clients)
     shown, rest = found[:MOST_PLOTTED], found[MOST_PLOTTED:]
     return Report(
         made_at=request.made_at,
@@ -142,12 +127,12 @@ def report(request: ReportRequest) -> Report:
         listed=rest[:MOST_LISTED],
         left_out=max(len(rest) - MOST_LISTED, 0),
         sides=_sides(open_),
-        changes=changed(store, begin, known.begin),
+        changes=sections.changed(store, begin, known.begin),
         heat=heat_map(store, known.end, is_open),
-        throttled=throttled(store, begin),
-        groups=groups(store, begin, end, is_open),
-        versions=versions(store, (row["subject"] for row in is_open if row["subject_kind"] == "version")),
-        coverage=coverage_of(covered),
+        throttled=sections.throttled(store, begin),
+        groups=sections.groups(store, begin, end, is_open),
+        versions=sections.versions(store, (row["subject"] for row in is_open if row["subject_kind"] == "version")),
+        coverage=sections.coverage_of(covered),
         unjudged=_unjudged(covered),
     )
 
@@ -159,7 +144,7 @@ _SEVERITIES: Final = (
 )
 
 
-def _verdict(found: Sequence[Problem], size: Counts) -> str:
+def _verdict(found: Sequence[Problem], size: sections.Counts) -> str:
     if not size.instances and not found:
         return "No client is known yet: there is nothing to report on."
     if not found:
@@ -173,7 +158,7 @@ def _verdict(found: Sequence[Problem], size: Counts) -> str:
     return f"{len(found):,} problems are open: {listed}."
 
 
-def _concerned(is_open: Sequence[Row], size: Counts) -> str:
+def _concerned(is_open: Sequence[Row], size: sections.Counts) -> str:
     """How much of the fleet that is; rows name a hundred instances each at most."""
     if not is_open or not size.instances:
         return ""
@@ -200,7 +185,9 @@ def _sides(found: Sequence[Problem]) -> list[tuple[str, int, str]]:
 
 def _unjudged(covered: Sequence[Row]) -> str:
     """One sentence: of how many instances something cannot be judged."""
-    lacking, kinds = (instances_by_kind(rows) for rows in ([row for row in covered if not row["judged"]], covered))
+    lacking, kinds = (
+        sections.instances_by_kind(rows) for rows in ([row for row in covered if not row["judged"]], covered)
+    )
     number, total = sum(lacking.values()), sum(kinds.values())
     if not total:
         return ""

@@ -73,29 +73,18 @@ def throttled(store: Store, begin: datetime) -> Throttled:
     where = (pc.field("window_start") >= begin) & (pc.field("throttled") > 0)
     names = ("window_start", "cluster_id", "principal", "client_id", "client_instance_id", "request")
     rows = store.snapshot(catalog.THROTTLING).table((*names, "throttle_avg_ms", "throttle_max_ms"), where)
-    grouped = rows.group_by(["cluster_id", "principal", "client_id", "request"]).aggregate(
-        [
-            ("window_start", "count_distinct"), ("window_start", "max"), ("client_instance_id", "count_distinct"),
-            ("throttle_avg_ms", "mean"), ("throttle_max_ms", "max"),
-        ]
-    )  # fmt: skip
-    order = [("window_start_count_distinct", "descending"), ("throttle_avg_ms_mean", "descending")]
-    found = grouped.sort_by([*order, ("client_id", "ascending"), ("request", "ascending")])
-    lines = [
-        {
-            "client_id": row["client_id"],
-            "principal": row["principal"],
-            "cluster_id": row["cluster_id"],
-            "request": row["request"],
-            "instances": row["client_instance_id_count_distinct"],
-            "windows": row["window_start_count_distinct"],
-            "mean_ms": row["throttle_avg_ms_mean"],
-            "max_ms": row["throttle_max_ms_max"],
-            "last": row["window_start_max"],
-        }
-        for row in found.slice(0, MOST_LINES).to_pylist()
-    ]
-    return Throttled(lines=lines, left_out=max(found.num_rows - MOST_LINES, 0))
+    figures = {
+        "instances": ("client_instance_id", "count_distinct"),
+        "windows": ("window_start", "count_distinct"),
+        "mean_ms": ("throttle_avg_ms", "mean"),
+        "max_ms": ("throttle_max_ms", "max"),
+        "last": ("window_start", "max"),
+    }
+    grouped = rows.group_by(["cluster_id", "principal", "client_id", "request"]).aggregate([*figures.values()])
+    named = grouped.rename_columns({f"{column}_{rule}": name for name, (column, rule) in figures.items()})
+    order = [("windows", "descending"), ("mean_ms", "descending"), ("client_id", "ascending"), ("request", "ascending")]
+    found = named.sort_by(order)
+    return Throttled(lines=found.slice(0, MOST_LINES).to_pylist(), left_out=max(found.num_rows - MOST_LINES, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

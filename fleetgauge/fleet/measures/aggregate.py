@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from fleetgauge.fleet.measures.rows import (
     codes,
     encoded,
     filled,
+    is_valid,
     numbered,
     one,
     rank_of,
@@ -159,7 +160,7 @@ class _Points:
         names = encoded(table["metric_name"])
         self.index = _Index.of(names.dictionary.to_pylist())
         code = filled(names.indices, 0)
-        self.known = np.flatnonzero(self.index.is_known[code] & ~_flags(table["twin"]))
+        self.known = np.flatnonzero(self.index.is_known[code] & ~filled(table["twin"], False))
         self.code, self.push = code[self.known], self.push_of[self.known]
         self.value = self._numbers("value")
         self.delta = np.where(self.marked("before_subscription"), np.nan, self._numbers("delta"))
@@ -185,7 +186,7 @@ class _Points:
         """True where a known point has a mark; SENT_POINTS have none."""
         if mark not in self.table.schema.names:
             return np.zeros(len(self.known), np.bool_)
-        return _flags(self.table[mark])[self.known]
+        return filled(self.table[mark], False)[self.known]
 
     def read(self, place: _Place) -> tuple[Numbers, Numbers, Numbers]:
         """Of the known points that are read at a place and have a value: their numbers, readings, and values."""
@@ -211,14 +212,7 @@ class _Points:
     def _has(self, name: str) -> Numbers:
         column = one(self.table[name])
         column = column.indices if pa.types.is_dictionary(column.type) else column
-        found: Numbers = column.is_valid().to_numpy(zero_copy_only=False)[self.known]
-        return found
-
-
-def _flags(column: Array) -> Numbers:
-    """Null is False."""
-    found: Numbers = one(column).fill_null(False).to_numpy(zero_copy_only=False)
-    return found
+        return is_valid(column)[self.known]
 
 
 def _pushes(points: Table) -> tuple[Numbers, Numbers]:
@@ -228,8 +222,7 @@ def _pushes(points: Table) -> tuple[Numbers, Numbers]:
     begins[0] = True
     for column in columns:
         column = column.indices if pa.types.is_dictionary(column.type) else column
-        same = pc.equal(column[1:], column[:-1]).fill_null(False)
-        begins[1:] |= ~same.to_numpy(zero_copy_only=False)
+        begins[1:] |= ~filled(pc.equal(column[1:], column[:-1]), False)
     runs = np.flatnonzero(begins)
     push_of_run, first, _ = numbered([codes(column.take(pa.array(runs))) for column in columns])
     return push_of_run[np.cumsum(begins) - 1], runs[first]
@@ -247,8 +240,7 @@ def _window(received_at: Numbers, window_s: int) -> dict[str, Array]:
 # --- which metric is read where
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class _Reading(NamedTuple):
     """What a push, link or topic has one value of, from which measures come."""
 
     names: tuple[str, ...]
@@ -256,18 +248,13 @@ class _Reading:
     zero_may_be_nothing: bool
     is_growth: bool
 
-    @classmethod
-    def of(cls, measure: Measure) -> "_Reading":
-        return cls(
-            names=measure.names,
-            by_partition=measure.by_partition,
-            zero_may_be_nothing=measure.zero_may_be_nothing,
-            is_growth=measure.over == "growth",
-        )
+
+def _reading_of(measure: Measure) -> _Reading:
+    return _Reading(measure.names, measure.by_partition, measure.zero_may_be_nothing, measure.over == "growth")
 
 
-_READINGS: Final = tuple(dict.fromkeys(_Reading.of(measure) for measure in MEASURES if measure.metrics))
-_READING_OF: Final = {measure.column: _READINGS.index(_Reading.of(measure)) for measure in MEASURES if measure.metrics}
+_READINGS: Final = tuple(dict.fromkeys(_reading_of(measure) for measure in MEASURES if measure.metrics))
+_READING_OF: Final = {measure.column: _READINGS.index(_reading_of(measure)) for measure in MEASURES if measure.metrics}
 _ZERO_MAY_BE_NOTHING: Final = np.array([reading.zero_may_be_nothing for reading in _READINGS])
 _IS_GROWTH: Final = np.array([reading.is_growth for reading in _READINGS])
 _IS_SUM_OF_PARTITIONS: Final = np.array([reading.by_partition == "sum" for reading in _READINGS])
@@ -357,8 +344,7 @@ class _Values:
     def of(self, measure: str) -> Numbers:
         """The largest of each entity, -inf for none."""
         column = self._column_of.get(_READING_OF[measure])
-        found: Numbers = np.full(len(self.tops), -np.inf) if column is None else self.tops[:, column]
-        return found
+        return np.full(len(self.tops), -np.inf) if column is None else self.tops[:, column]
 
     def block(self, groups: Groups | None = None) -> Block:
         """Sums and maxima as wide rows have them, of groups of entities if these are given."""
@@ -379,8 +365,7 @@ class _Values:
 
 def _fixed(value: Numbers, units: Numbers | int) -> Numbers:
     """In whole units of sums."""
-    found: Numbers = np.clip(np.rint(value * units), -_LARGEST, _LARGEST).astype(np.int64)
-    return found
+    return np.clip(np.rint(value * units), -_LARGEST, _LARGEST).astype(np.int64)
 
 
 # --- clients
@@ -443,8 +428,7 @@ def _clock_skew_ms(points: _Points) -> Numbers:
     """When each push was received, less the time of its latest point; -inf where that is not known."""
     latest = np.full(len(points.first), NOTHING)
     np.maximum.at(latest, points.push_of, filled(points.table["time_unix_nano"], NOTHING))
-    found: Numbers = np.where(latest > 0, points.received_at / 1e3 - latest / 1e6, -np.inf)
-    return found
+    return np.where(latest > 0, points.received_at / 1e3 - latest / 1e6, -np.inf)
 
 
 def _identity(points: _Points) -> dict[str, Array]:
@@ -454,7 +438,7 @@ def _identity(points: _Points) -> dict[str, Array]:
     columns["dialect"] = _top_text(points.table["dialect"], points.push_of, len(points.first))
     for name in MEMBER:
         text = _top_text(one(points.table[name]).take(pa.array(points.known)), points.push, len(points.first))
-        at = np.where(text.is_valid().to_numpy(zero_copy_only=False), points.received_at, NOTHING)
+        at = np.where(is_valid(text), points.received_at, NOTHING)
         columns[name], columns[f"{name}_at"] = text, time_column(at)
     return columns
 

@@ -61,13 +61,22 @@ class Measure:
         return tuple(telemetry_name(group, name) for group, name in self.metrics)
 
 
-def _of(column: str, over: Over, name: str, *groups: str, zero: bool = True, by_topic: bool = False) -> Measure:
+def _of(
+    column: str,
+    over: Over,
+    name: str,
+    *groups: str,
+    zero: bool = True,
+    by_topic: bool = False,
+    also: tuple[str, str] | None = None,
+) -> Measure:
     """A measure of one metric that several groups have; with `zero=False` a 0 may be nothing."""
-    metrics = tuple((group, name) for group in groups)
+    metrics = (*((group, name) for group in groups), *([] if also is None else [also]))
     return Measure(column=column, over=over, metrics=metrics, by_topic=by_topic, zero_may_be_nothing=not zero)
 
 
 _LAG: Final = (_FETCH[0], "records-lag")
+_LAG_MAX: Final = (_FETCH[0], "records-lag-max")
 
 MEASURES: Final = (
     # Connections and requests of any client; by broker too.
@@ -81,11 +90,7 @@ MEASURES: Final = (
     _of("request_rate_per_s", "avg", "request-rate", *_ALL),
     _of("request_size_avg_bytes", "avg", "request-size-avg", *_ALL),
     _of("bytes_received", "growth", "incoming-byte-total", *_ALL),
-    Measure(
-        column="bytes_sent",
-        over="growth",
-        metrics=(*((group, "outgoing-byte-total") for group in _ALL), (_TOPIC, "byte-total")),
-    ),
+    _of("bytes_sent", "growth", "outgoing-byte-total", *_ALL, also=(_TOPIC, "byte-total")),
     _of("bytes_sent_per_s", "avg", "outgoing-byte-rate", *_ALL),
     _of("request_latency_avg_ms", "avg", "request-latency-avg", _PRODUCER, *ROLES_OF_NODES, zero=False),
     _of("request_latency_max_ms", "max", "request-latency-max", _PRODUCER, *ROLES_OF_NODES, zero=False),
@@ -96,11 +101,7 @@ MEASURES: Final = (
     _of("batches_split", "growth", "batch-split-total", _PRODUCER),
     _of("records_per_request_avg", "avg", "records-per-request-avg", _PRODUCER),
     _of("record_size_avg_bytes", "avg", "record-size-avg", _PRODUCER),
-    Measure(
-        column="compression_rate_avg",
-        over="avg",
-        metrics=((_PRODUCER, "compression-rate-avg"), (_TOPIC, "compression-rate")),
-    ),
+    _of("compression_rate_avg", "avg", "compression-rate-avg", _PRODUCER, also=(_TOPIC, "compression-rate")),
     _of("record_queue_time_avg_ms", "avg", "record-queue-time-avg", _PRODUCER, zero=False),
     _of("record_queue_time_max_ms", "max", "record-queue-time-max", _PRODUCER, zero=False),
     _of("buffer_wait_ratio_avg", "avg", "bufferpool-wait-ratio", _PRODUCER),
@@ -125,12 +126,7 @@ MEASURES: Final = (
     _of("fetch_throttled", "positive", "fetch-throttle-time-max", *_FETCH),
     # Consumers: what they read. `lag_records` has rules of its own: see `fleet.measures.aggregate`.
     Measure(column="lag_max_records", over="max", metrics=(_LAG,), by_partition="sum"),
-    Measure(
-        column="lag_partition_max_records",
-        over="max",
-        metrics=(_LAG, (_FETCH[0], "records-lag-max")),
-        by_partition="max",
-    ),
+    Measure(column="lag_partition_max_records", over="max", metrics=(_LAG, _LAG_MAX), by_partition="max"),
     _of("records_consumed", "growth", "records-consumed-total", *_FETCH, by_topic=True),
     _of("bytes_consumed", "growth", "bytes-consumed-total", *_FETCH, by_topic=True),
     _of("fetches", "growth", "fetch-total", *_FETCH),
@@ -167,7 +163,7 @@ MEASURES: Final = (
 LAG_RECORDS: Final = "lag_records"
 """The sum over the partitions of the latest push, which rows have one by one; see `fleet.measures.aggregate`."""
 LAG: Final = telemetry_name(*_LAG)
-LAG_OF_CLIENT: Final = telemetry_name(_FETCH[0], "records-lag-max")
+LAG_OF_CLIENT: Final = telemetry_name(*_LAG_MAX)
 """Without a partition it is in every push of a consumer that is asked for lags, also while it has no partition."""
 ASSIGNED: Final = "assigned_partitions"
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fleetgauge.fleet.arrow import Array, Table, pa
+from fleetgauge.fleet.arrow import Array, Table, pa, pc
 from fleetgauge.fleet.measures.catalogue import FAMILIES, MARKED, MARKS, MEASURES
 from fleetgauge.fleet.schemas import INSTANCE, TIME
 
@@ -24,6 +24,8 @@ KEY: Final = (*WINDOW, "role", "node_id", "coordinator", "topic")
 
 AVG_UNITS: Final = 1_000_000
 GROWTH_UNITS: Final = 1_000
+_SPARSE: Final = 8
+"""Keys up to this many times the rows are numbered without sorting the rows, in a tenth of the time."""
 NOTHING: Final = np.iinfo(np.int64).min
 """No time."""
 
@@ -184,13 +186,11 @@ class Groups:
 
     def sum(self, values: Numbers) -> Numbers:
         """Of each group."""
-        found: Numbers = np.add.reduceat(self._ordered(values), self.begins, axis=0)
-        return found
+        return np.add.reduceat(self._ordered(values), self.begins, axis=0)
 
     def top(self, values: Numbers) -> Numbers:
         """The largest of each group."""
-        found: Numbers = np.maximum.reduceat(self._ordered(values), self.begins, axis=0)
-        return found
+        return np.maximum.reduceat(self._ordered(values), self.begins, axis=0)
 
     def _ordered(self, values: Numbers) -> Numbers:
         return values if self.is_ordered else values[self.order]
@@ -224,6 +224,16 @@ def filled(column: Array, value: float) -> Numbers:
     column = one(column)
     found: Numbers = (column.fill_null(value) if column.null_count else column).to_numpy(zero_copy_only=False)
     return found
+
+
+def is_valid(column: Array) -> Numbers:
+    """True for each value that is not null."""
+    return filled(one(column).is_valid(), False)
+
+
+def equals(column: Array, text: str) -> Numbers:
+    """True for each value that is this text."""
+    return filled(pc.equal(one(column), text), False)
 
 
 def times(column: Array) -> Numbers:
@@ -260,8 +270,7 @@ def rank_of(column: Array) -> Numbers:
     texts = column.dictionary.to_pylist()
     rank = np.full(len(texts) + 1, -1)
     rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
-    found: Numbers = rank[filled(column.indices, -1)]
-    return found
+    return rank[filled(column.indices, -1)]
 
 
 def numbered(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers, int]:
@@ -272,8 +281,8 @@ def numbered(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers, int]:
     """
     number = np.zeros(len(columns[0]), np.int64)
     count = 1
-    for column in columns:
-        low, high = int(column.min(initial=0)), int(column.max(initial=0))
+    for column in columns if len(number) else ():
+        low, high = int(column.min()), int(column.max())
         digits = high - low + 1
         if digits * count > 2**62:
             number, count = np.unique(number, return_inverse=True)[1], len(number)
@@ -282,7 +291,13 @@ def numbered(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers, int]:
                 digits = len(column)
         number = number * digits + (column - low)
         count *= digits
-    _, first, group_of = np.unique(number, return_index=True, return_inverse=True)
+    if count > _SPARSE * len(number):
+        _, first, group_of = np.unique(number, return_index=True, return_inverse=True)
+        return group_of, first, len(first)
+    is_there = np.bincount(number, minlength=count) > 0
+    group_of = (np.cumsum(is_there) - 1)[number]
+    first = np.zeros(np.count_nonzero(is_there), np.int64)
+    first[group_of[::-1]] = np.arange(len(number))[::-1]
     return group_of, first, len(first)
 
 
@@ -290,9 +305,5 @@ def table_of(columns: Mapping[str, Array], block: Block) -> Table:
     """ROWS of these columns, those that are not given null, and of these numbers."""
     found = {**columns, **block.columns()}
     rows = len(block.counts)
-    arrays = [found[field.name] if field.name in found else pa.nulls(rows, field.type) for field in ROWS]
-    return pa.table([_cast(array, field.type) for array, field in zip(arrays, ROWS, strict=True)], schema=ROWS)
-
-
-def _cast(column: Array, kind: Array) -> Array:
-    return column if column.type == kind else column.cast(kind)
+    given = [found[each.name].cast(each.type) if each.name in found else pa.nulls(rows, each.type) for each in ROWS]
+    return pa.table(given, schema=ROWS)

@@ -19,7 +19,9 @@ from fleetgauge.fleet.measures.rows import (
     WINDOW,
     Numbers,
     codes,
+    equals,
     filled,
+    is_valid,
     numbered,
     one,
     times,
@@ -84,17 +86,11 @@ class Wide:
 
     def is_client(self) -> Numbers:
         """True for rows of clients, false for links and topics."""
-        found: Numbers = self._is_null("role") & self._is_null("topic")
-        return found
+        return ~(is_valid(self.rows["role"]) | is_valid(self.rows["topic"]))
 
     def has_role(self, role: str) -> Numbers:
         """True for links of that role."""
-        found: Numbers = pc.equal(one(self.rows["role"]), role).fill_null(False).to_numpy(zero_copy_only=False)
-        return found
-
-    def _is_null(self, name: str) -> Numbers:
-        found: Numbers = one(self.rows[name]).is_null().to_numpy(zero_copy_only=False)
-        return found
+        return equals(self.rows["role"], role)
 
     def columns(self, names: Iterable[str], rows: Numbers) -> dict[str, Array]:
         """Some columns of some rows; identities are those of the row's client."""
@@ -102,8 +98,9 @@ class Wide:
         taken = {
             name: pa.array(of_client, mask=of_client < 0) if name in (*IDENTITY, *MEMBER) else pa.array(rows)
             for name in names
+            if name in self.rows.schema.names
         }
-        return {name: one(self.rows[name]).take(taken[name]) for name in names}
+        return {name: one(self.rows[name]).take(at) for name, at in taken.items()}
 
     @cached_property
     def client_of(self) -> Numbers:
@@ -113,8 +110,7 @@ class Wide:
         client_of = np.full(count, -1)
         clients = np.flatnonzero(self.is_client())
         client_of[window_of[clients]] = clients
-        found: Numbers = client_of[window_of]
-        return found
+        return client_of[window_of]
 
     def unknown(self, columns: Sequence[str], rows: Numbers, kinds: Numbers) -> Array:
         """The columns that the libraries of these rows' clients never fill; those that are null, of other libraries.
@@ -124,9 +120,8 @@ class Wide:
             rows: numbers of rows of clients.
             kinds: for each which of `_KINDS` it is, a column each.
         """
-        values = {name: self.value(name).is_null().to_numpy(zero_copy_only=False)[rows] for name in columns}
+        nulls = np.stack([~is_valid(self.value(name))[rows] for name in columns], axis=1)
         dialects = one(self.rows["dialect"]).take(pa.array(rows)).to_pylist()
-        nulls = np.stack([values[name] for name in columns], axis=1)
         found = [
             _lacking(dialect, tuple(kind), tuple(columns)) if dialect else np.array(columns)[null].tolist()
             for dialect, kind, null in zip(dialects, kinds.tolist(), nulls, strict=True)
@@ -150,7 +145,7 @@ class Wide:
 def wide(rows: Table) -> Table:
     """Merged ROWS -> WIDE."""
     given, every = Wide(rows), np.arange(rows.num_rows)
-    columns = given.columns([name for name in WIDE.names if name in ROWS.names], every)
+    columns = given.columns(WIDE.names, every)
     columns |= {name: given.value(name) for name in VALUE_COLUMNS}
     clients = np.flatnonzero(given.is_client())
     place = np.full(len(every), -1)

@@ -7,7 +7,8 @@ whoever reads it sees whole windows. Points are not read: the wide rows of `wind
 """
 
 from collections.abc import Callable, Collection, Iterable
-from datetime import date, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from itertools import pairwise
 from typing import Final
 
@@ -19,7 +20,7 @@ from fleetgauge.fleet.gold.versions import COLUMNS, versions
 from fleetgauge.fleet.pipeline.of_clients import OfClients
 from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
 from fleetgauge.fleet.pipeline.of_windows import OF_CLIENTS, OfGroups, OfWindows, Target, files_within
-from fleetgauge.fleet.pipeline.spans import Span, bounded, days, of_days, of_windows, part_in, whole, windows
+from fleetgauge.fleet.pipeline.spans import Span, bounded, days, of_days, of_windows, rows_within, whole, windows
 from fleetgauge.fleet.pipeline.windows import remake_windows
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot
@@ -37,6 +38,7 @@ _CLIENTS_A_ROW: Final = 2
 """Rows that a task reads in place of one wide row, where it needs clients' alone, and not those of links and topics."""
 
 
+@dataclass(frozen=True, slots=True)
 class Answers:
     """Computes them.
 
@@ -46,24 +48,15 @@ class Answers:
         window_s: length of a window [s].
         stage: told what is being done.
         rows_at_once: that a task holds about.
-        rules: the figures of the verdicts; None is the defaults.
+        rules: the figures of the verdicts.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        engine: Engine,
-        window_s: int,
-        stage: Callable[[str], None],
-        rows_at_once: int = shards.ROWS_AT_ONCE,
-        rules: Rules | None = None,
-    ) -> None:
-        self._store = store
-        self._engine = engine
-        self._window_s = window_s
-        self._stage = stage
-        self._rows_at_once = rows_at_once
-        self._rules = default_rules() if rules is None else rules
+    store: Store
+    engine: Engine
+    window_s: int
+    stage: Callable[[str], None]
+    rows_at_once: int = shards.ROWS_AT_ONCE
+    rules: Rules = field(default_factory=default_rules)
 
     def refresh(
         self, spans: Iterable[Span], now: datetime, remade: Collection[date] = (), judged_to: datetime | None = None
@@ -78,23 +71,23 @@ class Answers:
         """
         touched = bounded(spans)
         wanted = days(touched)
-        self._stage("clients")
+        self.stage("clients")
         self._replace_clients(wanted, now)
-        self._stage(catalog.VERSIONS.name)
-        clients = self._store.snapshot(catalog.CLIENTS)
-        self._store.replace(catalog.VERSIONS, versions(clients.scan(COLUMNS)))
+        self.stage(catalog.VERSIONS.name)
+        clients = self.store.snapshot(catalog.CLIENTS)
+        self.store.replace(catalog.VERSIONS, versions(clients.scan(COLUMNS)))
         self._replace_metrics()
         others = self._with_other_windows(wanted)
         if again := sorted({*others, *(day for day in wanted if day in remade)}):
-            self._stage(catalog.WINDOWS.name)
-            remake_windows(self._store, self._engine, again, self._window_s)
+            self.stage(catalog.WINDOWS.name)
+            remake_windows(self.store, self.engine, again, self.window_s)
         if touched:
             self._replace_windowed(bounded([*touched, *map(whole, others)]))
-            self._stage(catalog.VERDICTS.name)
-            replace_verdicts(self._store, touched, self._rules, self._window_s, judged_to)
+            self.stage(catalog.VERDICTS.name)
+            replace_verdicts(self.store, touched, self.rules, self.window_s, judged_to)
 
     def _replace_clients(self, wanted: list[date], now: datetime) -> None:
-        store = self._store
+        store = self.store
         old = {
             catalog.CLIENTS: store.files(catalog.CLIENTS),
             catalog.ACTIVITY: store.files(catalog.ACTIVITY, wanted),
@@ -106,70 +99,59 @@ class Answers:
             activity=store.snapshot(catalog.ACTIVITY),
             days=tuple(wanted),
             now=now,
-            to_clients=store.files_of(catalog.CLIENTS),
-            to_activity=store.files_of(catalog.ACTIVITY),
-            to_inventory=store.files_of(catalog.INVENTORY),
+            targets=[store.files_of(table) for table in old],
         )
         pushes = sum(file["num_records"] for file in store.files(catalog.PUSHES, wanted))
         known = sum(file["num_records"] for file in old[catalog.CLIENTS])
         ranges = self._divided(known + pushes // _PUSHES_A_CLIENT)
-        made = [file for files in self._engine.map(task, ranges) for file in files]
+        made = [file for files in self.engine.map(task, ranges) for file in files]
         for table, files in old.items():
             store.change(table, add=made, remove=[file["path"] for file in files])
 
     def _divided(self, rows: int) -> list[list[shards.Part]]:
-        return shards.divided(rows, self._engine.parts, self._rows_at_once)
+        return shards.divided(rows, self.engine.parts, self.rows_at_once)
 
     def _replace_metrics(self) -> None:
         """What clients are known to send changes with a release alone."""
         known = metrics()
-        if self._store.rows(catalog.METRICS) != known.to_pylist():
-            self._stage(catalog.METRICS.name)
-            self._store.replace(catalog.METRICS, known)
+        if self.store.rows(catalog.METRICS) != known.to_pylist():
+            self.stage(catalog.METRICS.name)
+            self.store.replace(catalog.METRICS, known)
 
     def _with_other_windows(self, wanted: Iterable[date]) -> list[date]:
         """The days that have rows of windows of another length: of an earlier run, or of one that was cut off."""
         # Files say their least and largest length: by two comparisons those of this one are passed over unread.
         length = pc.field("window_s")
-        is_other = of_days(wanted) & ((length < self._window_s) | (length > self._window_s))
+        is_other = of_days(wanted) & ((length < self.window_s) | (length > self.window_s))
         found: set[date] = set()
         for table in (catalog.WINDOWS, catalog.GROUPS, *(table for table, _ in OF_CLIENTS)):
-            for batch in self._store.snapshot(table).scan([catalog.DATE], is_other):
+            for batch in self.store.snapshot(table).scan([catalog.DATE], is_other):
                 found.update(batch.column(catalog.DATE).unique().to_pylist())
         return sorted(found)
 
     def _replace_windowed(self, spans: list[Span]) -> None:
-        store, rows = self._store, self._store.snapshot(catalog.WINDOWS)
+        store, rows = self.store, self.store.snapshot(catalog.WINDOWS)
         targets = tuple(Target.of(store, table, spans) for table, _ in OF_CLIENTS)
         task = OfWindows(windows=rows, spans=spans, targets=targets)
-        count = self._rows_within(spans)
+        count = rows_within(files_within(store, catalog.WINDOWS, spans), spans, self.window_s)
         made: list[WrittenFile] = []
         members = 0
-        self._stage("windows of clients")
-        for files, found in self._engine.map(task, self._divided(count)):
+        self.stage("windows of clients")
+        for files, found in self.engine.map(task, self._divided(count)):
             made += files
             members += found
         for target, (table, _) in zip(targets, OF_CLIENTS, strict=True):
             store.change(table, add=made, remove=target.old)
-        self._stage(catalog.GROUPS.name)
+        self.stage(catalog.GROUPS.name)
         self._replace_groups(rows, spans, count, members)
 
     def _replace_groups(self, rows: Snapshot, spans: list[Span], count: int, members: int) -> None:
-        target = Target.of(self._store, catalog.GROUPS, spans)
-        (ranges,) = shards.divided(count, 1, _CLIENTS_A_ROW * self._rows_at_once)
+        target = Target.of(self.store, catalog.GROUPS, spans)
+        (ranges,) = shards.divided(count, 1, _CLIENTS_A_ROW * self.rows_at_once)
         task = OfGroups(windows=rows, target=target, ranges=ranges, spans=spans)
-        starts = windows(spans, self._window_s)
-        parts = min(len(starts), max(1, -(-members // (_MEMBERS_A_ROW * self._rows_at_once))))
+        starts = windows(spans, self.window_s)
+        parts = min(len(starts), max(1, -(-members // (_MEMBERS_A_ROW * self.rows_at_once))))
         bounds = [len(starts) * number // parts for number in range(parts + 1)]
-        some = [of_windows(starts[begin:end], self._window_s) for begin, end in pairwise(bounds)]
-        made = [file for files in self._engine.map(task, [(each, each is some[0]) for each in some]) for file in files]
-        self._store.change(catalog.GROUPS, add=made, remove=target.old)
-
-    def _rows_within(self, spans: list[Span]) -> int:
-        """About how many rows of `windows` these spans have."""
-        window = timedelta(seconds=self._window_s)
-        found: list[float] = [
-            file["num_records"] * part_in(spans, file["min.window_start"], file["max.window_start"] + window)
-            for file in files_within(self._store, catalog.WINDOWS, spans)
-        ]
-        return round(sum(found))
+        some = [of_windows(starts[begin:end], self.window_s) for begin, end in pairwise(bounds)]
+        made = [file for files in self.engine.map(task, [(each, each is some[0]) for each in some]) for file in files]
+        self.store.change(catalog.GROUPS, add=made, remove=target.old)

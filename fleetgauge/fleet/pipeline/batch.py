@@ -66,6 +66,7 @@ class BatchReport:
         return self.files or self.pushes + self.repeats + sum(self.rejects.values())
 
 
+@dataclass(frozen=True, slots=True)
 class BatchWriter:
     """Writes the batches of one source.
 
@@ -78,15 +79,12 @@ class BatchWriter:
         stage: told what is being done.
     """
 
-    def __init__(
-        self, store: Store, engine: Engine, app_id: str, source: str, window_s: int, stage: Callable[[str], None]
-    ) -> None:
-        self._store = store
-        self._engine = engine
-        self._app_id = app_id
-        self._source = source
-        self._window_s = window_s
-        self._stage = stage
+    store: Store
+    engine: Engine
+    app_id: str
+    source: str
+    window_s: int
+    stage: Callable[[str], None]
 
     def write(self, batch: Batch) -> BatchReport | None:
         """Writes a batch; None if all of it was there.
@@ -96,53 +94,52 @@ class BatchWriter:
         """
         if self._has(catalog.PUSHES, batch):
             return None
-        self._stage("decoding")
+        self.stage("decoding")
         bad = {**batch.unfit, **self._known_bad(batch)}
         task = self._task(batch)
-        made = self._engine.make(batch, bad, task)
+        made = self.engine.make(batch, bad, task)
         _refuse_newer(batch, task, made)
         report = _report(batch, made, bad)
         self._commit(batch, report, made, bad)
         return report
 
     def _has(self, table: catalog.Table, batch: Batch) -> bool:
-        last = self._store.last_version(table, self._app_id)
-        return last is not None and last >= batch.number
+        return self.store.last_version(table, self.app_id) >= batch.number
 
     def _task(self, batch: Batch) -> MakeSilver:
-        store = self._store
+        store = self.store
         self._part_series()
         standing = {table.name: store.snapshot(table) for table in _READ if store.has(table)}
         write = {table.name: store.files_of(table) for table in _WRITTEN if not self._has(table, batch)}
-        return MakeSilver(write=write, standing=standing, window_s=self._window_s)
+        return MakeSilver(write=write, standing=standing, window_s=self.window_s)
 
     def _commit(self, batch: Batch, report: BatchReport, made: Iterable[SilverResult], bad: Mapping[str, str]) -> None:
-        store, transaction = self._store, Transaction(app_id=self._app_id, version=batch.number)
+        store, transaction = self.store, Transaction(app_id=self.app_id, version=batch.number)
         files = [file for each in made for file in each.files]
         files += self._bad_files(batch, bad)
         for table in (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS):
-            self._stage(table.name)
+            self.stage(table.name)
             store.change(table, files, transaction=transaction)
         store.append_rows(catalog.BATCHES, [self._batch_row(report)], transaction)
         self._correct(pa.Table.from_batches([rows for each in made for rows in each.corrected], schema=CORRECTED))
-        self._stage(catalog.SERIES.name)
+        self.stage(catalog.SERIES.name)
         shards = set[str]().union(*(each.shards for each in made))
         old = [] if self._has(catalog.SERIES, batch) else [path for path, shard, _ in self._series() if shard in shards]
         store.change(catalog.SERIES, files, old, transaction)
-        self._stage(catalog.PUSHES.name)
+        self.stage(catalog.PUSHES.name)
         store.change(catalog.PUSHES, files, transaction=transaction)
 
     def _correct(self, corrected: Table) -> None:
         """Of points that have been corrected already, a second try of the batch has none."""
         if not corrected.num_rows:
             return
-        self._stage("correcting points")
-        points = self._store.snapshot(catalog.POINTS)
+        self.stage("correcting points")
+        points = self.store.snapshot(catalog.POINTS)
         paths = files_with(points, corrected)
-        task = Correct(points, self._store.files_of(catalog.POINTS), corrected)
-        written = dict(zip(paths, self._engine.map(task, paths), strict=True))
+        task = Correct(points, self.store.files_of(catalog.POINTS), corrected)
+        written = dict(zip(paths, self.engine.map(task, paths), strict=True))
         files = [file for path in paths for file in written[path]]
-        self._store.change(catalog.POINTS, files, [path for path in paths if written[path]])
+        self.store.change(catalog.POINTS, files, [path for path in paths if written[path]])
 
     def _bad_files(self, batch: Batch, bad: Mapping[str, str]) -> list[WrittenFile]:
         """REJECTS of whole files, without those that an earlier ledger has had set aside already."""
@@ -150,33 +147,31 @@ class BatchWriter:
             return []
         known = self._set_aside(bad)
         rows = [_bad_file(path, reason) for path, reason in bad.items() if path not in known]
-        with self._store.files_of(catalog.REJECTS).open() as writer:
+        with self.store.files_of(catalog.REJECTS).open() as writer:
             writer.write(pa.RecordBatch.from_pylist(rows, schema=schemas.REJECTS))
-            writer.finish()
-            return writer.take_finished()
+            return writer.take_all()
 
     def _series(self) -> list[tuple[str, str, str]]:
         """The files of SERIES, and the shards of the least and the greatest id in each."""
-        rows = self._store.log(catalog.SERIES).files().to_pylist()
+        rows = self.store.log(catalog.SERIES).files().to_pylist()
         ends = ("min.client_instance_id", "max.client_instance_id")
         return [(row["path"], *((row[name] or "")[:1] for name in ends)) for row in rows]
 
     def _part_series(self) -> None:
         """A task writes all SERIES of a shard anew. What upkeep has written together is parted before."""
-        if not self._store.has(catalog.SERIES):
+        if not self.store.has(catalog.SERIES):
             return
         mixed = [path for path, first, last in self._series() if first != last]
         if not mixed:
             return
-        rows = self._store.snapshot(catalog.SERIES).scan(paths=mixed)
+        rows = self.store.snapshot(catalog.SERIES).scan(paths=mixed)
         table = pa.Table.from_batches(rows, schemas.SERIES)
-        with self._store.files_of(catalog.SERIES).open() as writer:
+        with self.store.files_of(catalog.SERIES).open() as writer:
             shards = pc.utf8_slice_codeunits(table["client_instance_id"], 0, 1)
             for shard in pc.unique(shards):
-                for rows in table.filter(pc.equal(shards, shard)).combine_chunks().to_batches():
-                    writer.write(rows)
+                writer.write_table(table.filter(pc.equal(shards, shard)).combine_chunks())
                 writer.finish()
-            self._store.change(catalog.SERIES, writer.take_finished(), mixed)
+            self.store.change(catalog.SERIES, writer.take_finished(), mixed)
 
     def _known_bad(self, batch: Batch) -> dict[str, str]:
         """Files that this very batch has set aside before it was cut off, even if they can be read by now."""
@@ -184,25 +179,20 @@ class BatchWriter:
 
     def _set_aside(self, files: Iterable[str]) -> dict[str, str]:
         """Those of the files that are set aside as a whole, and why."""
-        if not self._store.has(catalog.REJECTS):
+        if not self.store.has(catalog.REJECTS):
             return {}
         of_files = pc.field("source_row").is_null() & pc.field("source_file").isin(list(files))
-        found = self._store.log(catalog.REJECTS).scan(["source_file", "reason"], of_files)
+        found = self.store.log(catalog.REJECTS).scan(["source_file", "reason"], of_files)
         return {row["source_file"]: row["reason"] for rows in found for row in rows.to_pylist()}
 
     def _batch_row(self, report: BatchReport) -> dict[str, Any]:
         return {
-            "app_id": self._app_id,
+            "app_id": self.app_id,
             "batch_id": report.number,
-            "source": self._source,
-            "files": report.files,
-            "pushes": report.pushes,
-            "points": report.points,
-            "repeats": report.repeats,
-            "rejects": report.rejects,
+            "source": self.source,
             "dates": report.days,
-            "windows": report.windows,
-            "window_s": self._window_s,
+            **{name: getattr(report, name) for name in ("files", "pushes", "points", "repeats", "rejects", "windows")},
+            "window_s": self.window_s,
         }
 
 

@@ -18,7 +18,7 @@ from fleetgauge.fleet.measures.catalogue import LAG_RECORDS
 from fleetgauge.fleet.measures.merge import are_merged, merge
 from fleetgauge.fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
 from fleetgauge.fleet.measures.values import Wide, conformed
-from fleetgauge.fleet.pipeline.spans import Span, part_in, within
+from fleetgauge.fleet.pipeline.spans import Span, rows_within, within
 from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.verdicts.window import COLUMNS, MEASURES
 
@@ -85,14 +85,14 @@ def by_window(
     """
     window = timedelta(seconds=window_s)
     files = [file for file in files if file["min.window_start"] is not None and _meets(span, file)]
-    count = _rows_within(span, files, window)
+    count = rows_within(files, [span], window_s)
     if count <= ROWS_IN_MEMORY:
         yield iter([judged_rows(rows, _where(span, window_s))])
         return
     spans = [(at, min(at + window, span[1])) for at in _starts(span, window)]
     read_once = sum(file["num_records"] for file in files)
     if sum(file["num_records"] for each in spans for file in files if _meets(each, file)) <= most_times * read_once:
-        yield (_one_window(rows, _where(each, window_s), _rows_within(each, files, window)) for each in spans)
+        yield (_one_window(rows, _where(each, window_s), rows_within(files, [each], window_s)) for each in spans)
         return
     with TemporaryDirectory(prefix="fleetgauge-judge-") as directory:
         for part in shards.parts(min(-(-count // shards.ROWS_AT_ONCE), read_once // (len(files) * row_group))):
@@ -106,15 +106,6 @@ def _starts(span: Span, window: timedelta) -> list[datetime]:
 
 def _meets(span: Span, file: dict[str, Any]) -> bool:
     return bool(file["min.window_start"] < span[1] and file["max.window_start"] >= span[0])
-
-
-def _rows_within(span: Span, files: Files, window: timedelta) -> int:
-    """About how many rows files have of a span."""
-    found: list[float] = [
-        file["num_records"] * part_in([span], file["min.window_start"], file["max.window_start"] + window)
-        for file in files
-    ]
-    return round(sum(found))
 
 
 def _where(span: Span, window_s: int) -> Any:

@@ -72,7 +72,7 @@ class Ledger:
         )
         self.app_id: str = rows[-1]["app_id"] if rows else self._next_app_id()
         self.read_to = {row["path"]: row["end"] for row in rows}
-        self._done = self._version(done_in, self.app_id)
+        self._done = self._store.last_version(done_in, self.app_id)
         planned = rows[-1]["batch_id"] if rows else -1
         self._last = max(planned, self._done)  # a day that is read again takes rows away
         self._last_parts = tuple(
@@ -82,7 +82,7 @@ class Ledger:
     def _next_app_id(self) -> str:
         for generation in count():
             app_id = f"{self._source}-{generation}"
-            written, done = self._written(app_id), self._version(catalog.PUSHES, app_id)
+            written, done = self._written(app_id), self._store.last_version(catalog.PUSHES, app_id)
             if written > done:
                 raise TableError(
                     f"the ledger in {self._store.root} was removed after a run was cut off, and what that run was "
@@ -118,7 +118,7 @@ class Ledger:
             if not row["source"].startswith((OF_OFFSETS, OF_TRAFFIC))
         }
         for app_id, source in others.items():
-            if self._written(app_id) > self._version(catalog.PUSHES, app_id):
+            if self._written(app_id) > self._store.last_version(catalog.PUSHES, app_id):
                 names = {row["source"] for row in self._store.rows(catalog.BATCHES) if row["app_id"] == app_id}
                 raise TableError(
                     f"a run of {' '.join(names) or source} was cut off while it wrote into {self._store.root}: run it "
@@ -127,11 +127,8 @@ class Ledger:
 
     def _written(self, app_id: str) -> int:
         """The last batch that has been written at least in part."""
-        return max(self._version(table, app_id) for table in (catalog.REJECTS, catalog.POINTS, catalog.BATCHES))
-
-    def _version(self, table: catalog.Table, app_id: str) -> int:
-        found = self._store.last_version(table, app_id)
-        return -1 if found is None else found
+        tables = (catalog.REJECTS, catalog.POINTS, catalog.BATCHES)
+        return max(self._store.last_version(table, app_id) for table in tables)
 
     def plan(self, parts: Iterable[Part]) -> Plan:
         """Writes down what the next batch holds.

@@ -1,6 +1,6 @@
 """The task that computes clients, activity and inventory of some client instances."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -27,9 +27,7 @@ class OfClients:
         activity: of the other days.
         days: that activity is computed of anew, from all of their pushes.
         now: when states are judged at.
-        to_clients: where the rows go.
-        to_activity: the same.
-        to_inventory: the same.
+        targets: where the rows of CLIENTS, ACTIVITY and INVENTORY go.
     """
 
     merged_at: ClassVar = 200_000
@@ -40,19 +38,15 @@ class OfClients:
     activity: Snapshot
     days: tuple[date, ...]
     now: datetime
-    to_clients: WriteFiles
-    to_activity: WriteFiles
-    to_inventory: WriteFiles
+    targets: Sequence[WriteFiles]
 
     def __call__(self, ranges: list[shards.Part]) -> list[WrittenFile]:
         """The files of the rows of these ranges of ids."""
         with ExitStack() as stack:
-            targets = (self.to_clients, self.to_activity, self.to_inventory)
-            writers = [stack.enter_context(to.open()) for to in targets]
+            writers = [stack.enter_context(to.open()) for to in self.targets]
             for each in ranges:
                 for writer, rows in zip(writers, self._rows(each), strict=True):
-                    for batch in rows.to_batches():
-                        writer.write(batch)
+                    writer.write_table(rows)
             for writer in writers:
                 writer.finish()
             return [file for writer in writers for file in writer.take_finished()]

@@ -170,11 +170,9 @@ def _replace_trends(store: Store, span: Span, trends: Table) -> None:
     if not trends.num_rows and not target.old:
         return
     with target.to.open() as writer:
-        for batch in trends.to_batches():
-            writer.write(batch)
+        writer.write_table(trends)
         target.keep(writer, [span], pc.scalar(True))
-        writer.finish()
-        store.change(catalog.GROUP_TRENDS, add=writer.take_finished(), remove=target.old)
+        store.change(catalog.GROUP_TRENDS, add=writer.take_all(), remove=target.old)
 
 
 def _stays(at: datetime, last: datetime) -> bool:

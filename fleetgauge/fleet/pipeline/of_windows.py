@@ -83,8 +83,7 @@ class OfWindows:
                 rows = merge(self.windows.scan(where=within(self.spans, _START) & shards.within(each)))
                 count += rows.num_rows - rows["group_id"].null_count
                 for writer, (_, project) in zip(writers, OF_CLIENTS, strict=True):
-                    for batch in project(rows).to_batches():
-                        writer.write(batch)
+                    writer.write_table(project(rows))
             for writer, target in zip(writers, self.targets, strict=True):
                 writer.finish()
                 target.keep(writer, self.spans, shards.within(shards.together(ranges)))
@@ -113,10 +112,8 @@ class OfGroups:
                 members(self.windows.table(MEMBER_COLUMNS, within(spans, _START) & is_client & shards.within(each)))
                 for each in self.ranges
             ]
-            for batch in groups(pa.concat_tables(found)).to_batches():
-                writer.write(batch)
+            writer.write_table(groups(pa.concat_tables(found)))
             writer.finish()
             if keeps:
                 self.target.keep(writer, self.spans, pc.scalar(True))
-                writer.finish()
-            return writer.take_finished()
+            return writer.take_all()

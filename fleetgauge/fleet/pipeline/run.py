@@ -21,7 +21,7 @@ from fleetgauge.fleet.pipeline.ledger import Ledger, Plan
 from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
 from fleetgauge.fleet.pipeline.progress import RunProgress
 from fleetgauge.fleet.pipeline.report import RunReport, Size
-from fleetgauge.fleet.pipeline.side_rows import SAMPLES, TRAFFIC, SideReport, SideRowsWriter
+from fleetgauge.fleet.pipeline.side_rows import SAMPLES, TRAFFIC, SideReport, SideRows, SideRowsWriter
 from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds, LandingSource, source_name
 from fleetgauge.fleet.pipeline.spans import EPOCH, days
 from fleetgauge.fleet.source.selection import Days
@@ -105,7 +105,8 @@ def run(
         options = storage_options(conf or {})
         store, spark = Store(qualified(request.tables), options), OnSpark(lambda: _started(settings))
         with only_run(store.root), RunProgress(notes, enabled=progress) as shown:
-            return _Run(store, request, options, spark, on_spark, clock, began_ms, shown).run()
+            engine = spark if on_spark else InProcess()
+            return _Run(store, request, options, spark, engine, clock, began_ms, shown).run()
 
 
 def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
@@ -174,37 +175,27 @@ def _said_by_spark(error: Exception) -> str | None:
     return what_failed(error) if isinstance(error, PySparkException | Py4JError) else None
 
 
+@dataclass(slots=True)
 class _Run:
     """One run."""
 
-    def __init__(
-        self,
-        store: Store,
-        request: RunRequest,
-        options: Mapping[str, str],
-        spark: OnSpark,
-        on_spark: bool,
-        clock: Time,
-        began_ms: int,
-        progress: RunProgress,
-    ) -> None:
-        self._store = store
-        self._request = request
-        self._options = options
-        self._spark = spark
-        self._engine: Engine = spark if on_spark else InProcess()
-        self._clock = clock
-        self._progress = progress
-        self._began_ms = began_ms
-        self._reports: list[BatchReport] = []
-        self._is_judged_anew = False
-        self._beside = dict.fromkeys((SAMPLES, TRAFFIC), SideReport())
+    store: Store
+    request: RunRequest
+    options: Mapping[str, str]
+    spark: OnSpark
+    engine: Engine
+    clock: Time
+    began_ms: int
+    progress: RunProgress
+    _reports: list[BatchReport] = field(default_factory=list)
+    _is_judged_anew: bool = False
+    _beside: dict[SideRows, SideReport] = field(default_factory=lambda: dict.fromkeys((SAMPLES, TRAFFIC), SideReport()))
 
     def run(self) -> RunReport:
         """Writes what is new, then computes what that changes; what it did."""
-        self._progress.stage("looking for what is new")
-        self._store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
-        ledger = Ledger(self._store, source_name(self._request.source))
+        self.progress.stage("looking for what is new")
+        self.store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
+        ledger = Ledger(self.store, source_name(self.request.source))
         ledger.check_others()
         source = self._open(ledger)
         self._choose_engine(source)
@@ -212,9 +203,9 @@ class _Run:
         self._redecode(source, ledger)
         self._choose_engine(source)  # a day that is read again may be large
         new = source.new_input()
-        self._progress.expect(new)
+        self.progress.expect(new)
         self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
-        self._progress.begin(None)
+        self.progress.begin(None)
         self._read_beside(source)
         days = self._compute()
         sizes = self._sizes() if self._reports or days else {}
@@ -223,35 +214,35 @@ class _Run:
     def _read_beside(self, source: "LandingSource | TopicStretch") -> None:
         """Samples of groups and traffic, which only landing zones have."""
         if isinstance(source, LandingSource):
-            request = self._request
+            request = self.request
             for kind in self._beside:
-                self._progress.stage(kind.table.name)
+                self.progress.stage(kind.table.name)
                 writer = SideRowsWriter(
-                    kind, self._store, source, str(request.source), request.window_s, lambda: self._spark.spark
+                    kind, self.store, source, str(request.source), request.window_s, lambda: self.spark.spark
                 )
                 self._beside[kind] = writer.write()
 
     def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
-        source = self._request.source
+        source = self.request.source
         if isinstance(source, TopicSource):
-            spark = self._spark.spark  # which says what is missing, if anything is
+            spark = self.spark.spark  # which says what is missing, if anything is
             from fleetgauge.fleet.pipeline.topic_source import TopicStretch
 
-            return TopicStretch(spark, source, ledger, catalog.LEDGER.path(self._store.root))
+            return TopicStretch(spark, source, ledger, catalog.LEDGER.path(self.store.root))
         # Spark has its own way to S3, which its settings say.
-        has_own = self._engine is self._spark and local_path(source) is None
-        system = None if has_own else file_system(source, self._options)
-        return LandingSource(lambda: self._spark.spark, source, ledger, system)
+        has_own = self.engine is self.spark and local_path(source) is None
+        system = None if has_own else file_system(source, self.options)
+        return LandingSource(lambda: self.spark.spark, source, ledger, system)
 
     def _bounds(self) -> Bounds:
-        given = self._request.bounds
-        if self._engine is not self._spark:
+        given = self.request.bounds
+        if self.engine is not self.spark:
             return replace(given, max_bytes=MAX_BATCH_BYTES_IN_PROCESS)
         return given if given.max_files is None else replace(given, max_bytes=sys.maxsize)
 
     def _choose_engine(self, source: "LandingSource | TopicStretch") -> None:
         if self._is_large(source):
-            self._engine = self._spark
+            self.engine = self.spark
 
     def _is_large(self, source: "LandingSource | TopicStretch") -> bool:
         """True for what this process should not hold: topics, other file systems, and much at once.
@@ -262,16 +253,16 @@ class _Run:
             return True
         if source.system is not LOCAL:
             return False
-        anew = self._request.rebuild is not None and self._store.has(catalog.WINDOWS)
-        rebuilt = self._store.log(catalog.WINDOWS).size().size_bytes if anew else 0
+        anew = self.request.rebuild is not None and self.store.has(catalog.WINDOWS)
+        rebuilt = self.store.log(catalog.WINDOWS).size().size_bytes if anew else 0
         return source.bytes_to_read() + rebuilt > IN_PROCESS_BYTES
 
     def _report(self) -> RunReport:
         """What was read so far."""
-        took_s = (self._clock.hi_res_clock_ms() - self._began_ms) / 1000
+        took_s = (self.clock.hi_res_clock_ms() - self.began_ms) / 1000
         return RunReport(
-            source=str(self._request.source),
-            tables=self._store.root,
+            source=str(self.request.source),
+            tables=self.store.root,
             took_s=took_s,
             batches=tuple(self._reports),
             offsets=self._beside[SAMPLES],
@@ -281,53 +272,53 @@ class _Run:
 
     def _write(self, source: "LandingSource | TopicStretch", ledger: Ledger, plans: Iterable[Plan]) -> None:
         """Writes one batch after the other."""
-        request = self._request
+        request = self.request
         writer = BatchWriter(
-            self._store, self._engine, ledger.app_id, str(request.source), request.window_s, self._progress.stage
+            self.store, self.engine, ledger.app_id, str(request.source), request.window_s, self.progress.stage
         )
         for plan in plans:
-            self._progress.begin(plan.number)
+            self.progress.begin(plan.number)
             report = writer.write(source.batch(plan))
             if report is not None:
                 self._reports.append(report)
-                self._progress.done(report, report.amount)
+                self.progress.done(report, report.amount)
 
     def _redecode(self, source: "LandingSource | TopicStretch", ledger: Ledger) -> None:
         """Takes away what the tables have of days that are to be read again, also of one that was cut off here."""
-        day, name = self._request.redecode, str(self._request.source)
+        day, name = self.request.redecode, str(self.request.source)
         if day is not None:
             source.check_day(day)
-            if others := pending.other_sources(self._store, source_name(self._request.source), day):
+            if others := pending.other_sources(self.store, source_name(self.request.source), day):
                 raise TableError(
                     f"the tables have pushes of {day} from other sources too ({', '.join(sorted(others))}), which "
                     "--redecode would lose: read all sources into other --tables"
                 )
             ledger.begin_again(day)
         for day in list(ledger.redecoding):
-            self._progress.stage(f"taking {day} out of the tables")
-            pending.clear_day(self._store, name, day)
+            self.progress.stage(f"taking {day} out of the tables")
+            pending.clear_day(self.store, name, day)
             ledger.forget(day)
 
     def _compute(self) -> int:
         """Computes clients and gold; how many days there were to be computed."""
-        request = self._request
-        self._progress.stage("looking for what changed")
-        now = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
-        found = pending.pending(self._store, window_s=request.window_s, now=now, days=request.rebuild)
+        request = self.request
+        self.progress.stage("looking for what changed")
+        now = datetime.fromtimestamp(self.clock.milliseconds() / 1000, UTC)
+        found = pending.pending(self.store, window_s=request.window_s, now=now, days=request.rebuild)
         after_s = request.judge_after_s
         is_away = found.sampled_up_to - found.read_up_to > _TELEMETRY_IS_AWAY
         latest = found.sampled_up_to if is_away else found.read_up_to
         judged_to = None if after_s is None else latest - timedelta(seconds=after_s)
         if found.spans:
-            answers = Answers(self._store, self._engine, request.window_s, self._progress.stage, rules=request.rules)
+            answers = Answers(self.store, self.engine, request.window_s, self.progress.stage, rules=request.rules)
             answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
-        elif are_by_other_rules(self._store, request.rules, request.window_s):
-            self._progress.stage(catalog.VERDICTS.name)
+        elif are_by_other_rules(self.store, request.rules, request.window_s):
+            self.progress.stage(catalog.VERDICTS.name)
             self._is_judged_anew = replace_verdicts(
-                self._store, [(EPOCH, latest)], request.rules, request.window_s, judged_to
+                self.store, [(EPOCH, latest)], request.rules, request.window_s, judged_to
             )
         if found.spans or self._reports or any(each.files for each in self._beside.values()):
-            pending.close(self._store, self._row(found, now))
+            pending.close(self.store, self._row(found, now))
         return len(days(found.spans))
 
     def _row(self, found: pending.Pending, now: datetime) -> dict[str, Any]:
@@ -341,15 +332,15 @@ class _Run:
             **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
             "rejects": report.rejects,
             "covered": found.covered,
-            "window_s": self._request.window_s,
+            "window_s": self.request.window_s,
         }
 
     def _sizes(self) -> dict[str, Size]:
         sizes = {}
         for table in catalog.TABLES.values():
-            if table.layer == "state" or not self._store.has(table):
+            if table.layer == "state" or not self.store.has(table):
                 continue
-            found = self._store.log(table).size()
-            written = self._store.rows_written[table.name]
+            found = self.store.log(table).size()
+            written = self.store.rows_written[table.name]
             sizes[table.name] = Size(rows_written=written, files=found.files, size_bytes=found.size_bytes)
         return sizes

@@ -6,7 +6,7 @@ once `batches` says which windows they are of.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fleetgauge.fleet import schemas
 from fleetgauge.fleet.arrow import Table, pa, pc, pq
 from fleetgauge.fleet.pipeline.ledger import OF_OFFSETS, OF_TRAFFIC, Ledger, Part, Plan, day_of
-from fleetgauge.fleet.pipeline.source import LandingSource, source_name
+from fleetgauge.fleet.pipeline.source import Bounds, LandingSource, cut_files, source_name
 from fleetgauge.fleet.pipeline.spans import from_micros
 from fleetgauge.fleet.source.zone_files import GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER, opened
 from fleetgauge.fleet.tables import catalog
@@ -64,6 +64,7 @@ class SideReport:
     rejects: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(frozen=True, slots=True)
 class SideRowsWriter:
     """Reads what is new of a zone's rows of a kind.
 
@@ -76,44 +77,31 @@ class SideRowsWriter:
         start: gives the session, which only a zone that Spark alone reads needs.
     """
 
-    def __init__(
-        self,
-        kind: SideRows,
-        store: Store,
-        source: LandingSource,
-        name: str,
-        window_s: int,
-        start: Callable[[], "SparkSession"],
-    ) -> None:
-        self._kind = kind
-        self._sizes = source.beside[kind.folder]
-        self._store, self._source, self._name, self._window_s = store, source, name, window_s
-        self._start = start
-        self._report = SideReport()
+    kind: SideRows
+    store: Store
+    source: LandingSource
+    name: str
+    window_s: int
+    start: Callable[[], "SparkSession"]
+    _report: SideReport = field(default_factory=SideReport)
+
+    @property
+    def _sizes(self) -> Mapping[str, int]:
+        return self.source.beside[self.kind.folder]
 
     def write(self) -> SideReport:
         """Writes batch after batch."""
-        if not self._sizes and not self._store.has(self._kind.table):
+        if not self._sizes and not self.store.has(self.kind.table):
             return self._report
-        ledger = Ledger(self._store, f"{self._kind.of_source}{source_name(self._name)}", catalog.BATCHES)
-        for plan in chain(ledger.unfinished(), map(ledger.plan, self._cut(ledger))):
+        ledger = Ledger(self.store, f"{self.kind.of_source}{source_name(self.name)}", catalog.BATCHES)
+        for plan in chain(
+            ledger.unfinished(), map(ledger.plan, cut_files(self._sizes, ledger, Bounds(max_bytes=_BATCH_BYTES)))
+        ):
             self._write(plan, Transaction(app_id=ledger.app_id, version=plan.number))
         return self._report
 
-    def _cut(self, ledger: Ledger) -> Iterator[list[Part]]:
-        """New files in the order of their paths; those that were read stay read, whatever their size is by now."""
-        sizes = self._sizes
-        batch: list[Part] = []
-        for path in sorted(sizes.keys() - ledger.read_to):
-            if batch and sum(part.end for part in batch) + sizes[path] > _BATCH_BYTES:
-                yield batch
-                batch = []
-            batch.append(Part(path=path, begin=0, end=sizes[path]))
-        if batch:
-            yield batch
-
     def _write(self, plan: Plan, transaction: Transaction) -> None:
-        store, table, windows, days = self._store, self._kind.table, set[int](), set[Any]()
+        store, table, windows, days = self.store, self.kind.table, set[int](), set[Any]()
         bad: list[dict[str, Any]] = []
         count = 0
         with store.files_of(table).open() as writer:
@@ -123,43 +111,39 @@ class SideRowsWriter:
                     bad.append({"source_file": part.path, "reason": found, "date": day_of(part.path)})
                     continue
                 count += found.num_rows
-                for batch in found.to_batches():
-                    writer.write(batch)
+                writer.write_table(found)
                 windows |= self._windows(found)
                 days |= set(found["date"].unique().to_pylist())
-            writer.finish()
             if not self._has(table, transaction):
-                store.change(table, add=writer.take_finished(), transaction=transaction)
+                store.change(table, add=writer.take_all(), transaction=transaction)
         if bad and not self._has(catalog.REJECTS, transaction):
             with store.files_of(catalog.REJECTS).open() as writer:
                 writer.write(pa.RecordBatch.from_pylist(bad, schema=schemas.REJECTS))
-                writer.finish()
-                store.change(catalog.REJECTS, add=writer.take_finished(), transaction=transaction)
+                store.change(catalog.REJECTS, add=writer.take_all(), transaction=transaction)
         self._report.files += len(plan.parts)
         self._report.rows += count
         self._report.rejects.update(row["reason"] for row in bad)
         starts: Sequence[datetime] = [from_micros(each) for each in sorted(windows)]
         row = {
-            "app_id": transaction.app_id, "batch_id": plan.number, "source": self._name, "files": len(plan.parts),
+            "app_id": transaction.app_id, "batch_id": plan.number, "source": self.name, "files": len(plan.parts),
             "pushes": 0, "points": 0, "repeats": 0, "rejects": dict(Counter(each["reason"] for each in bad)),
-            "dates": sorted(days), "windows": starts, "window_s": self._window_s,
+            "dates": sorted(days), "windows": starts, "window_s": self.window_s,
         }  # fmt: skip
         store.append_rows(catalog.BATCHES, [row], transaction)
 
     def _has(self, table: catalog.Table, transaction: Transaction) -> bool:
-        last = self._store.last_version(table, transaction.app_id)
-        return last is not None and last >= transaction.version
+        return self.store.last_version(table, transaction.app_id) >= transaction.version
 
     def _read(self, part: Part) -> "Table | str":
         """The rows of a file, or why it is set aside."""
-        name = f"the file of {self._kind.name}"
+        name = f"the file of {self.kind.name}"
         size = self._sizes.get(part.path)
         taken_away = "the file was taken away before it was read"
         if size != part.end:
             return taken_away if size is None else "the file has changed"
-        path, system = f"{self._source.root}/{part.path}", self._source.system
+        path, system = f"{self.source.root}/{part.path}", self.source.system
         if system is None:
-            found = self._start().read.parquet(path).toArrow()
+            found = self.start().read.parquet(path).toArrow()
         else:
             try:
                 file = opened(system, path)
@@ -169,7 +153,7 @@ class SideRowsWriter:
                 found = pq.read_table(file, partitioning=None)
             except (OSError, pa.ArrowException) as error:
                 return f"{name} cannot be read: {next(iter(str(error).splitlines()), 'it is no Parquet')}"
-        missing = [name for name in self._kind.table.schema.names[1:] if name not in found.column_names]
+        missing = [name for name in self.kind.table.schema.names[1:] if name not in found.column_names]
         if missing:
             return f"{name} has no column {', '.join(missing)}"
         try:
@@ -179,7 +163,7 @@ class SideRowsWriter:
 
     def _conformed(self, found: Table) -> Table:
         """The table's columns, without rows that have no time."""
-        at, schema = self._kind.at, self._kind.table.schema
+        at, schema = self.kind.at, self.kind.table.schema
         found = found.filter(pc.is_valid(found[at]))
         columns = {field.name: found[field.name].cast(field.type) for field in schema if field.name != "date"}
         columns["date"] = columns[at].cast(pa.date32())
@@ -187,6 +171,6 @@ class SideRowsWriter:
 
     def _windows(self, found: Table) -> set[int]:
         """Beginnings of the windows [us]."""
-        length = timedelta(seconds=self._window_s) // timedelta(microseconds=1)
-        times = found[self._kind.at].cast(pa.int64()).to_numpy()
+        length = timedelta(seconds=self.window_s) // timedelta(microseconds=1)
+        times = found[self.kind.at].cast(pa.int64()).to_numpy()
         return {int(each) * length for each in set((times // length).tolist())}

@@ -1,6 +1,6 @@
 """Landing zones as `fleet run` reads them: what is new, cut into batches."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
@@ -105,18 +105,8 @@ class LandingSource:
         return sum(size for path, size in self._sizes.items() if path in begun or path not in self._ledger.read_to)
 
     def cut(self, bounds: Bounds) -> Iterator[list[Part]]:
-        """By number and bytes; a file is never parted."""
-        batch: list[Part] = []
-        size_bytes = 0
-        for path in sorted(self._sizes.keys() - self._ledger.read_to):
-            part = Part(path=path, begin=0, end=self._sizes[path])
-            if batch and (len(batch) == bounds.max_files or size_bytes + part.end > bounds.max_bytes):
-                yield batch
-                batch, size_bytes = [], 0
-            batch.append(part)
-            size_bytes += part.end
-        if batch:
-            yield batch
+        """New files by number and bytes."""
+        return cut_files(self._sizes, self._ledger, bounds)
 
     def batch(self, plan: Plan) -> Batch:
         """Its files.
@@ -154,6 +144,21 @@ class LandingSource:
         if size != part.end:
             return f"the file has changed before it was read: it had {part.end} B, and has {size} B"
         return None
+
+
+def cut_files(sizes: Mapping[str, int], ledger: Ledger, bounds: Bounds) -> Iterator[list[Part]]:
+    """New files in the order of their paths, none parted; what was read stays read, whatever its size is by now."""
+    batch: list[Part] = []
+    size_bytes = 0
+    for path in sorted(sizes.keys() - ledger.read_to):
+        part = Part(path=path, begin=0, end=sizes[path])
+        if batch and (len(batch) == bounds.max_files or size_bytes + part.end > bounds.max_bytes):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(part)
+        size_bytes += part.end
+    if batch:
+        yield batch
 
 
 def source_name(source: Source) -> str:

@@ -4,7 +4,7 @@ A span is from one time on to before another (UTC). Spans are in order, and no t
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, TypeAlias
 
@@ -103,6 +103,16 @@ def part_in(spans: Sequence[Span], first: datetime, last: datetime) -> float:
     """
     inside = sum((max(min(last, end) - max(first, begin), timedelta()) for begin, end in spans), timedelta())
     return inside / (last - first)
+
+
+def rows_within(files: Iterable[Mapping[str, Any]], spans: Sequence[Span], window_s: int) -> int:
+    """About how many rows files with windows have of spans."""
+    window = timedelta(seconds=window_s)
+    found: Iterator[float] = (
+        file["num_records"] * part_in(spans, file["min.window_start"], file["max.window_start"] + window)
+        for file in files
+    )
+    return round(sum(found))
 
 
 def meets(spans: Sequence[Span], first: datetime, last: datetime) -> bool:

@@ -65,8 +65,6 @@ class _OfPoints:
         day, ranges = part
         with self.to.open() as writer:
             for each in ranges:
-                rows = aggregate(self.points.table(_COLUMNS, of_days([day]) & shards.within(each)), self.window_s)
-                for batch in rows.to_batches():
-                    writer.write(batch)
-            writer.finish()
-            return writer.take_finished()
+                points = self.points.table(_COLUMNS, of_days([day]) & shards.within(each))
+                writer.write_table(aggregate(points, self.window_s))
+            return writer.take_all()

@@ -6,10 +6,9 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
-from fleetgauge.fleet.arrow import RecordBatch, Schema, pa
+from fleetgauge.fleet.arrow import RecordBatch, pa
 from fleetgauge.terminal.text import csv_text, printable_json
 
 
@@ -38,11 +37,6 @@ def json_text(value: Any, kind: Any) -> str | None:
     return None if value is None else _dumped(_json_value(kind)(value))
 
 
-def cells_schema(schema: Schema) -> Schema:
-    """The columns of a schema, all of them text."""
-    return pa.schema([(name, pa.string()) for name in schema.names])
-
-
 @dataclass(frozen=True, slots=True)
 class AsText:
     """The step on Spark's executors: rows -> their cells of CSV, or one column `line` of JSON."""
@@ -55,7 +49,7 @@ class AsText:
             if self.form == "json":
                 yield pa.RecordBatch.from_arrays([pa.array(json_lines(batch), pa.string())], names=["line"])
                 continue
-            schema = cells_schema(batch.schema)
+            schema = pa.schema([(name, pa.string()) for name in batch.schema.names])
             columns = zip(*csv_cells(batch), strict=True) if batch.num_rows else ([] for _ in schema)
             yield pa.RecordBatch.from_arrays([pa.array(list(each), pa.string()) for each in columns], schema=schema)
 
@@ -94,7 +88,7 @@ def _csv_value(kind: Any) -> Callable[[Any], str | None]:
     if pa.types.is_string(kind):
         return _or_none(csv_text)
     if pa.types.is_timestamp(kind):
-        return _or_none(_exact_time)
+        return _or_none(lambda time: f"{time:%Y-%m-%dT%H:%M:%S.%f}Z")
     if pa.types.is_binary(kind):
         return _or_none(lambda data: csv_text(base64.b64encode(data).decode()))
     if pa.types.is_boolean(kind):
@@ -103,10 +97,6 @@ def _csv_value(kind: Any) -> Callable[[Any], str | None]:
         convert = _json_value(kind)
         return _or_none(lambda value: _dumped(convert(value)))
     return _or_none(str)
-
-
-def _exact_time(time: datetime) -> str:
-    return f"{time:%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
 def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -1,8 +1,7 @@
 """Answers in this process: pyarrow reads the zone, and rows leave as they come."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TextIO
 
 from rich.console import Console
@@ -11,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from fleetgauge.fleet.engines.questions import Pushes, Question, answer
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.output import print_table, take_first, write_path, write_stream
-from fleetgauge.fleet.report.request import Computed, Counted, Request
+from fleetgauge.fleet.report.request import Counted, Finish, Request
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.landing import Zone
 from fleetgauge.fleet.source.selection import Selection
@@ -57,25 +56,27 @@ class InProcess:
             yield
         self._progress = None
 
-    def compute(self, request: Request, asked: Question, out: TextIO) -> Computed:
+    def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
         """The answer; a stream is read while it is printed."""
         if self._pushes is None:
             self._pushes = Pushes(self._zone, self._selection, self._read)
         found = answer(asked, self._pushes)
-        finish: Callable[[], None] = partial(write_stream, found.rows, request.to.form, out)
+
+        def finish() -> Counted:
+            if request.to.form is Format.TABLE:
+                print_table(out, *first, form=form)
+            elif request.to.output is None:
+                write_stream(found.rows, request.to.form, out)
+            return Counted(found.rejects.total, found.repeats)
+
         if request.to.form is Format.TABLE:
             form = TABLES[request.title].only(request.to.columns)
-            finish = partial(print_table, out, *take_first(found.rows, form, request.to.limit), form=form)
+            first = take_first(found.rows, form, request.to.limit)
         elif request.to.output is not None:
             write_path(found.rows, request.to.form, request.to.output)
-            finish = _nothing
-        return Computed(finish, lambda: Counted(found.rejects.total, found.repeats))
+        return finish
 
     def _read(self, rows: int) -> None:
         self._rows += rows
         if self._progress is not None:
             self._progress.update(self._progress.task_ids[0], advance=1, rows=self._rows)
-
-
-def _nothing() -> None:
-    """All is written."""

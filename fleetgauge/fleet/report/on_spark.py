@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TextIO
 
 from py4j.protocol import Py4JError
@@ -16,7 +17,7 @@ from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.output import print_table
 from fleetgauge.fleet.report.progress import show_progress
-from fleetgauge.fleet.report.request import Computed, Counted, Request
+from fleetgauge.fleet.report.request import Counted, Finish, Request
 from fleetgauge.fleet.report.spark_output import take_first, write_path, write_stream
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.selection import Selection
@@ -35,8 +36,7 @@ def on_spark(request: Request, selection: Selection, notes: Console, *, shown: b
         FleetError: Spark does not start, or a job fails.
     """
     try:
-        spark = start_session(_session(request, notes))
-        yield OnSpark(spark, request, selection, notes, shown=shown)
+        yield OnSpark(start_session(_session(request, notes)), request, selection, notes, shown)
     except FleetError:
         raise
     except (PySparkException, Py4JError) as error:
@@ -51,33 +51,32 @@ def _session(request: Request, notes: Console) -> SessionSettings:
     return SessionSettings(master=request.master or "local[*]", log_level=request.spark_log_level, jars=jars)
 
 
+@dataclass(frozen=True, slots=True)
 class OnSpark:
     """The engine."""
 
-    def __init__(
-        self, spark: SparkSession, request: Request, selection: Selection, notes: Console, *, shown: bool
-    ) -> None:
-        self._spark = spark
-        self._request = request
-        self._selection = selection
-        self._notes = notes
-        self._shown = shown
+    spark: SparkSession
+    request: Request
+    selection: Selection
+    notes: Console
+    shown: bool
 
     def progress(self) -> AbstractContextManager[None]:
         """A line about Spark's tasks."""
-        return show_progress(self._spark, self._request.title, self._notes, enabled=self._shown)
+        return show_progress(self.spark, self.request.title, self.notes, enabled=self.shown)
 
-    def compute(self, request: Request, asked: Question, out: TextIO) -> Computed:
+    def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
         """The answer; a stream is kept by Spark's workers on disk until it is printed."""
-        answer = jobs.answer(self._spark, asked, request.source, self._selection)
+        answer = jobs.answer(self.spark, asked, request.source, self.selection)
         frame = answer.frame
 
-        def finish() -> None:
+        def finish() -> Counted:
             if request.to.form is Format.TABLE:
                 print_table(out, *first, form=form)
             elif request.to.output is None:
                 write_stream(frame, request.to.form, out)
                 frame.unpersist()
+            return Counted(answer.rejects.total, answer.repeats.total)
 
         if request.to.form is Format.TABLE:
             form = TABLES[request.title].only(request.to.columns)
@@ -87,4 +86,4 @@ class OnSpark:
         else:
             # What was counted on the way, and what failed, is known before the first row leaves.
             frame.persist(StorageLevel.DISK_ONLY).count()
-        return Computed(finish, lambda: Counted(answer.rejects.total, answer.repeats.total))
+        return finish

@@ -32,39 +32,25 @@ def show_progress(spark: SparkSession, title: str, console: Console, *, enabled:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        watcher = _Watcher(spark, progress, progress.add_task(title, total=1, completed=0))
+        task, stopped = progress.add_task(title, total=1, completed=0), threading.Event()
+        watched = (Tally(spark), progress, task, stopped)
+        watcher = threading.Thread(target=_watch, args=watched, name="spark-progress", daemon=True)
         watcher.start()
         try:
             yield
         finally:
-            watcher.stop()
+            stopped.set()
+            watcher.join(timeout=5)
 
 
-class _Watcher:
-    """Polls Spark's status in a thread of its own until it is stopped."""
-
-    def __init__(self, spark: SparkSession, progress: Progress, task: TaskID) -> None:
-        self._tally = Tally(spark)
-        self._progress = progress
-        self._task = task
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spark-progress", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join(timeout=5)
-
-    def _run(self) -> None:
-        while not self._stopped.wait(_POLL_S):
-            try:
-                self._tally.refresh()
-            except (Py4JError, OSError):  # the JVM may go away at any moment (Ctrl-C); progress is a courtesy
-                return
-            completed, total = self._tally.completed_tasks, self._tally.tasks
-            self._progress.update(self._task, completed=completed, total=max(total, 1))
+def _watch(tally: "Tally", progress: Progress, task: TaskID, stopped: threading.Event) -> None:
+    """Moves the progress line until it is stopped."""
+    while not stopped.wait(_POLL_S):
+        try:
+            tally.refresh()
+        except (Py4JError, OSError):  # the JVM may go away at any moment (Ctrl-C); progress is a courtesy
+            return
+        progress.update(task, completed=tally.completed_tasks, total=max(tally.tasks, 1))
 
 
 class Tally:

@@ -46,16 +46,8 @@ class Counted(NamedTuple):
     repeats: int
 
 
-class Computed(NamedTuple):
-    """An answer that is there, or on its way.
-
-    Attributes:
-        finish: prints what goes to stdout, once progress is gone from the terminal.
-        counted: known once it is finished.
-    """
-
-    finish: Callable[[], None]
-    counted: Callable[[], Counted]
+Finish = Callable[[], Counted]
+"""Prints what of an answer goes to stdout, once progress is gone from the terminal."""
 
 
 class Engine(Protocol):
@@ -64,5 +56,5 @@ class Engine(Protocol):
     def progress(self) -> AbstractContextManager[None]:
         """Shows what is done meanwhile."""
 
-    def compute(self, request: Request, asked: Question, out: TextIO) -> Computed:
+    def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
         """Computes the answer as far as it can before it is printed."""

@@ -38,9 +38,8 @@ def run(request: Request, selection: Selection, asked: Question, *, out: TextIO,
     """
     with _engine(request, selection, notes) as engine:
         with engine.progress():
-            computed = engine.compute(request, asked, out)
-        computed.finish()
-        _note(notes, computed.counted())
+            finish = engine.compute(request, asked, out)
+        _note(notes, finish())
 
 
 def summarise(
@@ -68,11 +67,11 @@ def summarise(
             with engine.progress():
                 if to.output is not None:
                     files = replace(to, output=f"{to.output.rstrip('/')}/{title}")
-                    engine.compute(replace(request, title=title, to=files), asked, out).finish()
-                computed = engine.compute(table, asked, out)
+                    engine.compute(replace(request, title=title, to=files), asked, out)()
+                finish = engine.compute(table, asked, out)
             out.write(f"{chr(10) if number else ''}{title}\n")
-            computed.finish()
-        _note(notes, computed.counted())
+            counted = finish()
+        _note(notes, counted)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ class TableForm:
     """
 
     columns: Mapping[str, Text]
-    order: tuple[Key, ...]
+    order: tuple[Key, ...] = ()
     least: tuple[str, ...] = ()
 
     def only(self, wanted: str | None) -> Self:
@@ -56,29 +56,32 @@ class TableForm:
         return {heading: text(row) for heading, text in self.columns.items()}
 
 
-def time_text(time: datetime | None) -> str | None:
+def time_text(at: datetime | None) -> str | None:
     """To the second (UTC)."""
-    return None if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+    return None if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
-def number_text(number: float | None, digits: int = 0) -> str | None:
+def number_text(value: float | None, digits: int = 0) -> str | None:
     """With thousands separated.
 
     >>> number_text(12345), number_text(2.5, 2)
     ('12,345', '2.50')
     """
-    return None if number is None else f"{number:,.{digits}f}"
+    return None if value is None else f"{value:,.{digits}f}"
 
 
-def _plain(column: str) -> Text:
+def plain(column: str) -> Text:
+    """A column as it is."""
     return lambda row: row[column]
 
 
-def _time(column: str) -> Text:
+def time(column: str) -> Text:
+    """A column of times."""
     return lambda row: time_text(row[column])
 
 
-def _number(column: str, digits: int = 0) -> Text:
+def number(column: str, digits: int = 0) -> Text:
+    """A column of numbers."""
     return lambda row: number_text(row[column], digits)
 
 
@@ -137,17 +140,17 @@ TABLES: Final[Mapping[str, TableForm]] = {
     # INVENTORY, the latest seen first.
     "inventory": TableForm(
         columns={
-            "client instance id": _plain("client_instance_id"),
-            "client id": _plain("client_id"),
+            "client instance id": plain("client_instance_id"),
+            "client id": plain("client_id"),
             "role": lambda row: row["role"] or _UNKNOWN,
             "software": lambda row: _SOFTWARE(row) or _UNKNOWN,
-            "principal": _plain("principal"),
-            "cluster": _plain("cluster_id"),
+            "principal": plain("principal"),
+            "cluster": plain("cluster_id"),
             "source": _joined(":", "client_source_address", "client_source_port"),
-            "pushes": _number("pushes"),
-            "points": _number("points"),
-            "first seen (UTC)": _time("first_seen"),
-            "last seen (UTC)": _time("last_seen"),
+            "pushes": number("pushes"),
+            "points": number("points"),
+            "first seen (UTC)": time("first_seen"),
+            "last seen (UTC)": time("last_seen"),
             "terminated": _terminated,
         },
         order=(Key("last_seen", descending=True), Key("client_id"), Key("client_instance_id"), Key("cluster_id")),
@@ -156,15 +159,15 @@ TABLES: Final[Mapping[str, TableForm]] = {
     # LATENCY_OVERALL, the slowest first; behind them the links whose latency is the consumer's own.
     "latency": TableForm(
         columns={
-            "client instance id": _plain("client_instance_id"),
-            "client id": _plain("client_id"),
-            "cluster": _plain("cluster_id"),
+            "client instance id": plain("client_instance_id"),
+            "client id": plain("client_id"),
+            "cluster": plain("cluster_id"),
             "software": _SOFTWARE,
-            "role": _plain("role"),
+            "role": plain("role"),
             "node": _node,
             "avg ms": lambda row: number_text(row["latency_avg_ms"], 2) or _NOT_SENT,
             "max ms": lambda row: number_text(row["latency_max_ms"], 2) or _NOT_SENT,
-            "samples": _number("samples"),
+            "samples": number("samples"),
             "poll() every ms": _of_consumer("time_between_poll_avg_ms", 0),
             "idle in poll()": _of_consumer("poll_idle_ratio_avg", 2),
             "slow by": _slow_by,
@@ -190,9 +193,9 @@ TABLES: Final[Mapping[str, TableForm]] = {
     # SENT_POINTS, the oldest first.
     "points": TableForm(
         columns={
-            "received (UTC)": _time("received_at"),
-            "client id": _plain("client_id"),
-            "metric": _plain("metric_name"),
+            "received (UTC)": time("received_at"),
+            "client id": plain("client_id"),
+            "metric": plain("metric_name"),
             "type": _joined(" ", "metric_type", "temporality"),
             "value": _value,
             "attributes": _attributes,
@@ -203,11 +206,11 @@ TABLES: Final[Mapping[str, TableForm]] = {
     # REJECTS, the oldest first.
     "rejects": TableForm(
         columns={
-            "received (UTC)": _time("received_at"),
-            "client id": _plain("client_id"),
-            "reason": _plain("reason"),
-            "row or offset": _number("source_row"),
-            "file or partition": _plain("source_file"),
+            "received (UTC)": time("received_at"),
+            "client id": plain("client_id"),
+            "reason": plain("reason"),
+            "row or offset": number("source_row"),
+            "file or partition": plain("source_file"),
         },
         order=(Key("received_at"), Key("source_file"), Key("source_row")),
         least=("received (UTC)", "client id"),

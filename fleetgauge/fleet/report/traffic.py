@@ -4,6 +4,7 @@ It needs no telemetry of the clients. Rows are sums over all instances of a clie
 asked for; see `verdicts.witnesses.traffic` for what is judged by them.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,31 +17,25 @@ from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
 from fleetgauge.fleet.errors import FleetError, LandingError, no_landing_zone
 from fleetgauge.fleet.report.form import Format, Output
 from fleetgauge.fleet.report.output import print_table, take_first, write_rows
-from fleetgauge.fleet.report.tables import Key, Row, TableForm, Text, number_text, time_text
+from fleetgauge.fleet.report.tables import Key, Row, TableForm, number, number_text, plain, time
+from fleetgauge.fleet.schemas import TIME
+from fleetgauge.fleet.source.landing import selected
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.zone_files import TRAFFIC_FOLDER, is_of_days, list_here
+from fleetgauge.verdicts.arrow import typed
 from fleetgauge.verdicts.rules import Rules
 from fleetgauge.verdicts.witnesses.traffic import covered_us
 
 TRAFFIC: Final = pa.schema(
     [
-        ("cluster_id", pa.string()),
-        ("principal", pa.string()),
-        ("client_id", pa.string()),
-        ("api", pa.string()),
-        ("group_id", pa.string()),
-        ("first_at", pa.timestamp("us", tz="UTC")),
-        ("last_at", pa.timestamp("us", tz="UTC")),
+        *typed(pa.string(), "cluster_id", "principal", "client_id", "api", "group_id"),
+        ("first_at", TIME),
+        ("last_at", TIME),
         ("active_s", pa.float64()),
         ("requests", pa.int64()),
-        ("requests_per_s", pa.float64()),
-        ("request_bytes_per_s", pa.float64()),
-        ("response_bytes_per_s", pa.float64()),
-        ("broker_avg_ms", pa.float64()),
+        *typed(pa.float64(), "requests_per_s", "request_bytes_per_s", "response_bytes_per_s", "broker_avg_ms"),
         ("broker_max_ms", pa.float64()),
-        ("throttled_requests", pa.int64()),
-        ("throttle_time_ms", pa.int64()),
-        ("group_joins", pa.int64()),
+        *typed(pa.int64(), "throttled_requests", "throttle_time_ms", "group_joins"),
         ("records_per_request", pa.float64()),
         ("record_bytes_per_s", pa.float64()),
         ("compressions", pa.map_(pa.string(), pa.int64())),
@@ -192,31 +187,19 @@ def _numbers(rows: Table, name: str) -> Any:
 def _grouped(rows: Table) -> tuple[list[tuple[Any, ...]], Any]:
     """The keys, and the number of each row's key."""
     code = np.zeros(rows.num_rows, np.int64)
-    values = []
     for name in _KEY:
         encoded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
-        values.append(encoded.dictionary.to_pylist())
-        code = code * len(values[-1]) + encoded.indices.to_numpy()
-    found, inverse = np.unique(code, return_inverse=True)
-    keys = []
-    for each in found.tolist():
-        key = []
-        for known in reversed(values):
-            each, index = divmod(each, len(known))
-            key.append(known[index])
-        keys.append(tuple(reversed(key)))
-    return keys, inverse
+        code = code * len(encoded.dictionary) + encoded.indices.to_numpy()
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return list(zip(*(rows[name].take(first).to_pylist() for name in _KEY), strict=True)), inverse
 
 
-def _pairs(column: Any, code: Any, count: int) -> list[dict[Any, int]]:
+def _pairs(column: Any, code: Any, count: int) -> list[Counter[Any]]:
     """Sums of the values of maps, by row of the answer and key."""
-    found: list[dict[Any, int]] = [{} for _ in range(count)]
-    at = 0
-    for chunk in column.chunks:
-        for pairs in chunk.to_pylist():
-            for key, number in pairs or ():
-                found[code[at]][key] = found[code[at]].get(key, 0) + number
-            at += 1
+    found: list[Counter[Any]] = [Counter() for _ in range(count)]
+    for place, pairs in zip(code.tolist(), column.to_pylist(), strict=True):
+        for key, times in pairs or ():
+            found[place][key] += times
     return found
 
 
@@ -242,24 +225,8 @@ def _rows(path: Path, selection: Selection, group_id: str | None) -> Table:
         raise LandingError(
             f"{path} cannot be read: take it out of the landing zone, or let its name begin with _"
         ) from error
-    if selection.since is not None:
-        found = found.filter(pc.greater_equal(found["window_start"], pa.scalar(selection.since, _TIME)))
-    if selection.until is not None:
-        found = found.filter(pc.less(found["window_start"], pa.scalar(selection.until, _TIME)))
-    if selection.client_ids:
-        found = found.filter(pc.is_in(found["client_id"], pa.array(selection.client_ids, pa.string())))
+    found = selected(found, selection, "window_start")
     return found if group_id is None else found.filter(pc.equal(found["group_id"], group_id))
-
-
-_TIME: Final = pa.timestamp("us", tz="UTC")
-
-
-def _plain(name: str) -> Text:
-    return lambda row: row[name]
-
-
-def _number(name: str, digits: int = 0) -> Text:
-    return lambda row: number_text(row[name], digits)
 
 
 def _counts(pairs: Sequence[tuple[str, int]]) -> str | None:
@@ -268,24 +235,24 @@ def _counts(pairs: Sequence[tuple[str, int]]) -> str | None:
 
 _FORM: Final = TableForm(
     columns={
-        "client id": _plain("client_id"),
-        "api": _plain("api"),
-        "group": _plain("group_id"),
+        "client id": plain("client_id"),
+        "api": plain("api"),
+        "group": plain("group_id"),
         "seen": lambda row: ", ".join(row["seen"]) or None,
-        "requests/s": _number("requests_per_s", 1),
-        "bytes/s in": _number("request_bytes_per_s"),
-        "bytes/s out": _number("response_bytes_per_s"),
-        "broker avg ms": _number("broker_avg_ms", 1),
-        "broker max ms": _number("broker_max_ms"),
+        "requests/s": number("requests_per_s", 1),
+        "bytes/s in": number("request_bytes_per_s"),
+        "bytes/s out": number("response_bytes_per_s"),
+        "broker avg ms": number("broker_avg_ms", 1),
+        "broker max ms": number("broker_max_ms"),
         "throttled": lambda row: number_text(row["throttled_requests"] or None),
         "joins": lambda row: number_text(row["group_joins"] or None),
-        "records/request": _number("records_per_request", 1),
+        "records/request": number("records_per_request", 1),
         "compression": lambda row: _counts(row["compressions"]),
         "errors": lambda row: _counts(row["errors"]),
-        "requests": _number("requests"),
-        "principal": _plain("principal"),
-        "last": lambda row: time_text(row["last_at"]),
-        "cluster": _plain("cluster_id"),
+        "requests": number("requests"),
+        "principal": plain("principal"),
+        "last": time("last_at"),
+        "cluster": plain("cluster_id"),
     },
     order=(Key("requests_per_s", descending=True), Key("client_id"), Key("api"), Key("group_id")),
     least=("cluster", "last", "principal", "requests", "broker max ms", "bytes/s out", "joins", "records/request"),

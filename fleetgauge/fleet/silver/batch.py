@@ -23,6 +23,7 @@ from fleetgauge.fleet.decode.payloads import decode_and_count
 from fleetgauge.fleet.decode.rows import batch_of, day_of_receipt, decoded_rows, encoded, joined, reject_rows
 from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
 from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
+from fleetgauge.fleet.measures.rows import Numbers, is_valid, times
 from fleetgauge.fleet.schemas import COUNTED, DECODED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
 from fleetgauge.fleet.schemas import encoded as encoded_columns
 from fleetgauge.fleet.silver.check import checked
@@ -31,13 +32,12 @@ from fleetgauge.fleet.silver.deltas import (
     LOOKED_AT,
     ORDER,
     Comparison,
-    Numbers,
     changes,
     differ,
     distinct_maps,
     last_rows,
 )
-from fleetgauge.fleet.silver.late import Late, Standing, micros
+from fleetgauge.fleet.silver.late import Late, Standing
 from fleetgauge.fleet.silver.repeats import PUSH, WithoutRepeats
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot
@@ -160,7 +160,7 @@ class _Task:
         if not len(chunk):
             return
         instance_of = self._numbered(chunk)
-        good = np.flatnonzero(chunk.column("reason").is_null().to_numpy(zero_copy_only=False))
+        good = np.flatnonzero(~is_valid(chunk.column("reason")))
         if len(good):
             pushes = chunk.select([*INSTANCE, "received_at"]).take(pa.array(good))
             self._meet(pushes, instance_of[good])
@@ -214,14 +214,14 @@ class _Task:
             return
         self._comparison.remember(int(instance_of[0]), numbers[of], series)
         until = np.full(len(numbers), -1, dtype=np.int64)
-        np.maximum.at(until, of, micros(series.column("received_at")))
+        np.maximum.at(until, of, times(series.column("received_at")))
         self._remembered_until |= dict(zip(numbers.tolist(), until.tolist(), strict=True))
 
     def _are_late(self, pushes: RecordBatch, instance_of: Indices) -> Numbers:
         """True for the good pushes of late instances, each of which its first one tells."""
         if catalog.POINTS.name not in self._standing:
             return np.zeros(len(pushes), np.bool_)
-        received_us = micros(pushes.column("received_at"))
+        received_us = times(pushes.column("received_at"))
         numbers, first = np.unique(instance_of, return_index=True)
         of_instance = [self._is_late(*pair) for pair in zip(numbers.tolist(), received_us[first].tolist(), strict=True)]
         return np.repeat(np.array(of_instance, np.bool_), np.diff(np.append(first, len(pushes))))
@@ -346,9 +346,9 @@ class _Task:
             pa.array([tuple(row.values()) not in known for row in rejects.select(places).to_pylist()], pa.bool_())
         )
 
-    def _see(self, times: Array) -> None:
+    def _see(self, received_at: Array) -> None:
         window_us = self._window_s * 1_000_000
-        self.made.windows.update(np.unique(micros(times) // window_us * window_us).tolist())
+        self.made.windows.update(np.unique(times(received_at) // window_us * window_us).tolist())
 
 
 class _Series:
@@ -490,8 +490,8 @@ def _only(lists: Array) -> Array | None:
     """The one item of each list; null for null."""
     if lists.null_count == len(lists):
         return pa.nulls(len(lists), lists.type.value_type)
-    is_valid = lists.is_valid().to_numpy(zero_copy_only=False)
-    return lists.flatten().take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
+    has = is_valid(lists)
+    return lists.flatten().take(pa.array(np.cumsum(has) - 1, mask=~has))
 
 
 def dialects_of(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Array:

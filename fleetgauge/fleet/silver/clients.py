@@ -12,7 +12,7 @@ import numpy as np
 from fleetgauge.base.presence import ABSENT_AT_LEAST_MS, ABSENT_INTERVALS, DEFAULT_PUSH_INTERVAL_MS
 from fleetgauge.fleet.arrow import Array, Table, pa, pc
 from fleetgauge.fleet.decode.dialects import says_when_it_ends
-from fleetgauge.fleet.measures.rows import Groups, Numbers, codes, filled, numbered, one, time_column, times
+from fleetgauge.fleet.measures.rows import Groups, Numbers, codes, filled, is_valid, numbered, one, time_column, times
 from fleetgauge.fleet.measures.values import conformed
 from fleetgauge.fleet.schemas import ACTIVITY, CLIENTS, INSTANCE, PUSHES, SENDER, TIME
 from fleetgauge.telemetry.catalogue.dialects import library_of
@@ -48,7 +48,7 @@ def seen(pushes: Table) -> Table:
     says_more = pc.is_valid(pc.coalesce(*(one(pushes[name]) for name in SENDER.names)))
     is_named = pc.is_valid(pushes["group_id"])
     nodes = one(pushes["receiver_node_id"])
-    ends = np.cumsum(np.append(0, nodes.is_valid().to_numpy(zero_copy_only=False).astype(np.int32)), dtype=np.int32)
+    ends = np.cumsum(np.append(0, is_valid(nodes).astype(np.int32)), dtype=np.int32)
     own = {
         "date": one(received_at).cast(pa.timestamp("us")).cast(pa.date32(), safe=False),
         "terminated": pushes["terminating"],
@@ -112,8 +112,8 @@ def _role_of_all(roles: Array, groups: Groups) -> Array:
 def _distinct(lists: Array, group_of: Numbers, count: int) -> Array:
     """The distinct numbers in the lists of each group, in their order."""
     range_ = 2**32
-    numbers = pc.list_flatten(lists).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 2**31
-    groups = group_of[pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)]
+    numbers = filled(pc.list_flatten(lists), -1).astype(np.int64) + 2**31
+    groups = group_of[filled(pc.list_parent_indices(lists), 0)]
     found = np.unique(groups * range_ + numbers)
     offsets = np.searchsorted(found, np.arange(count + 1) * range_).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array((found % range_ - 2**31).astype(np.int32)))

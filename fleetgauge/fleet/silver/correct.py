@@ -52,8 +52,7 @@ class Correct:
         with self.write.open() as writer:
             for rows in self.points.scan(POINTS.names, None, [path]):
                 writer.write(_with_marks(rows, pc.index_in(_keys(rows), value_set=keys), self.corrected))
-            writer.finish()
-            return writer.take_finished()
+            return writer.take_all()
 
 
 def _keys(rows: RecordBatch | Table) -> Array:

@@ -25,13 +25,13 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from fleetgauge.base.presence import DEFAULT_PUSH_INTERVAL_MS
 from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, encoded, joined
+from fleetgauge.fleet.measures.rows import Numbers, equals, filled, is_valid
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, SERIES
 from fleetgauge.fleet.silver.intervals import LONGEST_INTERVALS
 
@@ -58,8 +58,6 @@ LOOKED_AT: Final = [
 
 ORDER: Final = ("received_at", "push_id", "point_index")
 """The columns that order the points of a series."""
-
-Numbers = npt.NDArray[Any]
 
 
 @dataclass(slots=True)
@@ -220,7 +218,7 @@ def changes(columns: Sequence[Array]) -> Numbers:
     found = np.ones(len(columns[0]), dtype=np.bool_)
     found[1:] = False
     for column in columns:
-        numbers = column.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        numbers = filled(column.dictionary_encode().indices, -1)
         found[1:] |= numbers[1:] != numbers[:-1]
     return found
 
@@ -232,7 +230,7 @@ def distinct_maps(maps: Array) -> tuple[Indices, list[TextMap]]:
     digits = [encoded(entries.field(name)) for name in ("key", "value")]
     item_of = digits[0][1] * len(digits[1][0]) + digits[1][1] + 1
     base = len(digits[0][0]) * len(digits[1][0]) + 1
-    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = filled(lists.value_lengths(), 0).astype(np.int64)
     starts = np.cumsum(lengths) - lengths
     number_of = np.zeros(len(maps), dtype=np.int64)
     for position in range(int(lengths.max(initial=0))):
@@ -283,19 +281,13 @@ def _is_series(points: RecordBatch, amount: Array) -> Numbers:
     kind = points.column("metric_type")
     # A summary is cumulative, without saying so.
     has_growth = pc.or_(pc.equal(kind, "summary"), points.column("temporality").is_valid())
-    return _flags(pc.and_(pc.and_(pc.not_equal(kind, "gauge"), has_growth), amount.is_valid()))
-
-
-def _flags(column: Array) -> Numbers:
-    found: Numbers = column.fill_null(False).to_numpy(zero_copy_only=False)
-    return found
+    return filled(pc.and_(pc.and_(pc.not_equal(kind, "gauge"), has_growth), amount.is_valid()), False)
 
 
 def _numbers(rows: RecordBatch, name: str, null: float = 0) -> Numbers:
     column = rows.column(name)
     column = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-    found: Numbers = column.fill_null(null).to_numpy(zero_copy_only=False)
-    return found
+    return filled(column, null)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,13 +334,12 @@ class _Judge:
             _numbers(rows, name) for name in ("start_time_unix_nano", "time_unix_nano", "received_at")
         )
         self._has_start, self._has_end = (
-            _flags(rows.column(name).is_valid()) for name in ("start_time_unix_nano", "time_unix_nano")
+            is_valid(rows.column(name)) for name in ("start_time_unix_nano", "time_unix_nano")
         )
         self._amounts = {"delta": _numbers(rows, "amount", np.nan), "delta_sum": _numbers(rows, "amount_sum", np.nan)}
-        self._is_delta = _flags(pc.equal(points.column("temporality"), "delta"))
-        self._is_monotonic = _flags(
-            pc.coalesce(points.column("is_monotonic"), pc.not_equal(points.column("metric_type"), "sum"))
-        )
+        self._is_delta = equals(points.column("temporality"), "delta")
+        is_monotonic = pc.coalesce(points.column("is_monotonic"), pc.not_equal(points.column("metric_type"), "sum"))
+        self._is_monotonic = filled(is_monotonic, False)
         self._interval_ms = _numbers(points, "push_interval_ms", DEFAULT_PUSH_INTERVAL_MS).astype(np.int64)
 
     def marks(self, point: Numbers, before: Numbers) -> dict[str, Numbers]:

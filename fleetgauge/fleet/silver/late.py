@@ -11,8 +11,9 @@ import numpy as np
 from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import joined
+from fleetgauge.fleet.measures.rows import times
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
-from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, Numbers
+from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries
 from fleetgauge.fleet.tables.log import Snapshot
 
 
@@ -70,7 +71,7 @@ class Late:
             at = upto
 
     def _around(self, pushes: RecordBatch, number_of: Indices) -> Standing:
-        received_us = micros(pushes.column("received_at"))
+        received_us = times(pushes.column("received_at"))
         begins = np.flatnonzero(np.append(True, number_of[1:] != number_of[:-1]))
         first, last = np.minimum.reduceat(received_us, begins), np.maximum.reduceat(received_us, begins)
         keys = instance_keys(pushes).take(pa.array(begins))
@@ -82,7 +83,7 @@ class Late:
             number = pc.index_in(instance_keys(rows), value_set=keys)
             is_other = pc.and_(number.is_valid(), pc.invert(pc.is_in(rows.column("push_id"), value_set=own)))
             rows, number = rows.filter(is_other), number.filter(is_other).to_numpy(zero_copy_only=False)
-            at = micros(rows.column("received_at"))
+            at = times(rows.column("received_at"))
             is_before = (at < first[number]) & (at > first[number] - HORIZON_US)
             is_after = (at >= first[number]) & (at < last[number] + HORIZON_US)
             before.add(rows.select(LOOKED_AT).filter(pa.array(is_before)))
@@ -112,9 +113,3 @@ class Late:
 def instance_keys(rows: RecordBatch) -> Array:
     """One text for each row's INSTANCE."""
     return pc.binary_join_element_wise(*(rows.column(name).cast(pa.string()) for name in INSTANCE), "\0")
-
-
-def micros(times: Array) -> Numbers:
-    """Times as microseconds since the epoch."""
-    found: Numbers = times.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return found

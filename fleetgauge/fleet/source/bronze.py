@@ -9,11 +9,10 @@ from pyspark.sql import types as T  # noqa: N812
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleetgauge.fleet.source.selection import Selection
-from fleetgauge.fleet.source.zone_files import has_pushes, is_of_days, list_files
+from fleetgauge.fleet.source.zone_files import has_pushes, is_of_days, list_files, refuse_newer
 from fleetgauge.fleet.spark.errors import what_failed
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables.paths import qualified, without_parameters
-from fleetgauge.telemetry.push_record import SCHEMA_VERSION
 
 
 def read_landing(spark: SparkSession, source: str, selection: Selection | None = None) -> DataFrame:
@@ -73,7 +72,9 @@ def _check_form(spark: SparkSession, source: str, files: list[str]) -> None:
         raise LandingError(f"cannot read {source} as a landing zone: {what_failed(error)}") from error
     fault = _fault_of(found)
     if fault:
-        _refuse_newer(spark, files, source, found)
+        if "schema_version" in found.names:
+            newest = spark.read.parquet(*files).agg(F.max(F.col("schema_version").try_cast("int"))).first()
+            refuse_newer(source, newest[0] if newest else None)
         raise LandingError(f"{source} holds no push records: its files have {fault}")
 
 
@@ -84,18 +85,6 @@ def _fault_of(found: T.StructType) -> str | None:
     wanted = spark_schema(PUSH_RECORD).fields
     wrong = [field for field in wanted if not _reads_as(found[field.name].dataType, field.dataType)]
     return ", ".join(f"{field.name} as {found[field.name].dataType.simpleString()}" for field in wrong) or None
-
-
-def _refuse_newer(spark: SparkSession, files: list[str], source: str, found: T.StructType) -> None:
-    """Push records of a later form are push records: what is wrong is the reader. Looked at in no other case."""
-    if "schema_version" not in found.names:
-        return
-    newest = spark.read.parquet(*files).agg(F.max(F.col("schema_version").try_cast("int"))).first()
-    if newest and newest[0] is not None and newest[0] > SCHEMA_VERSION:
-        raise LandingError(
-            f"{source} holds push records of schema version {newest[0]}, and this fleetgauge reads those up to "
-            f"{SCHEMA_VERSION}: update it"
-        )
 
 
 def _reads_as(found: T.DataType, wanted: T.DataType) -> bool:

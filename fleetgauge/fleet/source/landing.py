@@ -11,12 +11,11 @@ from urllib.parse import quote
 
 from pyarrow.fs import FileSystem
 
-from fleetgauge.fleet.arrow import RecordBatch, Schema, pa, pc, pq
+from fleetgauge.fleet.arrow import RecordBatch, Schema, Table, pa, pc, pq
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD
 from fleetgauge.fleet.source.selection import Selection
-from fleetgauge.fleet.source.zone_files import LOCAL, has_pushes, is_of_days, list_here, opened
-from fleetgauge.telemetry.push_record import SCHEMA_VERSION
+from fleetgauge.fleet.source.zone_files import LOCAL, has_pushes, is_of_days, list_here, opened, refuse_newer
 
 _ROWS_AT_ONCE: Final = 1024
 
@@ -47,17 +46,15 @@ def find_zone(source: str, selection: Selection) -> Zone:
     if not names:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
     files = [root / name for name in names]
-    found = _schema(files[0])
+    with _readable(files[0]) as file:
+        found = file.schema_arrow
     if fault := _fault_of(found):
-        _refuse_newer(source, files, found)
+        if "schema_version" in found.names and pa.types.is_integer(found.field("schema_version").type):
+            versions = (pq.read_table(path, columns=["schema_version"], partitioning=None)[0] for path in files)
+            refuse_newer(source, max(pc.max(each).as_py() or 0 for each in versions))
         raise LandingError(f"{source} holds no push records: its files have {fault}")
     chosen = [root / name for name in names if is_of_days(name, selection)]
     return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
-
-
-def _schema(path: Path) -> Schema:
-    with _readable(path) as file:
-        return file.schema_arrow
 
 
 def _readable(path: Path | str, system: FileSystem = LOCAL) -> Any:
@@ -92,20 +89,6 @@ def _reads_as(found: Any, wanted: Any) -> bool:
     return found == wanted or is_narrower or is_time
 
 
-def _refuse_newer(source: str, files: Sequence[Path], found: Schema) -> None:
-    """Push records of a later form are push records: what is wrong is the reader. Looked at in no other case."""
-    if "schema_version" not in found.names or not pa.types.is_integer(found.field("schema_version").type):
-        return
-    newest = max(
-        pc.max(pq.read_table(path, columns=["schema_version"], partitioning=None)[0]).as_py() or 0 for path in files
-    )
-    if newest > SCHEMA_VERSION:
-        raise LandingError(
-            f"{source} holds push records of schema version {newest}, and this fleetgauge reads those up to "
-            f"{SCHEMA_VERSION}: update it"
-        )
-
-
 def read(
     path: Path | str,
     selection: Selection,
@@ -132,7 +115,7 @@ def read(
                 if _may_have(file, group, selection):
                     at = begin
                     for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=present):
-                        yield _selected(_bronze(batch, source_file, at), selection)
+                        yield selected(_bronze(batch, source_file, at), selection)
                         at += batch.num_rows
                 begin += rows
         except (OSError, pa.ArrowException) as error:
@@ -167,8 +150,9 @@ def _bronze(batch: RecordBatch, source_file: str, begin: int) -> RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=BRONZE)
 
 
-def _selected(bronze: RecordBatch, selection: Selection) -> RecordBatch:
-    times = bronze.column("received_at")
+def selected(rows: RecordBatch | Table, selection: Selection, time: str = "received_at") -> Any:
+    """The rows that are chosen, by this column of times."""
+    times = rows[time]
     conditions = []
     if selection.since is not None:
         conditions.append(pc.greater_equal(times, pa.scalar(selection.since, times.type)))
@@ -176,7 +160,7 @@ def _selected(bronze: RecordBatch, selection: Selection) -> RecordBatch:
         conditions.append(pc.less(times, pa.scalar(selection.until, times.type)))
     for name, wanted in (("client_id", selection.client_ids), ("client_instance_id", selection.instance_ids)):
         if wanted:
-            conditions.append(pc.is_in(bronze.column(name), value_set=pa.array(list(wanted), pa.string())))
+            conditions.append(pc.is_in(rows[name], value_set=pa.array(list(wanted), pa.string())))
     for condition in conditions[1:]:
         conditions[0] = pc.and_(conditions[0], condition)
-    return bronze.filter(conditions[0]) if conditions else bronze
+    return rows.filter(conditions[0]) if conditions else rows

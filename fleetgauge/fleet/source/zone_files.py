@@ -16,6 +16,7 @@ from fleetgauge.base.deadline import within
 from fleetgauge.fleet.errors import LandingError, first_line, no_landing_zone
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.tables.paths import is_s3, local_path, qualified, s3_arguments, without_parameters
+from fleetgauge.telemetry.push_record import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,6 +145,15 @@ def is_of_days(path: str, selection: Selection) -> bool:
         ):
             return False
     return True
+
+
+def refuse_newer(source: str, newest: int | None) -> None:
+    """Push records of a later form are push records: what is wrong is the reader."""
+    if newest is not None and newest > SCHEMA_VERSION:
+        raise LandingError(
+            f"{source} holds push records of schema version {newest}, and this fleetgauge reads those up to "
+            f"{SCHEMA_VERSION}: update it"
+        )
 
 
 def _refuse_directory_above(root: Path) -> None:

@@ -68,11 +68,6 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
     return session
 
 
-def options_of(session: SparkSession) -> dict[str, str]:
-    """What it was started with, from wherever, under Spark's names."""
-    return dict(session.sparkContext.getConf().getAll())
-
-
 def check_java() -> None:
     """Raises JavaError unless the Java that Spark will take is recent enough."""
     home = os.environ.get("JAVA_HOME")

@@ -1,7 +1,7 @@
 """Which standing tables there are, where each lies under the root, and how it is laid out."""
 
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import KW_ONLY, dataclass
+from typing import Final
 
 from fleetgauge.fleet import schemas
 from fleetgauge.fleet.arrow import Schema, pa
@@ -9,13 +9,14 @@ from fleetgauge.fleet.measures.rows import ROWS
 from fleetgauge.fleet.tables.log import Layout
 from fleetgauge.fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleetgauge.fleet.tables.written_file import DATE as DATE
+from fleetgauge.verdicts.arrow import typed
 from fleetgauge.verdicts.rows import SCHEMA as VERDICTS_SCHEMA
 from fleetgauge.verdicts.witnesses.offsets import SCHEMA as GROUP_TRENDS_SCHEMA
 
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Table:
     """One table.
 
@@ -35,6 +36,7 @@ class Table:
     name: str
     layer: str
     schema: Schema
+    _: KW_ONLY
     dated: bool = False
     clustered_by: tuple[str, ...] = ()
     statistics_of: tuple[str, ...] = ()
@@ -63,13 +65,9 @@ class Table:
         )
 
 
-def _state_schema(*fields: tuple[str, Any]) -> Schema:
-    return pa.schema(fields)
-
-
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
 
-LEDGER_SCHEMA: Final = _state_schema(
+LEDGER_SCHEMA: Final = schemas.schema_of(
     ("source", pa.string()),
     ("app_id", pa.string()),
     ("batch_id", pa.int64()),
@@ -81,14 +79,11 @@ LEDGER_SCHEMA: Final = _state_schema(
 topic, with the offsets from `begin` to before `end`. It is written before the batch begins. A row without a batch names
 a day that is to be read again."""
 
-BATCHES_SCHEMA: Final = _state_schema(
+BATCHES_SCHEMA: Final = schemas.schema_of(
     ("app_id", pa.string()),
     ("batch_id", pa.int64()),
     ("source", pa.string()),
-    ("files", pa.int64()),
-    ("pushes", pa.int64()),
-    ("points", pa.int64()),
-    ("repeats", pa.int64()),
+    *typed(pa.int64(), "files", "pushes", "points", "repeats"),
     ("rejects", _COUNTS),
     ("dates", pa.list_(pa.date32())),
     ("windows", pa.list_(schemas.TIME)),
@@ -97,16 +92,12 @@ BATCHES_SCHEMA: Final = _state_schema(
 """One row a batch: `rejects` counts by reason, `dates` are the days that its pushes were received on, `windows` where
 the windows of `window_s` [s] begin that it has pushes in, or corrects points in."""
 
-RUNS_SCHEMA: Final = _state_schema(
+RUNS_SCHEMA: Final = schemas.schema_of(
     ("finished_at", schemas.TIME),
     ("source", pa.string()),
     ("took_s", pa.float64()),
     ("read_up_to", schemas.TIME),
-    ("batches", pa.int64()),
-    ("files", pa.int64()),
-    ("pushes", pa.int64()),
-    ("points", pa.int64()),
-    ("repeats", pa.int64()),
+    *typed(pa.int64(), "batches", "files", "pushes", "points", "repeats"),
     ("rejects", _COUNTS),
     ("covered", _COUNTS),
     ("window_s", pa.int32()),
@@ -117,56 +108,42 @@ last batch of each source that the gold tables reckon with. `window_s` is the le
 _CLIENT: Final = ("client_instance_id",)
 
 POINTS: Final = Table(
-    name="points",
-    layer="silver",
-    schema=schemas.POINTS,
+    "points",
+    "silver",
+    schemas.POINTS,
     dated=True,
     clustered_by=(*_CLIENT, "group_id"),
     statistics_of=("received_at",),
     key=("date", "push_id", "point_index"),
 )
 PUSHES: Final = Table(
-    name="pushes",
-    layer="silver",
-    schema=schemas.PUSHES,
-    dated=True,
-    clustered_by=_CLIENT,
-    statistics_of=("received_at",),
+    "pushes", "silver", schemas.PUSHES, dated=True, clustered_by=_CLIENT, statistics_of=("received_at",)
 )
-REJECTS: Final = Table(
-    name="rejects", layer="silver", schema=schemas.REJECTS, dated=True, clustered_by=(*_CLIENT, "source_file")
-)
+REJECTS: Final = Table("rejects", "silver", schemas.REJECTS, dated=True, clustered_by=(*_CLIENT, "source_file"))
 GROUP_OFFSETS: Final = Table(
-    name="group_offsets",
-    layer="silver",
-    schema=schemas.GROUP_OFFSETS,
+    "group_offsets",
+    "silver",
+    schemas.GROUP_OFFSETS,
     dated=True,
     clustered_by=("group_id",),
     statistics_of=("sampled_at",),
 )
 TRAFFIC: Final = Table(
-    name="traffic",
-    layer="silver",
-    schema=schemas.TRAFFIC,
-    dated=True,
-    clustered_by=("client_id",),
-    statistics_of=("window_start",),
+    "traffic", "silver", schemas.TRAFFIC, dated=True, clustered_by=("client_id",), statistics_of=("window_start",)
 )
-CLIENTS: Final = Table(
-    name="clients", layer="silver", schema=schemas.CLIENTS, clustered_by=_CLIENT, seen_at="last_seen"
-)
+CLIENTS: Final = Table("clients", "silver", schemas.CLIENTS, clustered_by=_CLIENT, seen_at="last_seen")
 SERIES: Final = Table(
-    name="series",
-    layer="state",
-    schema=schemas.SERIES,
+    "series",
+    "state",
+    schemas.SERIES,
     clustered_by=_CLIENT,
     seen_at="received_at",
     key=(*schemas.INSTANCE, "series_key"),
 )
 WINDOWS: Final = Table(
-    name="windows",
-    layer="state",
-    schema=ROWS,
+    "windows",
+    "state",
+    ROWS,
     dated=True,
     clustered_by=_CLIENT,
     statistics_of=("window_start", "window_s"),
@@ -174,17 +151,17 @@ WINDOWS: Final = Table(
 )
 """Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one. They are read a
 few clients at a time, so that a group has few rows."""
-ACTIVITY: Final = Table(name="activity", layer="state", schema=schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
-LEDGER: Final = Table(name="ledger", layer="state", schema=LEDGER_SCHEMA, statistics_of=("source",))
-BATCHES: Final = Table(name="batches", layer="state", schema=BATCHES_SCHEMA, statistics_of=("app_id",))
-RUNS: Final = Table(name="runs", layer="state", schema=RUNS_SCHEMA, seen_at="finished_at")
-INVENTORY: Final = Table(name="inventory", layer="gold", schema=schemas.INVENTORY, clustered_by=_CLIENT)
-VERSIONS: Final = Table(name="versions", layer="gold", schema=schemas.VERSIONS, statistics_of=("client_software_name",))
-METRICS: Final = Table(name="metrics", layer="gold", schema=schemas.METRICS, statistics_of=("metric_name",))
+ACTIVITY: Final = Table("activity", "state", schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
+LEDGER: Final = Table("ledger", "state", LEDGER_SCHEMA, statistics_of=("source",))
+BATCHES: Final = Table("batches", "state", BATCHES_SCHEMA, statistics_of=("app_id",))
+RUNS: Final = Table("runs", "state", RUNS_SCHEMA, seen_at="finished_at")
+INVENTORY: Final = Table("inventory", "gold", schemas.INVENTORY, clustered_by=_CLIENT)
+VERSIONS: Final = Table("versions", "gold", schemas.VERSIONS, statistics_of=("client_software_name",))
+METRICS: Final = Table("metrics", "gold", schemas.METRICS, statistics_of=("metric_name",))
 
-VERDICTS: Final = Table(name="verdicts", layer="gold", schema=VERDICTS_SCHEMA)
+VERDICTS: Final = Table("verdicts", "gold", VERDICTS_SCHEMA)
 
-JUDGED_SCHEMA: Final = _state_schema(
+JUDGED_SCHEMA: Final = schemas.schema_of(
     ("judged_to", schemas.TIME),
     ("signature", pa.string()),
     ("memory", pa.map_(pa.string(), pa.binary())),
@@ -192,30 +169,22 @@ JUDGED_SCHEMA: Final = _state_schema(
 """One row a time that the judge can go on from: what it remembers of all windows before (`verdicts.memory`), and
 `signature`, the rules and the length of the windows that it judged by."""
 
-JUDGED: Final = Table(name="judged", layer="state", schema=JUDGED_SCHEMA)
+JUDGED: Final = Table("judged", "state", JUDGED_SCHEMA)
 
-DELIVERED_SCHEMA: Final = _state_schema(
-    ("destination", pa.string()),
-    ("id", pa.string()),
-    ("verdict", pa.string()),
+DELIVERED_SCHEMA: Final = schemas.schema_of(
+    *typed(pa.string(), "destination", "id", "verdict"),
     ("delivered_at", schemas.TIME),
 )
 """One row a destination of `fleet watch` and verdict that it got: the row of `verdicts` as it was then, as JSON. A row
 without an id says since when a destination gets verdicts."""
 
-DELIVERED: Final = Table(name="delivered", layer="state", schema=DELIVERED_SCHEMA, made_by="fleet watch makes it")
+DELIVERED: Final = Table("delivered", "state", DELIVERED_SCHEMA, made_by="fleet watch makes it")
 
 
 def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
     """A gold table by window, of which a run replaces the windows that new pushes fall into."""
-    return Table(
-        name=name,
-        layer="gold",
-        schema=schema,
-        dated=True,
-        clustered_by=clustered_by,
-        statistics_of=("window_start", "window_s"),
-    )
+    times = ("window_start", "window_s")
+    return Table(name, "gold", schema, dated=True, clustered_by=clustered_by, statistics_of=times)
 
 
 LATENCY: Final = _windowed("latency", schemas.LATENCY, *_CLIENT)

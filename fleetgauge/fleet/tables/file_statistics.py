@@ -49,8 +49,8 @@ def statistics_json(footer: Any, columns: Iterable[str]) -> str:
         if len(bounds) < sum(group.num_values > 0 for group in found):  # Parquet has none of very long texts
             bounds.append(("", _GREATEST))
         if bounds:
-            least[name] = _at_most(min(low for low, _ in bounds))
-            greatest[name] = _at_least(max(high for _, high in bounds))
+            least[name] = _bound(min(low for low, _ in bounds), up=False)
+            greatest[name] = _bound(max(high for _, high in bounds), up=True)
     told = {
         "numRecords": footer.num_rows,
         "minValues": _known(least),
@@ -64,20 +64,13 @@ def _known(bounds: dict[str, Any]) -> dict[str, Any]:
     return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
-def _at_most(value: Any) -> str | int | None:
+def _bound(value: Any, *, up: bool) -> str | int | None:
+    """As the log has a bound: nothing is below it, or above it with `up`."""
     if isinstance(value, datetime):
-        return _time_text(value)
-    return value[:PREFIX_CHARACTERS] if isinstance(value, str) else _plain(value)
-
-
-def _at_least(value: Any) -> str | int | None:
-    if isinstance(value, datetime):
-        return _time_text(value, up=True)
-    return _cut_greatest(value) if isinstance(value, str) else _plain(value)
-
-
-def _plain(value: int | date) -> str | int:
-    return value.isoformat() if isinstance(value, date) else value
+        return _time_text(value, up=up)
+    if isinstance(value, str):
+        return _cut_greatest(value) if up else value[:PREFIX_CHARACTERS]
+    return value.isoformat() if isinstance(value, date) else int(value)
 
 
 def _cut_greatest(value: str) -> str:

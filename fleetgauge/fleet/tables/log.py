@@ -136,9 +136,9 @@ class TableLog:
                 "--source"
             )
 
-    def last_version(self, app_id: str) -> int | None:
-        """The last version of an application that is in the table; None when it never wrote."""
-        return self.open().transaction_version(app_id)
+    def last_version(self, app_id: str) -> int:
+        """The last version of an application that is in the table; -1 when it never wrote."""
+        return _last_version(self.open(), app_id)
 
     def version(self) -> int:
         """Number of its last commit; -1 where there is no table."""
@@ -224,8 +224,7 @@ class TableLog:
 
     def replace(self, rows: Any) -> int:
         """Replaces all rows by those of a `pyarrow.Table` or `RecordBatchReader`; how many these are."""
-        table = self.open()
-        write_deltalake(table, rows, mode="overwrite")
+        write_deltalake(self.open(), rows, mode="overwrite")
         return self.size().rows
 
     def scan(self, columns: Iterable[str] | None = None, where: Any = None) -> Iterator[RecordBatch]:
@@ -266,11 +265,8 @@ class Snapshot:
         self._schema = schema
         self._dataset: Any = None
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._path, self._options, self._version, self._schema
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Snapshot, (self._path, self._options, self._version, self._schema)
 
     def scan(
         self, columns: Iterable[str] | None = None, where: Any = None, paths: Collection[str] | None = None
@@ -355,11 +351,13 @@ def _columns(table: DeltaTable, *columns: str) -> Table:
     return actions.select([name for name in columns if name in actions.column_names])
 
 
+def _last_version(table: DeltaTable, app_id: str) -> int:
+    found = table.transaction_version(app_id)
+    return -1 if found is None else found
+
+
 def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:
-    if transaction is None:
-        return False
-    last = table.transaction_version(transaction.app_id)
-    return last is not None and last >= transaction.version
+    return transaction is not None and _last_version(table, transaction.app_id) >= transaction.version
 
 
 def _properties(transaction: Transaction | None, *, alone: bool = False) -> CommitProperties:

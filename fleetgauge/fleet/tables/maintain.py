@@ -113,12 +113,10 @@ def _compact(store: Store, table: catalog.Table, day: date | None) -> None:
     with TemporaryDirectory(prefix="fleetgauge-") as scratch, target.open() as writer:
         for part in _parts(log.snapshot(), table, paths, Path(scratch), target.limits.part_bytes):
             read += part.num_rows
-            for batch in _in_order(table, part).combine_chunks().to_batches():
-                writer.write(batch)
-        writer.finish()
+            writer.write_table(_in_order(table, part).combine_chunks())
         if read != sum(file["num_records"] for file in old):
             raise TableError(f"the table {table.name} in {store.root} has other rows than its log counts")
-        log.change(writer.take_finished(), paths, is_new=table is catalog.WINDOWS)
+        log.change(writer.take_all(), paths, is_new=table is catalog.WINDOWS)
 
 
 def _in_order(table: catalog.Table, part: Table) -> Table:

@@ -19,7 +19,7 @@ from uuid import uuid4
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
-from fleetgauge.fleet.arrow import RecordBatch, Schema, pa, pc, pq
+from fleetgauge.fleet.arrow import RecordBatch, Schema, Table, pa, pc, pq
 from fleetgauge.fleet.schemas import encoded
 from fleetgauge.fleet.tables.file_statistics import check_columns, statistics_json
 from fleetgauge.fleet.tables.paths import local_path
@@ -127,6 +127,11 @@ class FileWriter:
             self._file_of(day, rows.schema).add(rows)
             self._write_groups(day)
 
+    def write_table(self, rows: Table) -> None:
+        """Takes the rows of a table; see `write`."""
+        for batch in rows.to_batches():
+            self.write(batch)
+
     def finish(self) -> None:
         """Writes what waits, and finishes every file.
 
@@ -140,6 +145,11 @@ class FileWriter:
         """The files that were finished since this was last called; they are the caller's from here on."""
         finished, self._finished = self._finished, []
         return finished
+
+    def take_all(self) -> list[WrittenFile]:
+        """Finishes every file and takes them; see `finish` and `take_finished`."""
+        self.finish()
+        return self.take_finished()
 
     def _file_of(self, day: date | None, schema: Schema) -> "_OpenFile":
         if day not in self._open:

@@ -68,9 +68,9 @@ class Store:
         """Its rows, which are few; none where it is not there."""
         return self.log(table).rows(filters=filters).to_pylist() if self.has(table) else []
 
-    def last_version(self, table: Table, app_id: str) -> int | None:
-        """The last transaction of an application that is in the table; None when it never wrote."""
-        return self.log(table).last_version(app_id) if self.has(table) else None
+    def last_version(self, table: Table, app_id: str) -> int:
+        """The last transaction of an application that is in the table; -1 when it never wrote."""
+        return self.log(table).last_version(app_id) if self.has(table) else -1
 
     def files_of(self, table: Table) -> WriteFiles:
         """What tasks write its rows with; `change` makes the files part of the table, which it makes if need be."""

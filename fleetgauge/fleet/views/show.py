@@ -208,7 +208,7 @@ def text_form(schema: Schema, wanted: str | None = None) -> tuple[TableForm, str
     less = [name for name in _LEAST if name in names]
     least = (*less, *reversed([name for name in names if name not in less][_KEPT:]))
     columns = {each.name: _sent(each.name, each.type) for each in (shown if wanted is None else schema)}
-    form = TableForm(columns=columns, order=(), least=least).only(wanted)
+    form = TableForm(columns=columns, least=least).only(wanted)
     return form, f"ORDER BY {', '.join((*times, *rest))}"
 
 

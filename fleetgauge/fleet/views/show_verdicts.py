@@ -64,7 +64,6 @@ _CHOSEN: Final = TableForm(
         "instances": lambda row: number_text(row["instance_count"]),
         "cluster id": lambda row: row["cluster_id"],
     },
-    order=(),
 )
 """The columns that `--columns` may choose: a table of them has one row per verdict in place of the list."""
 
@@ -78,7 +77,6 @@ _COVERAGE: Final = TableForm(
         "judged by": lambda row: row["judged_by"],
         "why not": lambda row: row["why_not"],
     },
-    order=(),
 )
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from rich import box
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from fleetgauge.fleet.pipeline.report import RunReport
 from fleetgauge.fleet.tables.maintain import Upkeep
-from fleetgauge.terminal.table import SafeTable
+from fleetgauge.terminal.table import list_table
 from fleetgauge.terminal.text import printable
 
 
@@ -118,7 +117,7 @@ def print_upkeep(out: TextIO, done: Mapping[str, Upkeep]) -> None:
 
 
 def _table(headings: tuple[str, ...], rows: Mapping[str, tuple[str, ...]]) -> Table:
-    table = SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table = list_table()
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left")
     for name, cells in rows.items():

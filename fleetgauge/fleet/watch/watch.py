@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from types import FrameType
@@ -169,6 +169,7 @@ class _Receiver:
         return None
 
 
+@dataclass(slots=True)
 class Loop:
     """Rounds and deliveries.
 
@@ -184,34 +185,24 @@ class Loop:
         stops_within_s: how long the end waits for deliveries [s]; with a round's wait less than 10 s.
     """
 
-    def __init__(
-        self,
-        request: WatchRequest,
-        store: Store,
-        round_: Callable[[], RunReport],
-        *,
-        clock: Time,
-        wait: Callable[[float], bool],
-        note: Callable[[str], None],
-        step: Callable[[str], None],
-        patience_s: float = 2.0,
-        stops_within_s: float = 7.0,
-    ) -> None:
-        self._request = request
-        self._store = store
-        self._round = round_
-        self._clock = clock
-        self._wait = wait
-        self._note = note
-        self._step = step
-        self._patience_s = patience_s
-        self._stops_within_s = stops_within_s
-        self._writing = threading.Lock()
-        self._rows: tuple[int, list[Row]] = (-1, [])
-        self._receivers = [
-            _Receiver(destination=each, delivered=Delivered(store, each.name, request.since, self._writing))
-            for each in request.destinations
-        ]
+    request: WatchRequest
+    store: Store
+    round_: Callable[[], RunReport]
+    _: KW_ONLY
+    clock: Time
+    wait: Callable[[float], bool]
+    note: Callable[[str], None]
+    step: Callable[[str], None]
+    patience_s: float = 2.0
+    stops_within_s: float = 7.0
+    _rows: tuple[int, list[Row]] = field(default_factory=lambda: (-1, []))
+    _receivers: list[_Receiver] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        writing = threading.Lock()
+        for each in self.request.destinations:
+            delivered = Delivered(self.store, each.name, self.request.since, writing)
+            self._receivers.append(_Receiver(destination=each, delivered=delivered))
 
     @property
     def unfinished(self) -> list[str]:
@@ -227,45 +218,45 @@ class Loop:
         self._deliver()  # what an earlier watch had left, and open verdicts before they are forgotten
         wait_s = 0.0
         while True:
-            began_ms = self._clock.hi_res_clock_ms()
+            began_ms = self.clock.hi_res_clock_ms()
             report = self._read()
             found = self._deliver()
             if report is not None and (says_nothing or report.is_news or found):
-                self._step(self._line(report, found, self._clock.hi_res_clock_ms() - began_ms))
-            if self._request.once:
+                self.step(self._line(report, found, self.clock.hi_res_clock_ms() - began_ms))
+            if self.request.once:
                 self._finish()
                 return
             wait_s = 0.0 if report is not None else _longer(wait_s)
-            if self._wait_until(began_ms + round(1_000 * max(self._request.trigger_s, wait_s))):
+            if self._wait_until(began_ms + round(1_000 * max(self.request.trigger_s, wait_s))):
                 break
-        self._taken(self._stops_within_s)
+        self._taken(self.stops_within_s)
         for each in self.unfinished:
-            self._note(f"{each} has not taken what it was given: the next start delivers it again")
+            self.note(f"{each} has not taken what it was given: the next start delivers it again")
         count = len({name for each in self._receivers for name in each.delivered.open})
-        self._note(f"stopped: {count:,} verdicts are open, and the next start goes on from here")
+        self.note(f"stopped: {count:,} verdicts are open, and the next start goes on from here")
 
     def _read(self) -> RunReport | None:
         """A round; None if what it needs is away."""
         try:
-            return self._round()
+            return self.round_()
         except (NotInstalledError, SparkEndedError):
             raise
         except FleetError as error:
             for_good = isinstance(error, TableError) and not isinstance(error, BusyError | UnreadableTableError)
-            if self._request.once or for_good:
+            if self.request.once or for_good:
                 raise
-            self._note(f"{error}: trying again")
+            self.note(f"{error}: trying again")
             return None
 
     def _wait_until(self, next_ms: int) -> bool:
         """Waits for the next round, and delivers meanwhile what is due; True if the watch is to stop."""
-        while (now_ms := self._clock.hi_res_clock_ms()) < next_ms:
+        while (now_ms := self.clock.hi_res_clock_ms()) < next_ms:
             due_ms = min([next_ms, *(at for each in self._receivers if (at := each.due_ms()) is not None)])
-            if self._wait(max(due_ms - now_ms, _LEAST_WAIT_MS) / 1_000):
+            if self.wait(max(due_ms - now_ms, _LEAST_WAIT_MS) / 1_000):
                 return True
-            if self._clock.hi_res_clock_ms() < next_ms:
+            if self.clock.hi_res_clock_ms() < next_ms:
                 self._deliver()
-        return self._wait(0)
+        return self.wait(0)
 
     def _finish(self) -> None:
         """With `once`: tries destinations again for a while.
@@ -274,13 +265,13 @@ class Loop:
             FleetError: one of them does not take what there is.
         """
         while failing := [each for each in self._receivers if each.error is not None]:
-            now_ms = self._clock.hi_res_clock_ms()
+            now_ms = self.clock.hi_res_clock_ms()
             hopeful = [
                 each
                 for each in failing
                 if not isinstance(each.error, RefusedError) and now_ms - each.failing_ms < _GIVES_UP_AFTER_MS
             ]
-            stops = hopeful and self._wait(max(min(each.retry_ms for each in hopeful) - now_ms, _LEAST_WAIT_MS) / 1_000)
+            stops = hopeful and self.wait(max(min(each.retry_ms for each in hopeful) - now_ms, _LEAST_WAIT_MS) / 1_000)
             if stops or not hopeful:
                 raise FleetError(f"{_fault(failing[0])}: the next watch delivers them")
             self._deliver()
@@ -290,16 +281,16 @@ class Loop:
         try:
             rows = self._read_rows()
         except (TableError, DeltaError, OSError) as error:
-            self._note(f"the table verdicts cannot be read: {' '.join(str(error).split())}")
+            self.note(f"the table verdicts cannot be read: {' '.join(str(error).split())}")
             return []
         if rows is None:
             return []
         for each in self._receivers:
             if each.delivery.done():
                 each.delivery = in_thread(partial(self._deliver_to, each, rows))
-        found = self._taken(self._patience_s)
-        while self._request.once and (left := self.unfinished):
-            if self._wait(_LEAST_WAIT_MS / 1_000):
+        found = self._taken(self.patience_s)
+        while self.request.once and (left := self.unfinished):
+            if self.wait(_LEAST_WAIT_MS / 1_000):
                 raise FleetError(f"{left[0]} has not taken what it was given: the next watch delivers it again")
             found = self._taken(0)
         return found
@@ -311,17 +302,17 @@ class Loop:
         return found[0]
 
     def _deliver_to(self, receiver: _Receiver, rows: Sequence[Row]) -> list[Change]:
-        now_ms = self._clock.hi_res_clock_ms()
+        now_ms = self.clock.hi_res_clock_ms()
         if receiver.error is not None and now_ms < receiver.retry_ms:
             return []
-        at = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
+        at = datetime.fromtimestamp(self.clock.milliseconds() / 1000, UTC)
         delivered, destination = receiver.delivered, receiver.destination
         found = changes(
             rows,
             delivered.rows,
             since=delivered.since,
             now=text_of(at),
-            consequences=self._request.consequences,
+            consequences=self.request.consequences,
         )
         try:
             delivered.begin()
@@ -345,13 +336,13 @@ class Loop:
         receiver.error = error
         receiver.wait_s = _longer(receiver.wait_s)
         receiver.retry_ms = now_ms + round(1_000 * receiver.wait_s)
-        self._note(f"{_fault(receiver)}: trying again in {receiver.wait_s:.0f} s")
+        self.note(f"{_fault(receiver)}: trying again in {receiver.wait_s:.0f} s")
 
     def _read_rows(self) -> list[Row] | None:
         """The table `verdicts`, which is read again when it has changed; None where it is not there."""
-        if not self._store.has(catalog.VERDICTS):
+        if not self.store.has(catalog.VERDICTS):
             return None
-        log = self._store.log(catalog.VERDICTS)
+        log = self.store.log(catalog.VERDICTS)
         if (version := log.version()) != self._rows[0]:
             order = catalog.VERDICTS.schema.names
             table = log.rows().select(order)
@@ -369,7 +360,7 @@ class Loop:
             *(f"{count:,} {what}" for what, count in odd.items() if count),
             f"{took_ms / 1_000:,.1f} s",
         ]
-        at = datetime.fromtimestamp(self._clock.milliseconds() / 1000, UTC)
+        at = datetime.fromtimestamp(self.clock.milliseconds() / 1000, UTC)
         return f"{at:%H:%M:%S} " + "; ".join(parts)
 
 

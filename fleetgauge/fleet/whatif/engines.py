@@ -2,7 +2,6 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -62,8 +61,14 @@ def _last_ids(clients: Clients) -> Mapping[int, str]:
 
 def on_spark(spark: "SparkSession", read: ReadRates, parts: Sequence[shards.Part], task: Task) -> dict[int, Any]:
     """What a task makes of each group, by sharers: one shuffle brings the rates of a group to one executor."""
+
+    def read_parts(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read(parts[number]).to_batches()
+
     numbers = spark.createDataFrame([(number,) for number in range(len(parts))], "part int")
-    rates = numbers.repartition(len(parts), "part").mapInArrow(_Read(read, tuple(parts)), _SPARK_RATES)
+    rates = numbers.repartition(len(parts), "part").mapInArrow(read_parts, _SPARK_RATES)
 
     def made(group: Table) -> Table:  # a function: of an object Spark would take `self` for the key
         number = int(filled(group["sharers"], 0)[0])
@@ -72,16 +77,3 @@ def on_spark(spark: "SparkSession", read: ReadRates, parts: Sequence[shards.Part
 
     rows = rates.groupBy("sharers").applyInArrow(made, "sharers int, made binary").collect()
     return {row.sharers: pickle.loads(row.made) for row in rows}  # noqa: S301  # of our own executors
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Reads parts on an executor, for `mapInArrow`."""
-
-    read: ReadRates
-    parts: tuple[shards.Part, ...]
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self.read(self.parts[number]).to_batches()

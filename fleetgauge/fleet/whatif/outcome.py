@@ -12,6 +12,7 @@ from fleetgauge.fleet.arrow import Schema, Table, pa, pc
 from fleetgauge.fleet.measures.rows import Numbers, filled
 from fleetgauge.fleet.whatif.rates import BY, NO_NODE, added
 from fleetgauge.fleet.whatif.replay import Held, peak_rate, replay
+from fleetgauge.verdicts.arrow import typed
 
 OUTCOMES: Final[Schema] = pa.schema(
     [
@@ -19,20 +20,13 @@ OUTCOMES: Final[Schema] = pa.schema(
         ("quota_key", pa.string()),
         ("limit_bytes_per_s", pa.float64()),
         ("suggested_limit_bytes_per_s", pa.float64()),
-        ("cluster_id", pa.string()),
-        ("user", pa.string()),
-        ("client_id", pa.string()),
+        *typed(pa.string(), "cluster_id", "user", "client_id"),
         ("throttled", pa.bool_()),
         ("throttled_share", pa.float64()),
         ("throttled_s", pa.float64()),
         ("episodes", pa.int64()),
-        ("longest_s", pa.float64()),
-        ("mean_delay_ms", pa.float64()),
-        ("waiting_max_bytes", pa.float64()),
-        ("peak_bytes_per_s", pa.float64()),
-        ("peak_ratio", pa.float64()),
-        ("mean_bytes_per_s", pa.float64()),
-        ("recorded_s", pa.float64()),
+        *typed(pa.float64(), "longest_s", "mean_delay_ms", "waiting_max_bytes", "peak_bytes_per_s", "peak_ratio"),
+        *typed(pa.float64(), "mean_bytes_per_s", "recorded_s"),
         ("broker", pa.string()),
         ("brokers", pa.int32()),
         ("brokers_throttled", pa.int32()),

@@ -4,7 +4,7 @@ A client's bytes between two pushes are spread evenly over that time, and added 
 sends of each of its links is known by broker; of one that sends totals alone it is divided.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +12,18 @@ import numpy as np
 
 from fleetgauge.fleet.arrow import Schema, Table, pa, pc
 from fleetgauge.fleet.engines import shards
-from fleetgauge.fleet.measures.rows import GROWTH_UNITS, NOTHING, Numbers, codes, filled, numbered, one, times
+from fleetgauge.fleet.measures.rows import (
+    GROWTH_UNITS,
+    NOTHING,
+    Numbers,
+    codes,
+    equals,
+    filled,
+    is_valid,
+    numbered,
+    one,
+    times,
+)
 from fleetgauge.fleet.schemas import INSTANCE
 from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.whatif.quotas import FETCH, PRODUCE, REPLAYED
@@ -37,7 +48,6 @@ BY: Final = ("sent", "even", "one")
 """Bytes by broker are: sent by the clients; spread evenly over the brokers that they speak to; all at one broker."""
 
 _US: Final = 1_000_000
-_SPARSE: Final = 8
 _LATE: Final = 1.75
 """Push intervals after which a push counts as missing, as in `fleet.silver.deltas`."""
 _ROLES: Final = {PRODUCE: "producer", FETCH: "consumer"}
@@ -108,7 +118,7 @@ def added(rows: Table) -> Table:
     if not rows.num_rows:
         return rows
     keys = [filled(rows[name], 0) for name in ("sharers", "node_id", "cell")]
-    group_of, first, count = _numbered(keys)
+    group_of, first, count = numbered(keys)
     sums = {
         name: np.bincount(group_of, filled(rows[name], np.nan), count) for name in ("bytes", "requests", "instances")
     }
@@ -153,7 +163,7 @@ class _Rows:
 
     def __init__(self, rows: Table, clients: Clients) -> None:
         identity = [one(rows[name]) for name in INSTANCE]
-        client, first, _ = _numbered([codes(column) for column in identity])
+        client, first, _ = numbered([codes(column) for column in identity])
         names = zip(*(column.take(pa.array(first)).to_pylist() for column in identity), strict=True)
         known = [clients.get(name) for name in names]
         self.client = client
@@ -161,15 +171,15 @@ class _Rows:
         self.key = np.array(["" if each is None else each.key for each in known])[client]
         self.rows = rows
         self.node = filled(rows["node_id"], NO_NODE)
-        self.is_topic = _is_valid(rows["topic"])
-        self.is_total = ~_is_valid(rows["role"]) & ~self.is_topic
+        self.is_topic = is_valid(rows["topic"])
+        self.is_total = ~is_valid(rows["role"]) & ~self.is_topic
         self._set_times()
 
     def _set_times(self) -> None:
         """`end` is the latest push of a client's window, `before` that of its window before, or `NOTHING`."""
         start = times(self.rows["window_start"])
         window_us = filled(self.rows["window_s"], 0).astype(np.int64) * _US
-        pair, first, count = _numbered([self.client, start // max(int(window_us.min()), 1)])
+        pair, first, count = numbered([self.client, start // max(int(window_us.min()), 1)])
         end, interval_us = np.full(count, NOTHING), np.zeros(count, np.int64)
         np.maximum.at(end, pair, times(self.rows["seen_at"]))
         np.maximum.at(interval_us, pair, filled(self.rows["push_interval_ms"], 0).astype(np.int64) * 1_000)
@@ -183,7 +193,9 @@ class _Rows:
     def flows(self, key: str, *, to_one: bool) -> Flows:
         """What the clients whose limit has this key sent or fetched, each by the most precise metric that it sends."""
         own = self.key == key
-        is_link = own & _equal(self.rows["role"], _ROLES[key]) & (self.node >= 0) & ~_is_true(self.rows["coordinator"])
+        is_link = (
+            own & equals(self.rows["role"], _ROLES[key]) & (self.node >= 0) & ~filled(self.rows["coordinator"], False)
+        )
         measure = "bytes_sent" if key == PRODUCE else "bytes_received"
         least = (self.is_topic, "bytes_sent") if key == PRODUCE else (self.is_total, "bytes_consumed")
         parts, taken = [], np.zeros(int(self.client.max()) + 1, np.bool_)
@@ -199,7 +211,7 @@ class _Rows:
         """One flow per client, window, broker and topic, whose partial rows are added; and a row of each."""
         node = np.where(self.is_total | self.is_topic, NO_NODE, self.node)[rows]
         keys = [self.pair[rows], node, codes(self.rows["topic"])[rows]]
-        group_of, first, groups = _numbered(keys) if len(rows) else (rows, rows, 0)
+        group_of, first, groups = numbered(keys) if len(rows) else (rows, rows, 0)
         sums = {
             column: np.bincount(group_of, filled(self.rows[column], 0)[rows], groups)
             for column in (f"{name}_count", f"{name}_sum", "requests_count", "requests_sum")
@@ -227,7 +239,7 @@ class _Rows:
         if not len(rows) or not is_link.any():
             return flows
         client, node = self.client[is_link], self.node[is_link]
-        _, linked, _ = _numbered([client, node])  # in the order of clients
+        _, linked, _ = numbered([client, node])  # in the order of clients
         count = np.bincount(client[linked], minlength=int(self.client.max()) + 1)
         first = np.cumsum(count) - count
         brokers = count[self.client[rows]]
@@ -244,21 +256,6 @@ def _within(counts: Numbers) -> Numbers:
     """0, 1, ... for each of them: of 2 and 3 that is 0, 1, 0, 1, 2."""
     found: Numbers = np.arange(counts.sum()) - (np.cumsum(counts) - counts).repeat(counts)
     return found
-
-
-def _numbered(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers, int]:
-    """`numbered`, in a tenth of the time where columns have few values: without sorting the rows."""
-    number, count = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        low, width = int(column.min()), int(column.max()) - int(column.min()) + 1
-        if count * width > _SPARSE * len(number):
-            return numbered(columns)
-        number, count = number * width + (column - low), count * width
-    is_there = np.bincount(number, minlength=count) > 0
-    group_of = (np.cumsum(is_there) - 1)[number]
-    first = np.zeros(int(is_there.sum()), np.int64)
-    first[group_of] = np.arange(len(number))
-    return group_of, first, len(first)
 
 
 def on_grid(flows: Flows, cell_s: int) -> Table:
@@ -280,18 +277,3 @@ def on_grid(flows: Flows, cell_s: int) -> Table:
         "by": flows.by[each],
     }
     return pa.table([pa.array(columns[field.name]).cast(field.type) for field in RATES], RATES)
-
-
-def _is_valid(column: Any) -> Numbers:
-    found: Numbers = one(column).is_valid().to_numpy(zero_copy_only=False)
-    return found
-
-
-def _equal(column: Any, text: str) -> Numbers:
-    found: Numbers = pc.equal(one(column), text).fill_null(False).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _is_true(column: Any) -> Numbers:
-    found: Numbers = one(column).fill_null(False).to_numpy(zero_copy_only=False)
-    return found

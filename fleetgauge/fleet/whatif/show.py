@@ -83,7 +83,6 @@ FORM: Final = TableForm(
         "by quota of": lambda row: row["quota"],
         "cluster": lambda row: row["cluster_id"],
     },
-    order=(),
     least=(
         "cluster", "by quota of", "without bytes", "instances", "recorded", "by broker", "mean", "brokers", "broker",
         "waiting", "mean delay", "quota",

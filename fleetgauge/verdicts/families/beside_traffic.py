@@ -17,18 +17,16 @@ OF_ALL_INSTANCES: Final = 0.6
 
 def per_instance(window: Window, traffic: Traffic, values: Numbers) -> Numbers:
     """Sums of units as rates per second and instance, as far as instances are known."""
-    found: Numbers = values / traffic.seconds / np.maximum(_instances(window, traffic), 1)
-    return found
+    return values / traffic.seconds / np.maximum(_instances(window, traffic), 1)
 
 
 def _instances(window: Window, traffic: Traffic) -> Numbers:
     """Of each unit the instances of its client id that telemetry knows."""
-    found: Numbers = (
+    return (
         np.bincount(window.client, minlength=int(traffic.client.max(initial=0)) + 1)[traffic.client]
         if len(window)
         else np.zeros(len(traffic.client), np.int64)
     )
-    return found
 
 
 def beside_traffic(window: Window, found: Finding, tests: Sequence[Threshold], *, is_rate: bool = False) -> Finding:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Numbers, pa
+from fleetgauge.verdicts.arrow import Numbers, is_valid, pa
 from fleetgauge.verdicts.declare import Finding, Threshold, Verdict
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
@@ -203,7 +203,7 @@ class _ByIncrease:
         counts = np.where(self.values > 0, self.values, 0.0)
         covers_us = (points.number("time_unix_nano") - points.number("start_time_unix_nano")) / 1_000
         counts[(points.number("before_subscription") == 1) & (covers_us > condition.within_us)] = 0.0
-        of_topic = points.texts("topic").is_valid().to_numpy(zero_copy_only=False)
+        of_topic = is_valid(points.texts("topic"))
         metric = points.place_of("metric_name", self.rule.metrics)
         keys = np.stack([points.instance, points.at_us, metric], axis=1)
         totals = {tuple(key) for key in keys[rows[~of_topic[rows]]].tolist()} if of_topic[rows].any() else set()

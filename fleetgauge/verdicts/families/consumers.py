@@ -149,8 +149,6 @@ def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
 VERDICTS: Final = (
     Verdict(
         id="slow-processing",
-        kind="client",
-        side="client",
         find=_slow_processing,
         action="Make {subject} faster per record, lower max.poll.records, or add members and partitions.",
         needs={
@@ -162,8 +160,6 @@ VERDICTS: Final = (
     ),
     Verdict(
         id="tiny-fetches",
-        kind="client",
-        side="client",
         find=_tiny_fetches,
         action="Raise fetch.min.bytes of {subject}, with a fetch.max.wait.ms that it can wait.",
         needs={"java": ("fetch_size_avg_bytes",)},

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Numbers, pa
+from fleetgauge.verdicts.arrow import Numbers, as_numpy, pa
 from fleetgauge.verdicts.declare import OWN_HISTORY, Finding, Threshold, Verdict, amount, of_subjects
 from fleetgauge.verdicts.families.latency import parts_of
 from fleetgauge.verdicts.families.peers import without_number
@@ -167,12 +167,11 @@ def _is_shared(window: Window, now: Numbers, before: Numbers, is_new: Numbers, f
     row_of = np.zeros(len(clients), np.int64)
     row_of[clients.of_row] = np.arange(len(window))
     names = without_number(window.rows.column("client_id").take(pa.array(row_of)).fill_null("")).dictionary_encode()
-    codes = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = as_numpy(names.indices).astype(np.int64)
     _, prefix = numbered(codes * (int(window.cluster.max()) + 1) + window.cluster[row_of])
     sent_before = np.where(np.isnan(before), np.where(is_new, 0.0, now), before)
     all_now, all_before = (np.bincount(prefix, np.nan_to_num(each)) for each in (now, sent_before))
-    found: Numbers = (factor * all_now >= all_before)[prefix]
-    return found
+    return (factor * all_now >= all_before)[prefix]
 
 
 def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
@@ -228,8 +227,6 @@ def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers, own:
 VERDICTS: Final = (
     Verdict(
         id="deploy-regression",
-        kind="client",
-        side="client",
         find=_deploy_regression,
         action="Take the last deploy of {subject} back, or find what it changed: settings, version, code.",
         needs={

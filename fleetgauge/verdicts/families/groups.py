@@ -170,7 +170,7 @@ def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
     """The lag of each group, and by how much it grew: as brokers know it, or the members who pushed since their last
     word on it.
     """
-    lag, grown = _lag_of_members(window, memory)
+    lag, grown = window.once("lag", lambda: _lag_of_members(window, memory))
     if window.offsets is not None:
         whole, is_sampled = window.offsets.whole, _is_sampled(window)
         lag = np.where(is_sampled, _of_samples(window, whole.lag), lag)
@@ -179,19 +179,16 @@ def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
 
 
 def _lag_of_members(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
-    if "lag" not in window.shared:
-        lag = window.rows.number("lag_records")
-        last = memory.history("lag")
-        grown = lag - last.expected(window.instance, 1)
-        last.put(window.instance, lag)
-        window.shared["lag"] = window.groups.sum(lag), window.groups.sum(grown)
-    found: tuple[Numbers, Numbers] = window.shared["lag"]
-    return found
+    """The lag of each group by its members, and what it grew by; see `once`, as it is learned."""
+    lag, last = window.rows.number("lag_records"), memory.history("lag")
+    grown = lag - last.expected(window.instance, 1)
+    last.put(window.instance, lag)
+    return window.groups.sum(lag), window.groups.sum(grown)
 
 
 def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     groups = window.groups
-    lag, grown = _lag_of_members(window, memory)
+    lag, grown = window.once("lag", lambda: _lag_of_members(window, memory))
     consumed = np.nan_to_num(groups.sum(window.rows.number("records_consumed")))
     telemetry = Threshold(
         metric="lag_records", unit="records", observed=grown,
@@ -223,8 +220,7 @@ def _growing(window: Window) -> Numbers:
         return np.full(len(window.groups), np.nan)
     whole = window.offsets.whole
     grown = _of_samples(window, np.where(whole.trend == GROWING, whole.grown, 0.0))
-    found: Numbers = np.where(_is_sampled(window), grown, np.nan)
-    return found
+    return np.where(_is_sampled(window), grown, np.nan)
 
 
 def is_growing(window: Window, figures: Figures) -> Numbers:
@@ -237,8 +233,7 @@ def is_growing(window: Window, figures: Figures) -> Numbers:
     if window.offsets is None:
         return np.zeros(len(window.groups), np.bool_)
     bound = figures["share"] * _of_samples(window, window.offsets.whole.committed)
-    found: Numbers = _growing(window) > bound
-    return found
+    return _growing(window) > bound
 
 
 def _durations(seconds: Numbers) -> Numbers:
@@ -297,15 +292,13 @@ def _row_of_member(window: Window, offsets: SampledGroups) -> Numbers:
     if not len(keys):
         return np.full(len(of_members), -1)
     at = np.minimum(np.searchsorted(keys, of_members), len(keys) - 1)
-    found: Numbers = np.where((keys[at] == of_members) & (count[at] == 1), first[at], -1)
-    return found
+    return np.where((keys[at] == of_members) & (count[at] == 1), first[at], -1)
 
 
 def _has_sampled_members(window: Window, offsets: SampledGroups) -> Numbers:
     """True for rows of a group whose members were sampled; one that could not be described has only its telemetry."""
     sampled = np.isin(window.groups.codes, offsets.codes[np.unique(offsets.members.group)])
-    found: Numbers = np.append(sampled, False)[window.groups.of_row]
-    return found
+    return np.append(sampled, False)[window.groups.of_row]
 
 
 def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -347,8 +340,7 @@ def has_most_work(window: Window, figures: Figures) -> Numbers:
     is_judged = members >= figures["least_members"]
     median = np.append(groups.median(np.where(is_judged, rate, np.nan)), np.nan)[groups.of_row]
     bound = np.maximum(figures["factor"] / 2 * median, figures["least_per_s"])
-    found: Numbers = is_judged & (rate > bound)
-    return found
+    return is_judged & (rate > bound)
 
 
 def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -415,32 +407,32 @@ _MEMBERS: Final = ("consumer", "share-consumer")
 
 VERDICTS: Final = (
     Verdict(
-        id="rebalance-storm", kind="group", side="client", find=_rebalance_storm, needs=_REBALANCES, roles=_MEMBERS,
+        id="rebalance-storm", kind="group", find=_rebalance_storm, needs=_REBALANCES, roles=_MEMBERS,
         by_traffic=("group",),
         action="Find what makes members of {subject} leave: raise session.timeout.ms or max.poll.interval.ms, use "
         "static membership or the new consumer protocol.",
         explains=("stalled", "lagging", "uneven-group"),
     ),
     Verdict(
-        id="stalled", kind="group", side="client", find=_stalled, needs=_LAG, roles=("consumer",),
+        id="stalled", kind="group", find=_stalled, needs=_LAG, roles=("consumer",),
         by_offsets=True,
         action="Look at the application of {subject}: it holds partitions and reads nothing; restart it if it hangs.",
         explains=("lagging",),
     ),
     Verdict(
-        id="uneven-group", kind="group", side="client", find=_uneven_group, needs={"java": ("records_consumed",)},
+        id="uneven-group", kind="group", find=_uneven_group, needs={"java": ("records_consumed",)},
         roles=("consumer",),
         by_offsets=True,
         action="Spread the keys or partitions of the topics of {subject} evenly, or look at the slowest member.",
         explains=("lagging",),
     ),
     Verdict(
-        id="lagging", kind="group", side="client", find=_lagging, needs=_LAG, roles=("consumer",),
+        id="lagging", kind="group", find=_lagging, needs=_LAG, roles=("consumer",),
         by_offsets=True,
         action="Have {subject} read faster than is written: more members and partitions, or less work per record.",
     ),
     Verdict(
-        id="idle-consumer", kind="client", side="client", find=_idle_consumer, roles=("consumer",),
+        id="idle-consumer", find=_idle_consumer, roles=("consumer",),
         needs=dict.fromkeys(("java", "librdkafka"), ("assigned_partitions",)),
         by_offsets=True,
         action="Stop members of {subject} that have nothing to do, or add partitions.",

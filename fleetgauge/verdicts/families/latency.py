@@ -72,10 +72,7 @@ class Parts:
 
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
     """The parts, computed once a window by the figures of slow-node; the histories learn of it."""
-    if "latency" not in window.shared:
-        window.shared["latency"] = _parts(window, memory, figures.of["slow-node"])
-    found: Parts = window.shared["latency"]
-    return found
+    return window.once("latency", lambda: _parts(window, memory, figures.of["slow-node"]))
 
 
 def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
@@ -137,8 +134,7 @@ def _delays(value: Numbers, before: Numbers, is_short: Numbers, by_node: Groups)
     at = by_node.of
     delay_ms = _ms(value) - _ms(before)
     enough = np.bincount(at[is_short & ~np.isnan(delay_ms)], minlength=len(by_node)) >= LEAST_CLIENTS
-    found: Numbers = np.fmax(by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan)), 0)
-    return found
+    return np.fmax(by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan)), 0)
 
 
 def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbers:
@@ -147,13 +143,11 @@ def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbe
     nodes = np.bincount(cluster[known], minlength=int(cluster.max(initial=0)) + 1)
     least = np.full(len(nodes), np.inf)
     np.minimum.at(least, cluster[known], effect[known])
-    found: Numbers = effect - np.where(nodes >= least_nodes, np.fmax(least, 0), 0.0)[cluster]
-    return found
+    return effect - np.where(nodes >= least_nodes, np.fmax(least, 0), 0.0)[cluster]
 
 
 def _ms(log: Numbers) -> Numbers:
-    found: Numbers = np.expm1(log)
-    return found
+    return np.expm1(log)
 
 
 def _test(
@@ -339,8 +333,6 @@ OF_NODES: Final = (
 OF_CLIENTS: Final = (
     Verdict(
         id="slow-client",
-        kind="client",
-        side="client",
         find=_slow_client,
         action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
         needs=_EVERY,

@@ -128,8 +128,7 @@ def _now_us(window: Window) -> int:
 
 def _has_terminated(window: Window, memory: Memory) -> Numbers:
     at = memory.instances["terminated_us"]
-    found: Numbers = (at > 0) & (at <= window.end_us)
-    return found
+    return (at > 0) & (at <= window.end_us)
 
 
 def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -227,8 +226,6 @@ def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:
 VERDICTS: Final = (
     Verdict(
         id="crash-loop",
-        kind="client",
-        side="client",
         find=_crash_loop,
         action="Read the last lines of the log of {subject} before it ends, and its exit codes.",
         needs=dict.fromkeys(DIALECTS, ()),
@@ -245,8 +242,6 @@ VERDICTS: Final = (
     ),
     Verdict(
         id="connection-churn",
-        kind="client",
-        side="client",
         find=_connection_churn,
         action="Have {subject} keep one client open in place of one per request, and look for refused connections.",
         needs=dict.fromkeys(DIALECTS, ("connections_created",)),
@@ -264,7 +259,6 @@ VERDICTS: Final = (
     Verdict(
         id="clock-skew",
         kind="instance",
-        side="client",
         find=_clock_skew,
         action="Set the clock of the machine of {client} by NTP.",
         needs=dict.fromkeys(DIALECTS, ("clock_skew_min_ms",)),

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, as_numpy, pa, pc
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import Groups, Window, medians, numbered
 
@@ -150,8 +150,7 @@ def without_number(client_ids: Array) -> Array:
     >>> without_number(pa.array(["orders-12", "orders"])).to_pylist()
     ['orders', 'orders']
     """
-    found: Array = pc.utf8_rtrim(pc.utf8_rtrim(client_ids, "0123456789"), "-_.:#")
-    return found
+    return pc.utf8_rtrim(pc.utf8_rtrim(client_ids, "0123456789"), "-_.:#")
 
 
 def _groups(window: Window, row_of: Numbers, kind: Numbers) -> tuple[Numbers, Numbers]:
@@ -160,7 +159,7 @@ def _groups(window: Window, row_of: Numbers, kind: Numbers) -> tuple[Numbers, Nu
     at = pa.array(row_of)
     ids, principals = (window.rows.column(name).take(at).fill_null("") for name in ("client_id", "principal"))
     for texts in (without_number(ids), principals):
-        codes = texts.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = as_numpy(texts.dictionary_encode().indices).astype(np.int64)
         found.append(numbered(codes * (int(kind.max(initial=0)) + 1) + kind)[1])
     return found[0], found[1]
 
@@ -231,5 +230,4 @@ def _are_alike(series: Numbers, value: Numbers, kind: Numbers, outliers: Numbers
     key = kind * 1_000.0 + np.where(np.isnan(level), 900.0, level)
     ordered, own = np.sort(key), key[outliers]
     many = np.searchsorted(ordered, own + _ALIKE, side="right") - np.searchsorted(ordered, own - _ALIKE)
-    found: Numbers = many > _OF_A_REGION
-    return found
+    return many > _OF_A_REGION

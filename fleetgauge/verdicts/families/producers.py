@@ -60,8 +60,7 @@ def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> lis
 
 def _fine(rate: Numbers) -> Numbers:
     """A number that is below no bound; NaN where the rate is not known."""
-    found: Numbers = np.where(np.isnan(rate), np.nan, np.inf)
-    return found
+    return np.where(np.isnan(rate), np.nan, np.inf)
 
 
 def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -156,7 +155,7 @@ def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 VERDICTS: Final = (
     Verdict(
-        id="buffer-full", kind="client", side="client", find=_buffer_full, roles=("producer",),
+        id="buffer-full", find=_buffer_full, roles=("producer",),
         needs={
             "java": ("buffer_wait_ratio_avg", "buffer_exhausted_records", "record_queue_time_avg_ms"),
             "librdkafka": ("record_queue_time_avg_ms",),
@@ -166,19 +165,19 @@ VERDICTS: Final = (
         explains=("record-errors",),
     ),
     Verdict(
-        id="record-errors", kind="client", side="unknown", find=_record_errors, roles=("producer",),
+        id="record-errors", side="unknown", find=_record_errors, roles=("producer",),
         needs={"java": ("record_errors", "record_retries")},
         by_traffic=("produce",),
         action="Look at the errors in the log of {subject}: records too large, missing rights, timeouts, or no leader.",
     ),
     Verdict(
-        id="small-batches", kind="client", side="client", find=_small_batches, roles=("producer",),
+        id="small-batches", find=_small_batches, roles=("producer",),
         needs={"java": ("records_per_request_avg", "request_size_avg_bytes")},
         by_traffic=("produce",),
         action="Raise linger.ms (to 20 or more; 5 is the default since Java 4.0) and batch.size of {subject}.",
     ),
     Verdict(
-        id="uncompressed", kind="client", side="client", find=_uncompressed, roles=("producer",),
+        id="uncompressed", find=_uncompressed, roles=("producer",),
         needs={"java": ("compression_rate_avg",)},
         by_traffic=("produce",),
         action="Set compression.type of {subject} to lz4 or zstd.",

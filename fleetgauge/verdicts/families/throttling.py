@@ -76,14 +76,12 @@ def _latency_ms(window: Window) -> Numbers:
     """The mean over a client's links."""
     links = window.links
     total = np.bincount(links.row, links.latency_ms, minlength=len(window))
-    found: Numbers = total / np.maximum(window.link_count, 1)
-    return found
+    return total / np.maximum(window.link_count, 1)
 
 
 VERDICTS: Final = (
     Verdict(
         id="throttled",
-        kind="client",
         side="quota",
         find=_throttled,
         action="Raise the quota of {subject} if this load is meant to be, or have it send and fetch less.",

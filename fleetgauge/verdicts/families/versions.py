@@ -76,7 +76,6 @@ VERDICTS: Final = (
     Verdict(
         id="outdated",
         kind="version",
-        side="client",
         find=_outdated,
         action="Update the clients that use {subject}.",
         needs=dict.fromkeys(DIALECTS, ()),

@@ -5,18 +5,18 @@ them down, or ten behind and never read them.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from zlib import crc32
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Numbers, Table, pa, pc
-from fleetgauge.verdicts.registry import Registry, Span
+from fleetgauge.verdicts.arrow import Numbers, Table, as_numpy, pa, pc, typed
+from fleetgauge.verdicts.registry import Names, Registry, Span
+from fleetgauge.verdicts.witnesses.timed import Rows, TimedRows
 
-COLUMNS: Final = (
-    "sampled_at", "cluster_id", "group_id", "state", "member_id", "client_id", "topic", "partition",
-    "committed_offset", "end_offset", "error",
-)  # fmt: skip
+_TEXTS: Final = ("cluster_id", "group_id", "state", "member_id", "client_id", "topic", "error")
+_NUMBERS: Final = ("partition", "committed_offset", "end_offset")
+COLUMNS: Final = ("sampled_at", *_TEXTS, *_NUMBERS)
 """The columns of samples that are read: of `fleet.schemas.GROUP_OFFSETS`."""
 
 LOOKBACK_S: Final = 1200
@@ -39,12 +39,8 @@ SCHEMA: Final = pa.schema(
         ("date", pa.date32()),
         ("window_start", pa.timestamp("us", tz="UTC")),
         ("window_s", pa.int32()),
-        ("cluster_id", pa.string()),
-        ("group_id", pa.string()),
-        ("state", pa.string()),
-        ("members", pa.int64()),
-        ("idle_members", pa.int64()),
-        ("partitions", pa.int64()),
+        *typed(pa.string(), "cluster_id", "group_id", "state"),
+        *typed(pa.int64(), "members", "idle_members", "partitions"),
         ("lag_records", pa.float64()),
         ("trend", pa.string()),
         ("since", pa.timestamp("us", tz="UTC")),
@@ -126,8 +122,7 @@ def _filled(values: Numbers, known: Numbers) -> Numbers:
     at = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), 0), axis=1)
     filled = np.take_along_axis(values, at, axis=1)
     first = np.take_along_axis(values, known.argmax(axis=1)[:, None], axis=1)
-    found: Numbers = np.where(np.isnan(filled), first, filled)
-    return found
+    return np.where(np.isnan(filled), first, filled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +169,7 @@ class SampledGroups:
 
     def sum(self, values: Numbers) -> Numbers:
         """Of the partitions of each group; NaN counts as none."""
-        found: Numbers = np.bincount(self.group, np.nan_to_num(values), minlength=len(self.codes))
-        return found
+        return np.bincount(self.group, np.nan_to_num(values), minlength=len(self.codes))
 
     @property
     def assigned(self) -> Numbers:
@@ -188,8 +182,7 @@ class SampledGroups:
         stuck = self.sum(self.stuck)
         rewound = self.sum(self.partitions.trend == REWOUND)
         of_all = np.where(rewound > 0, REWOUND, self.whole.trend)
-        found: Numbers = np.where((stuck > 0) & (of_all <= GROWING), STALLED, of_all)
-        return found
+        return np.where((stuck > 0) & (of_all <= GROWING), STALLED, of_all)
 
     @property
     def stuck(self) -> Numbers:
@@ -198,7 +191,7 @@ class SampledGroups:
         return found
 
 
-class Samples:
+class Samples(TimedRows):
     """The samples of some windows, and of the time before that their trends need.
 
     Args:
@@ -208,61 +201,31 @@ class Samples:
     """
 
     def __init__(self, table: Table, window_s: int, begin_us: int) -> None:
-        self.window_s = window_s
-        self._begin_us = begin_us
-        # Texts are encoded chunk by chunk: as a whole they take many times the room of their numbers.
-        texts = {
-            name: pc.fill_null(table[name], "").dictionary_encode().unify_dictionaries().combine_chunks()
-            for name in ("cluster_id", "group_id", "state", "member_id", "client_id", "topic", "error")
-        }
-        times = table["sampled_at"].cast(pa.int64()).to_numpy()
-        order = np.argsort(times, kind="stable")
-        self._times = times[order]
-        at = pa.array(order)
-        self._texts = {name: each.take(at) for name, each in texts.items()}
-        self._numbers = {
-            name: table[name].take(at).cast(pa.float64()).to_numpy(zero_copy_only=False)
-            for name in ("partition", "committed_offset", "end_offset")
-        }
-
-    def starts(self) -> list[int]:
-        """The beginnings of the windows that have a sample [us]."""
-        length = self.window_s * 1_000_000
-        found = np.unique(self._times[self._times >= self._begin_us] // length) * length
-        return [int(each) for each in found]
+        super().__init__(table, "sampled_at", _TEXTS, window_s, begin_us)
+        self._numbers = {name: table[name].take(self.at).cast(pa.float64()).to_numpy() for name in _NUMBERS}
 
     def within(self, window: Span, registry: Registry) -> SampledGroups | None:
         """The groups that have a sample in the window; None without any."""
-        begin_us = min(window.begin_us, window.end_us - LOOKBACK_S * 1_000_000)
-        first, own, last = np.searchsorted(self._times, (begin_us, window.begin_us, window.end_us)).tolist()
+        first, own, last = self.places(min(window.begin_us, window.end_us - LOOKBACK_S * 1_000_000), window)
         if own == last:
             return None
-        text = {
-            name: each.indices.to_numpy(zero_copy_only=False)[first:last].astype(np.int64)
-            for name, each in self._texts.items()
-        }
-        groups = self._texts["group_id"].dictionary
-        is_of_group = np.array([bool(each) for each in groups.to_pylist()], np.bool_)[text["group_id"]]
-        kept = np.flatnonzero(is_of_group)
+        text, texts = self.codes(first, last), self.texts
+        kept = np.flatnonzero(as_numpy(pc.not_equal(texts["group_id"], ""))[text["group_id"]])
         if not (kept >= own - first).any():
             return None
         rows = _Rows(
-            times=self._times[first:last][kept],
+            times=self.times[first:last][kept],
             text={name: each[kept] for name, each in text.items()},
             number={name: each[first:last][kept] for name, each in self._numbers.items()},
-            texts=self._texts,
+            texts=texts,
         )
         return rows.groups(window, registry)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Rows:
+class _Rows(Rows):
     """Samples of groups in the order of their times."""
 
-    times: Numbers
-    text: dict[str, Numbers]
-    number: dict[str, Numbers]
-    texts: dict[str, Any]
+    __slots__ = ()
 
     def groups(self, window: Span, registry: Registry) -> SampledGroups:
         group = self._codes(registry.groups, ("cluster_id", "group_id"), window.end_us)
@@ -273,7 +236,7 @@ class _Rows:
         is_last = self._is_of_last_round(place, len(codes))
         at, matrix = self._partitions(place, window.begin_us)
         held = self._held(at, is_last, place)
-        is_assigned = self._has_member(held)
+        is_assigned = self.has("member_id")[held]
         partitions = lags(matrix["times"], matrix["committed_offset"], matrix["end_offset"], is_assigned)
         group_of = place[at]
         whole = self._whole(group_of, matrix, len(codes), is_assigned)
@@ -290,18 +253,15 @@ class _Rows:
 
     def _is_of_last_round(self, place: Numbers, count: int) -> Numbers:
         """True for samples of a group's latest round: the latest in which it could be described, if there is one."""
-        has_state = np.array([bool(each) for each in self.texts["state"].dictionary.to_pylist()], np.bool_)
         latest = np.zeros((2, count), np.int64)
-        for of_round, chosen in zip(latest, (place >= 0, (place >= 0) & has_state[self.text["state"]]), strict=True):
+        for of_round, chosen in zip(latest, (place >= 0, (place >= 0) & self.has("state")), strict=True):
             np.maximum.at(of_round, place[chosen], self.times[chosen])
         is_last: Numbers = (place >= 0) & (self.times == np.where(latest[1], latest[1], latest[0])[place])
         return is_last
 
     def _held(self, at: Numbers, is_last: Numbers, place: Numbers) -> Numbers:
         """For the rows `at` those of the same partitions in the latest round, which know their member; else `at`."""
-        topics = max(len(self.texts["topic"].dictionary), 1)
-        key = place * topics + self.text["topic"]
-        key = key << 24 | np.nan_to_num(self.number["partition"]).astype(np.int64) & 0xFFFFFF
+        key = self._partition_key(place)
         rows = np.flatnonzero(is_last & ~np.isnan(self.number["partition"]))
         if not len(rows):
             return at
@@ -309,22 +269,21 @@ class _Rows:
         found = rows[np.minimum(np.searchsorted(key[rows], key[at]), len(rows) - 1)]
         return np.where(key[found] == key[at], found, at)
 
-    def _codes(self, names: Any, columns: tuple[str, ...], at_us: int) -> Numbers:
+    def _partition_key(self, place: Numbers) -> Numbers:
+        """A number for each row's group, topic and partition."""
+        key = place * max(len(self.texts["topic"]), 1) + self.text["topic"]
+        return key << 24 | np.nan_to_num(self.number["partition"]).astype(np.int64) & 0xFFFFFF
+
+    def _codes(self, names: Names, columns: tuple[str, ...], at_us: int) -> Numbers:
         """Numbers in the registry; only distinct texts are looked up."""
-        key = np.zeros(len(self.times), np.int64)
-        for name in columns:
-            key = key * max(len(self.texts[name].dictionary), 1) + self.text[name]
+        key = self.key(np.arange(len(self.times)), *columns)
         _, first, place = np.unique(key, return_index=True, return_inverse=True)
-        parts = [self.texts[name].dictionary.take(pa.array(self.text[name][first])) for name in columns]
-        found: Numbers = names.codes(*parts, at_us=at_us)[place]
-        return found
+        return names.codes(*self.texts_of(first, *columns), at_us=at_us)[place]
 
     def _partitions(self, place: Numbers, begin_us: int) -> tuple[Numbers, dict[str, Numbers]]:
         """Of each partition with a sample in the window its last row, and its last samples as a matrix."""
         rows = np.flatnonzero((place >= 0) & ~np.isnan(self.number["partition"]))
-        topics = max(len(self.texts["topic"].dictionary), 1)
-        key = place[rows] * topics + self.text["topic"][rows]
-        key = key << 24 | self.number["partition"][rows].astype(np.int64) & 0xFFFFFF
+        key = self._partition_key(place)[rows]
         order = np.lexsort((self.times[rows], key))
         rows, key = rows[order], key[order]
         is_end = np.ones(len(rows), np.bool_)
@@ -342,11 +301,6 @@ class _Rows:
             found[number[of_row[taken]], _SAMPLES - 1 - back[taken]] = values[name][rows[taken]]
             matrix[name] = found
         return rows[ends[is_here]], matrix
-
-    def _has_member(self, at: Numbers) -> Numbers:
-        is_member = np.array([bool(each) for each in self.texts["member_id"].dictionary.to_pylist()], np.bool_)
-        found: Numbers = is_member[self.text["member_id"][at]]
-        return found
 
     def _whole(self, group: Numbers, matrix: dict[str, Numbers], count: int, is_assigned: Numbers) -> Lags:
         """Sums over the partitions of each group that are known in most samples that any of them has.
@@ -371,7 +325,7 @@ class _Rows:
 
     def _latest_text(self, name: str, chosen: Numbers, place: Numbers, count: int) -> list[str]:
         """Of each group the last text that is not empty."""
-        texts = self.texts[name].dictionary.to_pylist()
+        texts = self.texts[name].to_pylist()
         found = [""] * count
         rows = np.flatnonzero(chosen)
         pairs, last = np.unique((place[rows] * max(len(texts), 1) + self.text[name][rows])[::-1], return_index=True)
@@ -383,10 +337,8 @@ class _Rows:
     def _members(
         self, is_last: Numbers, place: Numbers, at: Numbers, partitions: Lags, registry: Registry, end_us: int
     ) -> Members:
-        ids = self.texts["member_id"].dictionary.to_pylist()
-        is_member = np.array([bool(each) for each in ids], np.bool_)[self.text["member_id"]]
-        rows = np.flatnonzero(is_last & is_member)
-        key = place * max(len(ids), 1) + self.text["member_id"]
+        rows = np.flatnonzero(is_last & self.has("member_id"))
+        key = place * max(len(self.texts["member_id"]), 1) + self.text["member_id"]
         distinct, first, which = np.unique(key[rows], return_index=True, return_inverse=True)
         has_topic = ~np.isnan(self.number["partition"][rows])
         client = self._codes(registry.clients, ("cluster_id", "client_id"), end_us)
@@ -397,11 +349,11 @@ class _Rows:
             np.bincount(owner[owned], np.nan_to_num(each[owned]), minlength=len(distinct))
             for each in (partitions.lag, rate)
         )
-        names = [ids[each] for each in self.text["member_id"][rows[first]].tolist()]
+        (names,) = self.texts_of(rows[first], "member_id")
         return Members(
             group=place[rows[first]],
             client=client[rows[first]],
-            of=np.array([-2 - crc32(each.encode()) for each in names], np.int64),
+            of=np.array([-2 - crc32(each.encode()) for each in names.to_pylist()], np.int64),
             partitions=np.bincount(which, has_topic, minlength=len(distinct)),
             lag=lag,
             rate=per_s,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, Table, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, as_numpy, pa, pc, places_in
 from fleetgauge.verdicts.patterns import matches
 
 _NAMES: Final = ("cluster_id", "principal", "client_instance_id")
@@ -36,9 +36,9 @@ class Points:
         self._clients = clients.combine_chunks()
         instances = _names(self._table).dictionary_encode()
         self._keys: Array = instances.dictionary
-        self._client = pc.index_in(instances.dictionary, value_set=_names(self._clients)).fill_null(-1).to_numpy()
-        self.instance: Numbers = instances.indices.to_numpy(zero_copy_only=False)
-        self.at_us: Numbers = _one(self._table, "received_at").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        self._client = places_in(_names(self._clients), instances.dictionary)
+        self.instance = as_numpy(instances.indices)
+        self.at_us = as_numpy(_one(self._table, "received_at").cast(pa.int64()))
 
     def within(self, begin_us: int, end_us: int) -> "Points":
         """Those received from one time on to before another [us]."""
@@ -51,8 +51,7 @@ class Points:
 
     def number(self, name: str) -> Numbers:
         """A column as numbers; NaN for null."""
-        found: Numbers = self.texts(name).cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
-        return found
+        return as_numpy(self.texts(name).cast(pa.float64()), np.nan)
 
     def texts(self, name: str) -> Array:
         """A column."""
@@ -64,9 +63,7 @@ class Points:
 
     def place_of(self, name: str, known: tuple[str, ...]) -> Numbers:
         """For each text its place among those known; -1 for another."""
-        found = pc.index_in(self.texts(name), value_set=pa.array(known, pa.string())).fill_null(-1)
-        places: Numbers = found.to_numpy(zero_copy_only=False)
-        return places
+        return places_in(pa.array(known, pa.string()), self.texts(name))
 
     def of_clients(self, match: Mapping[str, str]) -> Numbers:
         """True for the points of clients that all of these patterns match."""
@@ -93,9 +90,7 @@ class Points:
 
     def numbers(self, keys: Iterable[str]) -> Numbers:
         """The numbers of those of these instances that are here."""
-        found = pc.index_in(pa.array(list(keys), pa.string()), value_set=self._keys).drop_null()
-        numbers: Numbers = found.to_numpy(zero_copy_only=False)
-        return numbers
+        return as_numpy(pc.index_in(pa.array(list(keys), pa.string()), value_set=self._keys).drop_null())
 
     def identity(self, instance: int) -> dict[str, Any]:
         """What is known of a client, by the names of `clients`."""

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, Table, pa, pc
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, as_numpy, pa, pc
 from fleetgauge.verdicts.registry import Registry, Span
+from fleetgauge.verdicts.witnesses.timed import Rows, TimedRows
 
 _SUMS: Final = (
     "requests", "request_bytes", "response_bytes", "broker_time_ms", "throttled_requests", "throttle_time_ms",
@@ -70,7 +71,7 @@ class Traffic:
         return found
 
 
-class TrafficRows:
+class TrafficRows(TimedRows):
     """The rows of some windows, each in that in which its interval began, and of the window before.
 
     Args:
@@ -80,20 +81,11 @@ class TrafficRows:
     """
 
     def __init__(self, table: Table, window_s: int, begin_us: int) -> None:
-        self.window_s = window_s
-        self._begin_us = begin_us
-        times = table["window_start"].cast(pa.int64()).to_numpy()
-        order = np.argsort(times, kind="stable")
-        at = pa.array(order)
-        self._times = times[order]
-        self._texts = {
-            name: pc.fill_null(table[name], "").dictionary_encode().unify_dictionaries().combine_chunks().take(at)
-            for name in _TEXTS
-        }
+        super().__init__(table, "window_start", _TEXTS, window_s, begin_us)
         # Maps are taken, so that their entries begin with the first row.
-        errors, compressions = (table[name].combine_chunks().take(at) for name in ("errors", "compressions"))
+        errors, compressions = (table[name].combine_chunks().take(self.at) for name in ("errors", "compressions"))
         self._numbers = {
-            name: table[name].take(at).cast(pa.float64()).fill_null(0.0).to_numpy()
+            name: table[name].take(self.at).cast(pa.float64()).fill_null(0.0).to_numpy()
             for name in ("window_ms", "api_key", "api_version", *_SUMS)
         } | {
             "errors": _sums(errors, lambda keys: pc.not_equal(keys, _DUPLICATE_SEQUENCE_NUMBER)),
@@ -101,35 +93,25 @@ class TrafficRows:
             "uncompressed": _sums(compressions, lambda keys: pc.equal(keys, "none")),
         }
 
-    def starts(self) -> list[int]:
-        """The beginnings of the windows that have a row [us]."""
-        length = self.window_s * 1_000_000
-        return [int(each) for each in np.unique(self._times[self._times >= self._begin_us] // length) * length]
-
     def within(self, window: Span, registry: Registry) -> Traffic | None:
         """What was counted in a window; None without any row."""
-        before_us = window.begin_us - self.window_s * 1_000_000
-        first, own, last = np.searchsorted(self._times, (before_us, window.begin_us, window.end_us)).tolist()
+        first, own, last = self.places(window.begin_us - self.window_s * 1_000_000, window)
         if own == last:
             return None
         return _Rows(
-            times=self._times[first:last],
-            text={
-                name: each.indices.to_numpy(zero_copy_only=False)[first:last].astype(np.int64)
-                for name, each in self._texts.items()
-            },
+            times=self.times[first:last],
+            text=self.codes(first, last),
             number={name: each[first:last] for name, each in self._numbers.items()},
-            texts={name: each.dictionary for name, each in self._texts.items()},
+            texts=self.texts,
             is_own=np.arange(first, last) >= own,
         ).traffic(window, registry)
 
 
 def _sums(maps: Array, chosen: Any) -> Numbers:
     """Of each row the sum of a map's values whose keys are chosen."""
-    lengths = np.diff(maps.offsets.to_numpy(zero_copy_only=False))
-    values = maps.items.fill_null(0).to_numpy(zero_copy_only=False) * chosen(maps.keys).to_numpy(zero_copy_only=False)
-    found: Numbers = np.bincount(np.repeat(np.arange(len(maps)), lengths), values, len(maps))
-    return found
+    lengths = np.diff(as_numpy(maps.offsets))
+    values = as_numpy(maps.items, 0) * as_numpy(chosen(maps.keys))
+    return np.bincount(np.repeat(np.arange(len(maps)), lengths), values, len(maps))
 
 
 def covered_us(code: Numbers, starts: Numbers, ends: Numbers, count: int) -> Numbers:
@@ -140,27 +122,22 @@ def covered_us(code: Numbers, starts: Numbers, ends: Numbers, count: int) -> Num
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], ends[order]
     before = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]])
-    found: Numbers = np.bincount(code[order], np.maximum(ends - np.maximum(starts, before), 0), count)
-    return found
+    return np.bincount(code[order], np.maximum(ends - np.maximum(starts, before), 0), count)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Rows:
+class _Rows(Rows):
     """Rows of a window and of the one before, in the order of their times."""
 
-    times: Numbers
-    text: dict[str, Numbers]
-    number: dict[str, Numbers]
-    texts: dict[str, Array]
     is_own: Numbers
 
     def traffic(self, window: Span, registry: Registry) -> Traffic:
         """Sums of the window by client, and its groups."""
         ids = self.texts["client_id"]
-        is_one = ~pc.is_in(ids, pa.array(_SEVERAL)).to_numpy(zero_copy_only=False)
+        is_one = ~as_numpy(pc.is_in(ids, pa.array(_SEVERAL)))
         rows = np.flatnonzero(self.is_own & is_one[self.text["client_id"]])
         _, first, unit = np.unique(
-            self._key(rows, "cluster_id", "principal", "client_id"), return_index=True, return_inverse=True
+            self.key(rows, "cluster_id", "principal", "client_id"), return_index=True, return_inverse=True
         )
         one, count = rows[first], len(first)
         api = self.number["api_key"][rows]
@@ -175,11 +152,11 @@ class _Rows:
         group, rebalances = self._groups(window, registry)
         in_group = np.bincount(unit[self._of_classic_groups()[rows]], minlength=count) > 0
         seen = [*(each["requests"] > 0 for each in sums.values()), in_group]
-        names = self.texts["principal"].take(pa.array(self.text["principal"][one])).to_pylist()
+        (names,) = self.texts_of(one, "principal")
         return Traffic(
-            client=registry.clients.codes(*self._texts_of(one, "cluster_id", "client_id"), at_us=window.end_us),
+            client=registry.clients.codes(*self.texts_of(one, "cluster_id", "client_id"), at_us=window.end_us),
             # A gateway's rows have the name alone; whatever Kafka authenticates is of the type User.
-            principal=np.array([f"User:{name}" for name in names], object),
+            principal=np.array([f"User:{name}" for name in names.to_pylist()], object),
             seconds=seconds,
             share=np.minimum(seconds / window.length_s, 1.0),
             sums=sums,
@@ -187,16 +164,6 @@ class _Rows:
             rebalances=rebalances,
             kinds=np.sum([each.astype(np.int64) << bit for bit, each in enumerate(seen)], axis=0),
         )
-
-    def _texts_of(self, rows: Numbers, *names: str) -> list[Array]:
-        return [self.texts[name].take(pa.array(self.text[name][rows])) for name in names]
-
-    def _key(self, rows: Numbers, *names: str) -> Numbers:
-        """A number for the texts of each row, the same for the same ones."""
-        key = np.zeros(len(rows), np.int64)
-        for name in names:
-            key = key * max(len(self.texts[name]), 1) + self.text[name][rows]
-        return key
 
     def _seconds(self) -> Numbers:
         """How long the gateways of each cluster counted in the window [s]: intervals of several count once."""
@@ -208,18 +175,18 @@ class _Rows:
 
     def _of_classic_groups(self) -> Numbers:
         """True for rows of groups of the classic protocol; in the consumer protocol no request shows a rebalance."""
-        key = self._key(np.arange(len(self.times)), "cluster_id", "group_id")
-        is_group = pc.not_equal(self.texts["group_id"], "").to_numpy(zero_copy_only=False)[self.text["group_id"]]
+        key = self.key(np.arange(len(self.times)), "cluster_id", "group_id")
+        is_group = self.has("group_id")
         found: Numbers = is_group & ~np.isin(key, key[self.number["api_key"] == _CONSUMER_GROUP_HEARTBEAT])
         return found
 
     def _groups(self, window: Span, registry: Registry) -> tuple[Numbers, Numbers]:
         """Classic groups with a row in the window, and their rebalances but for two of each member that came."""
         rows = np.flatnonzero(self._of_classic_groups())
-        key = self._key(rows, "cluster_id", "group_id")
+        key = self.key(rows, "cluster_id", "group_id")
         keys, first = np.unique(key[self.is_own[rows]], return_index=True)
         codes = registry.groups.codes(
-            *self._texts_of(rows[self.is_own[rows]][first], "cluster_id", "group_id"), at_us=window.end_us
+            *self.texts_of(rows[self.is_own[rows]][first], "cluster_id", "group_id"), at_us=window.end_us
         )
         rebalances = np.zeros(len(keys))
         is_sync = (self.number["api_key"][rows] == _SYNC_GROUP) & self.is_own[rows]
@@ -249,7 +216,7 @@ class _Rows:
         """
         joins = rows[self.number["api_key"][rows] == _JOIN_GROUP]
         every = np.arange(len(self.times))
-        client = self._key(every, "cluster_id", "principal", "client_id")
+        client = self.key(every, "cluster_id", "principal", "client_id")
         opened = (self.number["api_key"] == _API_VERSIONS) & np.isin(client, client[rows])
         connections = int(self.number["requests"][opened].sum())
         if (self.number["api_version"][joins] < _NAMES_NEW_MEMBERS).any():

@@ -55,8 +55,7 @@ def explains_latency(away_ms: Numbers, latency_ms: Numbers) -> Numbers:
     >>> explains_latency(np.array([1421.0, 1421.0, 90.0, np.nan]), np.array([2842.0, 2844.0, 10.0, 10.0])).tolist()
     [True, False, False, False]
     """
-    found: Numbers = away_ms >= np.fmax(_LONG_MS, latency_ms / 2)
-    return found
+    return away_ms >= np.fmax(_LONG_MS, latency_ms / 2)
 
 
 def waits_for_poll(
@@ -76,8 +75,7 @@ def waits_for_poll(
     np.maximum.at(longest_ms, client_of[may_explain], latency_ms[may_explain])
     long_ago = np.nan_to_num(number("last_poll_seconds_ago")) * 1000 > _LONG_MS * 10
     is_away = explains_latency(away_ms, longest_ms) | (np.isnan(away_ms) & long_ago)
-    found: Numbers = is_away & is_java & np.isnan(number("network_thread_poll_avg_ms"))
-    return found
+    return is_away & is_java & np.isnan(number("network_thread_poll_avg_ms"))
 
 
 def broker_time_ms(latency_ms: Numbers, is_consumer: Numbers, dialect: Numbers, is_waiting: Numbers) -> Numbers:

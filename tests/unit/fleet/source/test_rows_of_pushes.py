@@ -30,7 +30,7 @@ def rows(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def points_of(path: Path) -> list[dict[str, Any]]:
-    batches = list(question("points").step(Rejects())(rows(path)))
+    batches = list(question("points").step(Rejects(), rows(path)))
     assert all(batch.schema == SENT_POINTS for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
