@@ -14,7 +14,7 @@ from fleetgauge.base.clock import SystemTime, Time
 from fleetgauge.cluster.quotas.limits import by_entity, read_limits
 from fleetgauge.cluster.subscriptions.allowed import Properties
 from fleetgauge.node import audit
-from fleetgauge.node.config import ServiceConfig
+from fleetgauge.node.config import Endpoint, ServiceConfig
 from fleetgauge.node.config.push_logs import state_topic_settings
 from fleetgauge.node.config.security import read_users
 from fleetgauge.node.data_dir import DataDirectory
@@ -35,7 +35,7 @@ from fleetgauge.node.listener.push_log_appender import open_push_log
 from fleetgauge.node.listener.reporters import Reporters
 from fleetgauge.node.machine import first_kept_descriptor
 from fleetgauge.node.processes.exporter_job import Job
-from fleetgauge.node.processes.node_identity import BoundEndpoint, NodeIdentity
+from fleetgauge.node.processes.node_identity import NodeIdentity
 from fleetgauge.node.processes.node_process import NodeProcess
 from fleetgauge.node.reconfiguration import Changes, changeable_fields, examiner, log_reread
 from fleetgauge.node.state.authorization import Authorization
@@ -108,7 +108,7 @@ class FleetgaugeNode(NodeProcess):
         self.identity = NodeIdentity(config, self._time)
 
     @property
-    def bound(self) -> tuple[BoundEndpoint, ...]:
+    def bound(self) -> tuple[Endpoint, ...]:
         """The listeners that are bound."""
         return self.identity.bound
 

@@ -25,7 +25,7 @@ from fleetgauge.cluster.subscriptions.allowed import AllowedIntervals, WaitsForC
 from fleetgauge.exporters.dead_letters.letter import DeadLetterStats
 from fleetgauge.exporters.dead_letters.store import DeadLetters
 from fleetgauge.exporters.delivery.pipeline import Pipeline
-from fleetgauge.exporters.registry import build_exporter, pipeline_settings
+from fleetgauge.exporters.registry import build_exporter, drain_rate_bytes
 from fleetgauge.exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
 from fleetgauge.exporters.tls_files import CERT_FILE
 from fleetgauge.node.data_dir import DataDirectory
@@ -161,7 +161,7 @@ class ExporterProcess:
             exporter,
             time=self._time,
             dead_letters=self._letters,
-            drain_rate_bytes=pipeline_settings(name, chosen).drain_rate_bytes,
+            drain_rate_bytes=drain_rate_bytes(name, chosen),
         )
 
     def _self_metrics(self, name: str, keys: dict[str, Any]) -> SelfMetricsExporter:
