@@ -154,10 +154,6 @@ class KafkaTopicReader:
         with member.changed:
             return member.shares.settle(batch)
 
-    def rewind(self) -> None:
-        """See `PushLogReader.rewind`. Returns when the consumer has seeked back."""
-        self._member.call(self._member.go_back, _COMMIT_WITHIN_S)
-
     def wakeup(self) -> None:
         """See `PushLogReader.wakeup`."""
         with self._member.changed:
