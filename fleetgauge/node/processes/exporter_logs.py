@@ -169,14 +169,14 @@ class TopicLog:
         return {**place, "problem": next(self._problems(errors), None)}, cursors
 
     def _problems(self, errors: Mapping[str, str | None]) -> Iterator[str]:
-        joined = [reader for reader in self._readers.values() if reader.has_joined]
+        joined = [reader.member for reader in self._readers.values() if reader.member.has_joined]
         if self._readers and not joined:
             known = [f"{name}: {error}" for name in self._readers if (error := errors.get(name))]
             yield f"no exporter has begun to read topic {self._settings.topic}" + "".join(f"; {each}" for each in known)
-        for reader in joined:
-            if reader.problem is not None:
-                yield reader.problem
-            elif not reader.has_reached_topic:
+        for member in joined:
+            if member.problem is not None:
+                yield member.problem
+            elif not member.has_reached_topic:
                 yield f"topic {self._settings.topic} has not been reached yet"
 
     def _measure(self) -> None:
@@ -192,10 +192,10 @@ class TopicLog:
             "group": self._settings.group_of(name),
             "partitions": list(reader.partitions),
             "assigned_partitions": len(reader.partitions),
-            "rebalances": reader.rebalances,
+            "rebalances": reader.member.rebalances,
             **_lag(reader.last_lag, self._lag_ages[name], self._time),
-            "lost_records": reader.lost_records,
-            "lost": {"retention": reader.lost_records},
+            "lost_records": reader.member.lost_records,
+            "lost": {"retention": reader.member.lost_records},
             "bad_records": reader.bad_records,
         }
 

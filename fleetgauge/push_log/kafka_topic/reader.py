@@ -43,6 +43,10 @@ class KafkaTopicReader:
         offsets: the first and last offsets of the partitions.
         seen: collects the clients of the records; None collects none.
 
+    Attributes:
+        member: its part in the consumer group, with what went wrong and what was lost.
+        last_lag: what `lag` found last, also after `close`; None without an assigned partition, or before.
+
     Raises:
         PushLogError: confluent-kafka is missing, or rejects a setting.
     """
@@ -62,13 +66,13 @@ class KafkaTopicReader:
         self.exporter = exporter
         self._time = time or SystemTime()
         self._woken = False
-        self._last_lag: Lag | None = None
+        self.last_lag: Lag | None = None
         self._bad: Counter[str] = Counter()
         self._bad_lock = threading.Lock()
         self._limiter = LogLimiter()
         self._log = log.bind(exporter=exporter)
         self._offsets = offsets or TopicOffsets(settings)
-        self._member = GroupMember(settings, exporter, self._time, self._offsets, consumer)
+        self.member = GroupMember(settings, exporter, self._time, self._offsets, consumer)
 
     @property
     def bad_records(self) -> dict[str, int]:
@@ -77,49 +81,19 @@ class KafkaTopicReader:
             return dict(self._bad)
 
     @property
-    def lost_records(self) -> int:
-        """Records that the topic's retention deleted before they were read."""
-        return self._member.lost_records
-
-    @property
-    def problem(self) -> str | None:
-        """Why the topic cannot be read now; None if it can."""
-        return self._member.problem
-
-    @property
-    def has_joined(self) -> bool:
-        """True from the first `poll` on; before, it sends no request to the brokers."""
-        return self._member.has_joined
-
-    @property
-    def has_reached_topic(self) -> bool:
-        """True once the brokers have returned metadata of the topic."""
-        return self._member.has_reached_topic
-
-    @property
-    def rebalances(self) -> int:
-        """Number of assignments and revocations of partitions."""
-        return self._member.rebalances
-
-    @property
-    def last_lag(self) -> Lag | None:
-        """What `lag` found last, also after `close`; None if it has found none, or no partition was assigned then."""
-        return self._last_lag
-
-    @property
     def partitions(self) -> tuple[int, ...]:
         """The partitions assigned to this reader now."""
-        with self._member.changed:
-            return tuple(share.partition for share in self._member.shares.current)
+        with self.member.changed:
+            return tuple(share.partition for share in self.member.shares.current)
 
     def poll(self, max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
         """See `PushLogReader.poll`."""
-        self._member.join()
+        self.member.join()
         taken = self._take(max_bytes, max_records, max_wait_ms)
         records = self._read(taken)
         if self._seen is not None:
             self._seen.take((taken[index].partition, taken[index].offset, each) for index, each in records.items())
-        member = self._member
+        member = self.member
         with member.changed:
             batch = member.shares.hand_out(taken, records)
             skipped = member.shares.skipped()
@@ -132,33 +106,33 @@ class KafkaTopicReader:
 
     def owned(self, batch: Batch) -> Batch | None:
         """See `PushLogReader.owned`."""
-        with self._member.changed:
-            return self._member.shares.owned(batch)
+        with self.member.changed:
+            return self.member.shares.owned(batch)
 
     def commit(self, batch: Batch) -> int:
         """See `PushLogReader.commit`. Waits for the end of a rebalance, which may reassign partitions of the batch."""
         deadline_ms = self._time.hi_res_clock_ms() + _REBALANCE_WITHIN_MS
         while True:
             try:
-                return self._member.call(lambda: self._settle(batch), _COMMIT_WITHIN_S)
+                return self.member.call(lambda: self._settle(batch), _COMMIT_WITHIN_S)
             except RebalancingError:
                 if self._woken or self._time.hi_res_clock_ms() >= deadline_ms:
                     raise
-            with self._member.changed:
-                self._member.changed.wait(_COMMIT_RETRY_S)
+            with self.member.changed:
+                self.member.changed.wait(_COMMIT_RETRY_S)
 
     def _settle(self, batch: Batch) -> int:
         """Runs in the member's thread, so that no rebalance comes in between."""
-        member = self._member
+        member = self.member
         member.commit(member.shares.due(batch))
         with member.changed:
             return member.shares.settle(batch)
 
     def wakeup(self) -> None:
         """See `PushLogReader.wakeup`."""
-        with self._member.changed:
+        with self.member.changed:
             self._woken = True
-            self._member.changed.notify_all()
+            self.member.changed.notify_all()
 
     def lag(self) -> Lag:
         """See `PushLogReader.lag`: over this reader's partitions.
@@ -167,8 +141,8 @@ class KafkaTopicReader:
             PushLogError: no partition is assigned to this reader, or the brokers do not answer now.
         """
         measured = self._measure_lag()
-        if not self._member.is_closing:
-            self._last_lag = measured
+        if not self.member.is_closing:
+            self.last_lag = measured
         if measured is None:
             raise PushLogError("no partition is assigned to this reader")
         return measured
@@ -177,11 +151,11 @@ class KafkaTopicReader:
         """See `PushLogReader.close`. Leaves the group, so that other members take over its partitions at once."""
         with suppress(PushLogError):
             self.lag()
-        self._member.close()
+        self.member.close()
 
     def _take(self, max_bytes: int, max_records: int, max_wait_ms: int) -> list[Fetched]:
         deadline_ms = self._time.hi_res_clock_ms() + max_wait_ms
-        changed, shares = self._member.changed, self._member.shares
+        changed, shares = self.member.changed, self.member.shares
         with changed:
             shares.want(max_bytes, max_records)
             changed.notify_all()
@@ -222,17 +196,17 @@ class KafkaTopicReader:
             )
 
     def _measure_lag(self) -> Lag | None:
-        with self._member.changed:
-            cursors = {share.partition: share.committed for share in self._member.shares.current}
-            oldest = self._member.shares.oldest_received_at
+        with self.member.changed:
+            cursors = {share.partition: share.committed for share in self.member.shares.current}
+            oldest = self.member.shares.oldest_received_at
         if not cursors:
             return None
         asked_at_us = self._time.microseconds()
         # A cursor that retention has overtaken is before the beginning; the records between are lost and no lag.
         beginnings, ends = self._offsets.beginnings(cursors), self._offsets.ends(cursors)
         if self._seen is not None:
-            with self._member.changed:
-                read = self._member.shares.read_before(ends, beginnings)
+            with self.member.changed:
+                read = self.member.shares.read_before(ends, beginnings)
             self._seen.read_to_end(read, asked_at_us)
         records = sum(
             max(0, ends[partition] - max(beginnings[partition], cursor or 0)) for partition, cursor in cursors.items()

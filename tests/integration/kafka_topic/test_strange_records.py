@@ -77,6 +77,6 @@ def test_what_retention_took_before_it_was_delivered_is_counted_and_the_rest_is_
         done.result(PATIENCE_S)
     with capture_logs() as logs, closing(KafkaTopicReader(topic, "otlp")) as reader:
         assert read(reader, 4) == [6, 7, 8, 9]
-        assert reader.lost_records == 4
+        assert reader.member.lost_records == 4
         assert reader.lag().records == 0
     assert [entry["records"] for entry in logs if entry["event"] == "push_log.records_lost_by_topic_retention"] == [4]

@@ -323,7 +323,7 @@ def test_what_lies_before_the_topic_s_beginning_is_lost_and_other_gaps_are_none(
     rig.consumer.assign(0)
     rig.consumer.fetch(0, 20, 21, 23)
     assert numbers(rig.poll(max_records=3).records) == [place(0, 20), place(0, 21), place(0, 23)]
-    wait_for(lambda: rig.reader.lost_records, "five lost records", until=lambda lost: lost == 5)
+    wait_for(lambda: rig.reader.member.lost_records, "five lost records", until=lambda lost: lost == 5)
 
 
 def test_the_lag_counts_from_the_cursor_or_from_the_beginning_where_that_is_later(rig: Rig) -> None:
