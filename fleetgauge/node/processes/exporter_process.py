@@ -34,6 +34,7 @@ from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.node.processes.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
 from fleetgauge.node.processes.garbage import freeze_startup_objects
 from fleetgauge.node.processes.group_offsets import GroupOffsets
+from fleetgauge.node.processes.job_line import from_line
 from fleetgauge.node.processes.parent_pipe import Reports, ignore_signals
 from fleetgauge.node.processes.subscription_deadlines import SubscriptionDeadlines
 from fleetgauge.node.status.own_metrics import own_metrics
@@ -253,7 +254,7 @@ def main() -> None:
     line = sys.stdin.readline()
     if not line:
         return
-    job = Job.from_line(line)
+    job: Job = from_line(line)
     configure_logging(job.logging.level, job.logging.format, job.logging.secrets)
     structlog.contextvars.bind_contextvars(process="exporters")
     os.nice(_NICENESS)
