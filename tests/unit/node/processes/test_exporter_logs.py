@@ -10,6 +10,7 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.node.data_dir import LogPlace
 from fleetgauge.node.processes.exporter_logs import TopicLog, exporter_log
 from fleetgauge.push_log.kafka_topic.group_member import GroupMember
+from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
 
@@ -51,6 +52,7 @@ def test_a_topic_that_one_exporter_reads_has_no_problem_for_another_that_cannot_
     monkeypatch.setattr(GroupMember, "problem", None)
     log = TopicLog(AWAY, MockTime())
     with closing(log.reader("page")) as page, closing(log.reader("otlp")) as otlp:
+        assert isinstance(otlp, KafkaTopicReader)
         otlp.member.has_reached_topic = True
         otlp.poll(1, 1, 0)
         assert log.status({"page": "start: port taken"})[0]["problem"] is None
