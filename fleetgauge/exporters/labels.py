@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, encode_varint, fields, read_varint
+from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, fields, read_varint
+from fleetgauge.telemetry.otlp.fields import encode_varint
 from fleetgauge.telemetry.push_record import PushRecord
 
 RECORD_LABELS: Final[Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""The part of protobuf's wire format that labelling needs: varints, and the fields of a message in order.
+"""The part of protobuf's wire format that labelling reads: varints, and the fields of a message in order.
 
 Message types are defined in `labels`. Source: protobuf's "Encoding" guide.
 """
@@ -46,22 +46,6 @@ class Field(NamedTuple):
     """Offset of its value, after the length of a length-delimited field."""
     end: int
     """Offset after its last byte."""
-
-
-def encode_varint(value: int) -> bytes:
-    """Base-128, least significant group first.
-
-    >>> encode_varint(300).hex()
-    'ac02'
-    """
-    if value < 0x80:
-        return bytes((value,))
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:

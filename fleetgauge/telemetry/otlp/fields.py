@@ -44,7 +44,13 @@ def read_varint(data: bytes, at: i64, end: i64, max_bytes: i64 = MAX_VARINT_BYTE
 
 
 def encode_varint(value: int) -> bytes:
-    """A number as protobuf writes it."""
+    """A number as protobuf writes it: base 128, least significant group first.
+
+    >>> encode_varint(300).hex()
+    'ac02'
+    """
+    if value < 0x80:
+        return bytes((value,))
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
