@@ -8,7 +8,7 @@ RESULTS := .results
 # Without bytecode every process that a test starts would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java lint check test test-real soak demo demo-broker demo-gateway bridge docs manifests format lock dist clean
+.PHONY: help setup java lint check test test-real test-python soak demo demo-broker demo-gateway bridge docs manifests format lock dist clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -45,6 +45,9 @@ test: lint docs  ## lint, documentation, every quick test, and one trip through 
 
 test-real: setup  ## everything else with real parts: brokers, clients, Spark, collectors, a browser
 	$(BIN)/python tests/run.py test-real
+
+test-python: setup  ## the tests that need no Java on another interpreter: make test-python PYTHON=python3.13
+	$(BIN)/python tests/other_python.py $(PYTHON)
 
 soak: setup  ## the long runs
 	$(BIN)/python -m pytest -q tests -m soak --timeout 7200

@@ -9,7 +9,7 @@ document, line and row.
 What needs a test:
 
 - docs/conformance.md and docs/hardening.md: every row of every table. The row names its tests, as
-  `unit/wire/test_tls.py::test_name` below tests/; a line that ends with a colon names those of the table that it
+  `unit/wire/tls/test_server.py::test_name` below tests/; a line that ends with a colon names those of the table that it
   introduces. Tests that the text between tables names are checked, too.
 - README.md: every list item below "What it promises:". docs/delivery.md: every paragraph and every row of a table above
   "What to watch"; below it, the page describes metrics, events and keys. A paragraph or a list item is one promise;

@@ -26,7 +26,7 @@ from typer.main import get_command
 from unit.node.status.test_exposition import status
 
 from fleetgauge.cli import app as fleetgauge
-from fleetgauge.fleet.cli import app as fleet
+from fleetgauge.cli.fleet.app import app as fleet
 from fleetgauge.fleet.tables.catalog import TABLES, Table
 from fleetgauge.node.config.model import TABLES as NESTED
 from fleetgauge.node.config.model import ServiceConfig

@@ -207,7 +207,7 @@ def fleet_run(zone: Path, tables: Path, master: str | None = None, *more: str) -
     began = time.perf_counter()
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "fleetgauge.fleet.cli", "run", "--format", "json"),
+            *(sys.executable, "-m", "fleetgauge.cli.fleet.app", "run", "--format", "json"),
             *(("--master", master) if master else ()),
             *("--source", str(zone), "--tables", str(tables), *more),
         ],

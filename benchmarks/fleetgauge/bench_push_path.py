@@ -34,6 +34,7 @@ import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2])]  # behind PYTHONPATH: `--against`
+from support.accepted import accepted
 from support.clients.raw_client import ZSTD, get_request, parse_get, push_request
 
 from benchmarks.fleetgauge.load import encoded_payload
@@ -81,6 +82,9 @@ class Transport:
     def is_reading(self) -> bool:
         return True
 
+    def is_closing(self) -> bool:
+        return False
+
     def get_write_buffer_size(self) -> int:
         return 0
 
@@ -109,13 +113,14 @@ class Listener:
         from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
         from fleetgauge.quotas.identities import Identities
         from fleetgauge.quotas.metrics.metrics import Metrics
-        from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+        from fleetgauge.telemetry.manager import ClientMetricsManager
         from fleetgauge.telemetry.push_record import PushIds
+        from fleetgauge.telemetry.settings import ClientMetricsSettings
         from fleetgauge.wire.api_table import ApiTable
-        from fleetgauge.wire.listener_context import ListenerContext
-        from fleetgauge.wire.listener_counters import ListenerCounters
-        from fleetgauge.wire.listener_settings import ListenerSettings
-        from fleetgauge.wire.tcp_channel import TcpChannel
+        from fleetgauge.wire.channels.tcp_channel import TcpChannel
+        from fleetgauge.wire.context.listener_context import ListenerContext
+        from fleetgauge.wire.context.listener_counters import ListenerCounters
+        from fleetgauge.wire.context.listener_settings import ListenerSettings
 
         clock, metrics, table = SystemTime(), Metrics(time=SystemTime()), ApiTable()
         self._loop = Loop()
@@ -127,7 +132,7 @@ class Listener:
             metrics=metrics,
             push_ids=PushIds(),
         )
-        self.manager.update_subscription("bench", {"metrics": "*", "interval.ms": "100"})
+        self.manager.subscriptions.update("bench", {"metrics": "*", "interval.ms": "100"})
         self._writer = SqlitePushLogWriter(PushLogSettings(dir=directory, min_free_bytes=0), clock)
         log = LoopCommit(self._writer, loop, clock)
         manager = ClientRequestQuotaManager(ClientQuotaManagerConfig(), metrics, clock)
@@ -139,7 +144,7 @@ class Listener:
         subscriptions = SubscriptionsHandler(self.manager, authorization, clock)
         admin = AdminApis(cast(Any, None), {}, authorization, (), quota, clock)
         handler = RequestDispatcher(
-            table, cluster, subscriptions, self.pushes, admin, self.manager, misdirected, quota, clock
+            table, cluster, subscriptions, self.pushes, admin, self.manager.instances, misdirected, quota, clock
         )
         context = ListenerContext(
             listener_name="PLAINTEXT",
@@ -154,8 +159,7 @@ class Listener:
         self.channels = []
         self.transports = []
         for number in range(CONNECTIONS):
-            name = f"127.0.0.1:9092-127.0.0.1:{10_000 + number}-{number}"
-            channel = TcpChannel(context, connection_id=name, client_address="127.0.0.1", client_port=10_000 + number)
+            channel = TcpChannel(accepted(context, client=("127.0.0.1", 10_000 + number), index=number))
             transport: Any = Transport()
             channel.connection_made(transport)
             frames = []
@@ -246,8 +250,8 @@ class Stages:
         from fleetgauge.telemetry.codecs import CompressionType, decompressors
         from fleetgauge.telemetry.validate import validate_metrics
         from fleetgauge.wire.api_table import ApiTable
-        from fleetgauge.wire.codec import parse_request
-        from fleetgauge.wire.frames import FrameDecoder
+        from fleetgauge.wire.messages.codec import parse_request
+        from fleetgauge.wire.messages.frames import FrameDecoder
 
         decoder = FrameDecoder(1 << 24)
         table = ApiTable()

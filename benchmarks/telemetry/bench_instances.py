@@ -26,10 +26,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import ANONYMOUS
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings, Push
+from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.plugin import RequestContext
+from fleetgauge.telemetry.push import Push
 from fleetgauge.telemetry.push_record import PushIds
-from fleetgauge.wire.push_telemetry import PushTelemetry
+from fleetgauge.telemetry.settings import ClientMetricsSettings
+from fleetgauge.wire.messages.push_telemetry import PushTelemetry
 
 
 def resident_bytes() -> int:
@@ -80,7 +82,7 @@ def fill(instances: int, out: Connection) -> None:
     manager = ClientMetricsManager(
         settings, node_id=1, cluster_id="bench", metrics=Metrics(time=clock), push_ids=PushIds()
     )
-    manager.update_subscription("all", {"metrics": "*", "interval.ms": "3600000"})
+    manager.subscriptions.update("all", {"metrics": "*", "interval.ms": "3600000"})
     get_and_push(manager, clock, 0, 100)
     gc.collect()
     before = resident_bytes()
@@ -88,7 +90,7 @@ def fill(instances: int, out: Connection) -> None:
     gc.collect()
     taken = resident_bytes() - before
     evicting_us = get_and_push(manager, clock, instances, min(instances // 2, 100_000))
-    counters = manager.counters()
+    counters = manager.figures.counters()
     assert counters["instances"] == instances
     out.send(
         {

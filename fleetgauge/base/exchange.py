@@ -1,6 +1,7 @@
 """Outgoing HTTP requests with one deadline for all of it, at which their connections end."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from email.message import Message
 from functools import partial
 from http.client import HTTPConnection, HTTPSConnection
+from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.request import BaseHandler, HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
@@ -22,6 +24,17 @@ class Answer:
     status: int
     reason: str
     body: bytes
+
+
+def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
+    """How an outgoing connection trusts: authorities of the file, or the system's; every Python trusts the same.
+
+    From 3.13 on, Python's own default refuses an authority whose certificate does not say what its key is for
+    (RFC 5280), as openssl and keytool make them by default, and as Java and curl take them.
+    """
+    context = ssl.create_default_context(cafile=ca_file)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 class NoRedirects(HTTPRedirectHandler):
@@ -78,7 +91,7 @@ class _Connections(HTTPHandler, HTTPSHandler):
 
     def https_open(self, req: Request) -> Any:
         """See `HTTPSHandler`."""
-        return self.do_open(partial(self._made, HTTPSConnection), req)
+        return self.do_open(partial(self._made, HTTPSConnection, context=client_context()), req)
 
     def end(self) -> None:
         """Ends those that were made, and those that are yet to be made."""

@@ -1,7 +1,6 @@
 """The command line `fleetgauge`: one file per command. This one combines them, and prints errors as one sentence."""
 
 import errno
-import importlib
 import logging
 import os
 import sys
@@ -22,26 +21,27 @@ class _Commands(LazyGroup):
 
     lazy: ClassVar = {
         "serve": LazyCommand(
-            "fleetgauge.cli.serve:serve", "Run a node: receive the pushes of Kafka clients, log them, deliver them."
+            "fleetgauge.cli.node.serve:serve",
+            "Run a node: receive the pushes of Kafka clients, log them, deliver them.",
         ),
         "gateway": LazyCommand(
-            "fleetgauge.cli.gateway:gateway",
+            "fleetgauge.cli.node.gateway:gateway",
             "Run a gateway: pass Kafka traffic to a broker, and receive the telemetry of its clients.",
         ),
         "export": LazyCommand(
-            "fleetgauge.cli.export:export",
+            "fleetgauge.cli.node.export:export",
             "Deliver the pushes on a Kafka topic, which the broker plugin writes (or a node with push.log.type=kafka).",
         ),
         "offsets": LazyCommand(
-            "fleetgauge.cli.offsets:offsets",
+            "fleetgauge.cli.node.offsets:offsets",
             "Sample consumer groups into the landing zone: members, committed and end offsets, by Kafka's Admin API.",
         ),
         "status": LazyCommand(
-            "fleetgauge.cli.status:status",
+            "fleetgauge.cli.node.status:status",
             "Show a running serve or export: clients and pushes, refusals with reasons, the push log, every exporter.",
         ),
         "clients": LazyCommand(
-            "fleetgauge.cli.clients:clients",
+            "fleetgauge.cli.cluster.clients:clients",
             "Show the client instances of a running node: identity, address, subscription, last push, last error, "
             "state.",
         ),
@@ -51,29 +51,29 @@ class _Commands(LazyGroup):
             "verdicts.",
         ),
         "subscriptions": LazyCommand(
-            "fleetgauge.cli.subscriptions:app",
+            "fleetgauge.cli.cluster.subscriptions:app",
             "Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
         ),
         "quotas": LazyCommand(
-            "fleetgauge.cli.quotas:app",
+            "fleetgauge.cli.cluster.quotas:app",
             "Plan and apply the quotas of brokers or nodes, and see how far they are used.",
         ),
         "exporters": LazyCommand(
-            "fleetgauge.cli.exporters:exporters",
+            "fleetgauge.cli.node.exporters:exporters",
             "Show the exporters of a running node, and of every fleetgauge export beside it.",
         ),
-        "log": LazyCommand("fleetgauge.cli.log:app", "Read the push log, whether a node runs or not."),
+        "log": LazyCommand("fleetgauge.cli.node.log:app", "Read the push log, whether a node runs or not."),
         "doctor": LazyCommand(
-            "fleetgauge.cli.doctor.command:doctor",
+            "fleetgauge.cli.node.doctor.command:doctor",
             "Check whether Fleetgauge can work here: the installation, the machine, the configuration, and the "
             "brokers.",
         ),
         "config": LazyCommand(
-            "fleetgauge.cli.show_config:show_config",
+            "fleetgauge.cli.node.show_config:show_config",
             "Check a configuration and print it as TOML: every key with its current value and its meaning.",
         ),
         "state": LazyCommand(
-            "fleetgauge.cli.state:state",
+            "fleetgauge.cli.node.state:state",
             "Print what admin tools changed on a node as TOML, for its configuration file.",
         ),
         "metrics": LazyCommand(
@@ -81,7 +81,7 @@ class _Commands(LazyGroup):
             "Show the known metrics of clients, by the names that subscriptions use.",
         ),
         "credentials": LazyCommand(
-            "fleetgauge.cli.credentials:credentials",
+            "fleetgauge.cli.node.credentials:credentials",
             "Print the lines of a user for the configuration file, [sasl.users.NAME]; with --http, of an HTTP user.",
         ),
         "demo": LazyCommand(
@@ -104,28 +104,29 @@ app = typer.Typer(
 
 
 @app.command(
+    name="fleet",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     short_help="Analyse the fleet of clients: inventory, latency, points, standing tables (extra: tables or spark).",
     add_help_option=False,
 )
-def fleet(context: typer.Context) -> None:
+def _fleet(context: typer.Context) -> None:
     """Analyse the fleet of clients; see fleetgauge fleet --help."""
     # Imported only here: the sink runs without Java and PySpark.
     try:
-        commands = importlib.import_module("fleetgauge.fleet.cli")
+        from fleetgauge.cli.fleet.app import app as commands
     except ModuleNotFoundError as error:
         typer.echo(
             f"fleetgauge fleet needs {error.name}, which is not installed: pip install 'fleetgauge[spark]'", err=True
         )
         raise typer.Exit(1) from error
-    commands.app(args=context.args or ["--help"], prog_name="fleetgauge fleet")
+    commands(args=context.args or ["--help"], prog_name="fleetgauge fleet")
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version  # imports email: for this option alone
 
-        from fleetgauge.cli.doctor.installation import installed_form
+        from fleetgauge.cli.node.doctor.installation import installed_form
 
         typer.echo(f"fleetgauge {version('fleetgauge')} ({installed_form()})")
         raise typer.Exit

@@ -1,13 +1,13 @@
 """`fleetgauge metrics`: the known metrics of clients, and those that a prefix selects."""
 
-import json
 from dataclasses import asdict
 from typing import Annotated, Literal
 
 import typer
 
 from fleetgauge.cli.options import TableOrJson
-from fleetgauge.cli.tables import selected as selected_columns
+from fleetgauge.cli.output import selected as selected_columns
+from fleetgauge.cli.output import write_json
 from fleetgauge.telemetry.catalogue.nearest_prefix import nearest_prefix
 from fleetgauge.telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, KnownMetric, selected
 from fleetgauge.terminal.options import Columns
@@ -51,7 +51,7 @@ def metrics(
         and (metric.is_required or not required)
     ]
     if form == "json":
-        typer.echo(json.dumps([asdict(metric) for metric in found], indent=2))
+        write_json([asdict(metric) for metric in found])
     elif found:
         rows = [_cells(metric) for metric in found]
         print_rows(wide_console(), shown or _HEADINGS, rows, least=() if shown else _LEAST)

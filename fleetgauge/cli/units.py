@@ -15,6 +15,15 @@ def amount(count: int) -> str:
     return f"{count:,}"
 
 
+def number(value: float) -> str:
+    """A number as Kafka's tools print it, whole ones without a fraction.
+
+    >>> number(1048576.0), number(12.5)
+    ('1048576', '12.5')
+    """
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
 def size(count_bytes: int | None) -> str:
     """A size [B] in binary units; None if it is unknown.
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.console.api.node import Node
-from fleetgauge.console.api.routes import Fleetless
+from fleetgauge.console.api.routes import Api, Fleetless
 from fleetgauge.console.api.sessions import Sessions
 from fleetgauge.console.api.web import SETTINGS, make_app
 from fleetgauge.node.data_dir import DataDirectory
@@ -48,7 +48,7 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
     cluster: ClusterSettings | None = console["cluster"]
     node = Node(socket, DataDirectory(console["log_dirs"]), cluster)
     subscriptions = functools.cache(lambda: _subscriptions(cluster, node, state))
-    app = make_app(state, node, Sessions(console["token"]), subscriptions, endpoints, index)
+    app = make_app(Api(state, node, Sessions(console["token"]), subscriptions), endpoints, index)
     stopped = threading.Event()
     threading.Thread(target=node.keep_looking, args=(stopped,), name="console-looks", daemon=True).start()
     threading.Thread(target=_load, args=(state, console, node, socket), name="console-load", daemon=True).start()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, fields, read_varint
-from fleetgauge.telemetry.otlp.fields import encode_varint
+from fleetgauge.base.varint import encode_varint
+from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, fields, read_number
 from fleetgauge.telemetry.push_record import PushRecord
 
 RECORD_LABELS: Final[Mapping[str, str]] = {
@@ -218,7 +218,7 @@ def _group(payload: bytes, groups: _Groups) -> list[bytes]:
         size = payload[position + 1]
         start = position + 2
         if size >= 0x80:
-            size, start = read_varint(payload, position + 1, end)
+            size, start = read_number(payload, position + 1, end)
         position = start + size
         if position > end:
             raise MalformedPayloadError(start, f"a ResourceMetrics claims {size} bytes, {end - start} are left")
@@ -257,7 +257,7 @@ def _fills(payload: bytes, position: int, stop: int) -> bool:
     high = payload[position + 1]
     if high < 0x80:
         return (high << 7) + low - 0x80 == left - 2
-    size, after = read_varint(payload, position, stop)
+    size, after = read_number(payload, position, stop)
     return size == stop - after
 
 

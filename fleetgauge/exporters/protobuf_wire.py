@@ -1,4 +1,4 @@
-"""The part of protobuf's wire format that labelling reads: varints, and the fields of a message in order.
+"""The part of protobuf's wire format that labelling needs: numbers, and the fields of a message in order.
 
 Message types are defined in `labels`. Source: protobuf's "Encoding" guide.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.base.varint import UnreadableError, read_varint
 
 _VARINT: Final = 0
 _FIXED64: Final = 1
@@ -48,22 +49,16 @@ class Field(NamedTuple):
     """Offset after its last byte."""
 
 
-def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+def read_number(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Returns the varint at `position`, and the position after it.
 
     Raises:
         MalformedPayloadError: it runs past `end`, or over ten bytes.
     """
-    result = shift = 0
-    at = position
-    while at < end and shift < 70:
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, at
-        shift += 7
-    raise MalformedPayloadError(position, "a number is cut short or longer than ten bytes")
+    try:
+        return read_varint(data, position, end)
+    except UnreadableError:
+        raise MalformedPayloadError(position, "a number is cut short or longer than ten bytes") from None
 
 
 def fields(data: bytes, position: int, end: int) -> Iterator[Field]:
@@ -79,7 +74,7 @@ def fields(data: bytes, position: int, end: int) -> Iterator[Field]:
         elif tag & 0x87 == _FIXED64:  # ... numbers of eight bytes
             after = value + 8
         if not value <= after <= end or tag < 8:
-            tag, value = read_varint(data, position, end)
+            tag, value = read_number(data, position, end)
             value, after = _extent(data, tag, value, end, depth=0)
         yield Field(tag, position, value, after)
         position = after
@@ -92,10 +87,10 @@ def _extent(data: bytes, tag: int, position: int, end: int, *, depth: int) -> tu
         raise MalformedPayloadError(position, f"field number {tag >> 3} does not exist")
     value, after = position, position
     if wire_type == _LENGTH_DELIMITED:
-        size, value = read_varint(data, position, end)
+        size, value = read_number(data, position, end)
         after = value + size
     elif wire_type == _VARINT:
-        after = read_varint(data, position, end)[1]
+        after = read_number(data, position, end)[1]
     elif wire_type == _START_GROUP:
         after = _group_end(data, tag, position, end, depth=depth + 1)
     elif wire_type in (_FIXED64, _FIXED32):
@@ -112,7 +107,7 @@ def _group_end(data: bytes, start_tag: int, position: int, end: int, *, depth: i
     if depth > _MAX_GROUP_DEPTH:
         raise MalformedPayloadError(position, f"groups are nested deeper than {_MAX_GROUP_DEPTH}")
     while position < end:
-        tag, position = read_varint(data, position, end)
+        tag, position = read_number(data, position, end)
         if tag & 7 == _END_GROUP:
             if tag != start_tag + 1:
                 raise MalformedPayloadError(position, "a group ends that did not begin")

@@ -33,7 +33,6 @@ SELF_METRICS: Final = "self_metrics"
 
 SERVICE_NAME: Final = "fleetgauge"
 _NEEDED: Final = ("opentelemetry.sdk.metrics", "opentelemetry.exporter.otlp.proto.common", "prometheus_client")
-_CLOSE_GRACE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +121,9 @@ class SelfMetricsExporter:
         time: the clocks.
     """
 
+    close_grace_s: float = 1.0
+    """How long a running export may take to return after the stop [s]."""
+
     def __init__(
         self, name: str, settings: SelfMetricsSettings, source: "Callable[[], Iterable[Metric]]", *, time: Time
     ) -> None:
@@ -154,7 +156,7 @@ class SelfMetricsExporter:
             return True
         self._thread.join(max(0, self._stop_by_ms - self._time.hi_res_clock_ms()) / 1_000)
         self._transport.close()
-        self._thread.join(_CLOSE_GRACE_S)
+        self._thread.join(self.close_grace_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.base.exchange import client_context
 
 if TYPE_CHECKING:
     import grpc
@@ -59,10 +60,10 @@ class TlsFiles:
             TlsFilesError: a file cannot be read, or has other content.
         """
         if self.ca_file is None:
-            context = ssl.create_default_context()
+            context = client_context()
         else:
             with _named(CA_FILE, self.ca_file, _NO_CERTIFICATE):
-                context = ssl.create_default_context(cafile=self.ca_file)
+                context = client_context(self.ca_file)
         self._load_own(context)
         return context
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
-from fleetgauge.wire.proxy_header import encode_v2
+from fleetgauge.wire.messages.proxy_header import encode_v2
 
 CONNECT_WITHIN_S: Final = 10.0
 """How long a connection to a broker may take [s], as in Kafka's clients (`socket.connection.setup.timeout.ms`)."""

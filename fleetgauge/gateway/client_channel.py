@@ -8,26 +8,25 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
-from fleetgauge.base.software import UNKNOWN_SOFTWARE
+from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.gateway.apis import PASSED, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from fleetgauge.gateway.brokers import CONNECT_WITHIN_S
 from fleetgauge.gateway.in_flight import InFlight
-from fleetgauge.gateway.own_login import LOGIN_WITHIN_MS, OwnLogin
-from fleetgauge.gateway.request_stream import RequestStream
-from fleetgauge.gateway.response_stream import ResponseStream
 from fleetgauge.gateway.shared import Shared
+from fleetgauge.gateway.streams.own_login import LOGIN_WITHIN_MS, OwnLogin
+from fleetgauge.gateway.streams.request_stream import RequestStream
+from fleetgauge.gateway.streams.response_stream import ResponseStream
 from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.channels.base_channel import BaseChannel
+from fleetgauge.wire.channels.sasl_session import SaslSession
+from fleetgauge.wire.channels.secure_channel import certificate_principal
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.codec import parse_request
+from fleetgauge.wire.context.accepted import Accepted
+from fleetgauge.wire.context.handshakes import Handshake, HandshakeStage
 from fleetgauge.wire.errors import LocalProtocolError, ProtocolError
-from fleetgauge.wire.handshakes import Handshake, HandshakeStage
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.new_channel import Accepted
+from fleetgauge.wire.messages.codec import parse_request
 from fleetgauge.wire.sasl.login import LoginError
-from fleetgauge.wire.sasl_session import SaslSession
-from fleetgauge.wire.secure_channel import certificate_principal
-from fleetgauge.wire.server_name import NamedServer, expect_server_name
+from fleetgauge.wire.tls.server_name import NamedServer, expect_server_name
 
 _BUFFER_BYTES: Final = 256 * 1024
 """Unwritten bytes for one peer from which on the other one is not read [B]."""
@@ -39,11 +38,8 @@ _SHARE: Final = 8
 much as rules may want (`gateway.rules.MAX_BODY_BYTES`), and more than the addresses of any cluster."""
 
 
-class ClientChannel(asyncio.Protocol):
-    """A client's connection through the gateway.
-
-    It is a `wire.open_connection.OpenConnection` for its listener, a `wire.channel.Channel` for the handlers of the
-    telemetry APIs, and a `gateway.rules.ClientConnection` for the rules.
+class ClientChannel(BaseChannel):
+    """A client's connection through the gateway: also a `gateway.rules.ClientConnection` for the rules.
 
     Args:
         shared: by all connections of the gateway.
@@ -56,64 +52,51 @@ class ClientChannel(asyncio.Protocol):
         "_client_ended",
         "_client_reads",
         "_clock",
-        "_close_reason",
-        "_closing_since_ms",
         "_connecting",
-        "_context",
-        "_drain_reason",
-        "_handshake",
         "_in_flight",
         "_local",
         "_loop_ns",
         "_named",
         "_next_slot",
         "_own_login",
-        "_place",
         "_requests",
         "_response_bytes",
         "_responses",
-        "_security",
-        "_session",
         "_shared",
         "_since_ns",
-        "_transport",
         "_turn_ends_ns",
         "_unanswered_ns",
-        "_waits",
-        "attachment",
-        "buffered_bytes",
-        "client_address",
-        "client_port",
-        "client_software_name",
-        "client_software_version",
-        "connection_id",
-        "last_active_ms",
-        "listener_name",
-        "principal",
-        "push_templates",
-        "security_protocol",
         "spends_unanswered",
         "traffic",
     )
 
     def __init__(self, shared: Shared, accepted: Accepted) -> None:
-        context, security = accepted.context, accepted.security
+        super().__init__(accepted)
         self._shared = shared
-        self._context = context
-        self._security = security
-        self._handshake = accepted.handshake
-        self._place = accepted.place
         self._named: NamedServer | None = None
-        if security.tls is not None and shared.server_names is not None:
-            self._named = expect_server_name(security.tls, shared.server_names.find)
-        self._transport: asyncio.Transport | None = None
+        if self._security.tls is not None and shared.server_names is not None:
+            self._named = expect_server_name(self._security.tls, shared.server_names.find)
         self._broker: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._in_flight: list[InFlight] = []
-        self._session: SaslSession | None = None
-        if security.sasl is not None:
+        self._make_streams(accepted)
+        self._response_bytes = 0  # kept of responses
+        self._local: dict[int, InFlight] = {}  # requests that the gateway is answering, by slot
+        self._clock = accepted.context.time.nanoseconds
+        self._loop_ns = self._unanswered_ns = 0
+        self._since_ns = 0  # from when on the loop's time is not counted yet; 0 while it does something else
+        self.spends_unanswered = False
+        self._turn_ends_ns = 0
+        self._next_slot = 0
+        self._client_reads = self._broker_reads = True
+        self._client_ended = False
+        self.traffic: Any = None
+
+    def _make_streams(self, accepted: Accepted) -> None:
+        shared, context, sasl = self._shared, accepted.context, self._security.sasl
+        if sasl is not None:
             handshake = cast(Handshake, accepted.handshake)  # which every listener with SASL has
-            self._session = SaslSession(self, context, accepted.shared, security.sasl, handshake)
+            self._session = SaslSession(self, context, accepted.shared, sasl, handshake)
+        self._in_flight: list[InFlight] = []
         self._requests = RequestStream(
             shared.policy,
             self,
@@ -121,7 +104,7 @@ class ClientChannel(asyncio.Protocol):
             self._serve,
             shared.requests,
             self._may_go_on,
-            ends_sasl=self._session is not None or shared.own_user is not None,
+            ends_sasl=sasl is not None or shared.own_user is not None,
             gate=self._session,
         )
         self._own_login: OwnLogin | None = None
@@ -137,44 +120,14 @@ class ClientChannel(asyncio.Protocol):
             self._may_go_on,
             max_kept_bytes=min(max(share, _MIN_SHARE_BYTES), _MAX_SHARE_BYTES),
         )
-        self._response_bytes = 0  # kept of responses
-        self._waits = False  # for its turn
-        self._local: dict[int, InFlight] | None = None  # requests that the gateway is answering, by slot
-        self._clock = context.time.nanoseconds
-        self._loop_ns = self._unanswered_ns = 0
-        self._since_ns = 0  # from when on the loop's time is not counted yet; 0 while it does something else
-        self.spends_unanswered = False
-        self._turn_ends_ns = 0
-        self._next_slot = 0
-        self._client_reads = self._broker_reads = True
-        self._client_ended = False
-        self._close_reason: str | None = None
-        self._drain_reason: CloseReason | None = None
-        self._closing_since_ms = 0
-        self.buffered_bytes = 0
-        self.last_active_ms = context.time.hi_res_clock_ms()
-        self.connection_id = accepted.connection_id
-        self.listener_name = context.listener_name
-        self.security_protocol = security.protocol.value
-        self.principal: KafkaPrincipal = ANONYMOUS
-        self.client_address = accepted.client_address
-        self.client_port = accepted.client_port
-        self.client_software_name = UNKNOWN_SOFTWARE
-        self.client_software_version = UNKNOWN_SOFTWARE
-        self.attachment: object = None
-        self.push_templates: tuple[Any, ...] = ()
-        self.traffic: Any = None
 
     # The client's side, called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The client is connected, TLS is done: connects to the broker."""
         context = self._context
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
+        self._begin(transport, _BUFFER_BYTES)
         self._requests.mutes = 1  # until there is a broker
-        context.channels[self] = None
-        context.all_closed.clear()
         context.handler.connection_made(self)
         if self._handshake is not None:
             if self._session is None:
@@ -189,7 +142,7 @@ class ClientChannel(asyncio.Protocol):
             except ProtocolError as error:
                 self._refuse(error)
                 return
-        self._connecting = context.loop.create_task(self._connect(self._transport))
+        self._connecting = context.loop.create_task(self._connect(cast(asyncio.Transport, transport)))
 
     def data_received(self, data: bytes) -> None:
         """The client sent bytes."""
@@ -220,29 +173,16 @@ class ClientChannel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client's connection has ended."""
-        context = self._context
-        if self._close_reason is None:
-            is_cut = self._client_ended and self._requests.is_cut
-            lost = CloseReason.TRUNCATED_FRAME if is_cut else CloseReason.CLIENT_CLOSED
-            self._close_reason = lost if exc is None else CloseReason.CONNECTION_RESET
-        self._transport = None
-        if self._handshake is not None:
-            self._handshake.finish()
-        if self._session is not None:
-            self._session.end()
+        is_cut = self._client_ended and self._requests.is_cut
+        lost = CloseReason.TRUNCATED_FRAME if is_cut else CloseReason.CLIENT_CLOSED
+        self._end(lost if exc is None else CloseReason.CONNECTION_RESET)
         if self._connecting is not None:
             self._connecting.cancel()
         if self._broker is not None:
             self._broker.close()  # after what was written, such as records without acks
         self._account()
-        context.counters.closed[str(self._close_reason)] += 1
-        del context.channels[self]
-        context.limits.give_back(self._place)
-        if not context.channels:
-            context.all_closed.set()
         self._shared.policy.rules.closed(self)
-        context.handler.connection_lost(self, str(self._close_reason))
-        self._handshake = self._session = None
+        self._context.handler.connection_lost(self, str(self._close_reason))
         self._requests.close()
         self._responses.close()
 
@@ -263,7 +203,7 @@ class ClientChannel(asyncio.Protocol):
         except (OSError, ValueError) as error:  # SSLError, TimeoutError; UnicodeError of a name such as `a..b`
             shared.broker_connect_failures += 1
             problem = str(error) or f"no connection within {CONNECT_WITHIN_S:.0f} s"
-            self._end("broker_unreachable", f"cannot connect to the broker {address[0]}:{address[1]}: {problem}")
+            self._end_pair("broker_unreachable", f"cannot connect to the broker {address[0]}:{address[1]}: {problem}")
         self._connecting = None  # a task that is done still takes 1 kB
 
     def broker_connected(self, transport: asyncio.Transport) -> None:
@@ -324,7 +264,7 @@ class ClientChannel(asyncio.Protocol):
         how = f"reset the connection ({error})" if error is not None else "closed the connection"
         detail = f"the broker {how}; {waiting} requests were unanswered"
         if waiting or error is not None:
-            self._end("broker_lost", detail)
+            self._end_pair("broker_lost", detail)
         else:
             self.close("broker_closed")  # an idle connection, or a failed authentication: the broker logs it
 
@@ -360,49 +300,49 @@ class ClientChannel(asyncio.Protocol):
         if own_login is not None:
             own_login.hold_if_due(now_ns)
         at_hand = requests.kept_bytes + len(data)
-        self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
-        try:
-            requests.receive(data, now_ns)
-        except ProtocolError as error:
-            self._write_requests()
-            self._refuse(error)
-            return False
-        except Exception as error:  # noqa: BLE001  # a fault of rules or handlers ends one connection, never the listener
-            self._fail(error)
+        if not self._receive(requests, data, now_ns):
             return False
         if self.buffered_bytes and requests.kept_bytes < at_hand:  # what is kept belongs to a later request
             self._context.requests.restart(self, now_ns // 1_000_000)
         self._write_requests()
         if own_login is not None and self._broker is not None and (renewal := own_login.renew(now_ns)):
             self._broker.write(renewal)
-        if requests.turn_is_over:
-            self._wait_for_turn()
-        if requests.mute_ms:
-            self._mute_for(requests.mute_ms)
-            requests.mute_ms = 0
+        self._pause(requests)
         return True
 
     def _pass_responses(self, data: bytes, now_ns: int) -> bool:
         """Passes responses to the client; False if that ended the connection."""
         responses = self._responses
-        self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
-        try:
-            responses.receive(data, now_ns)
-        except ProtocolError as error:
-            self._write_responses()
-            self._refuse(error)
-            return False
-        except Exception as error:  # noqa: BLE001  # as above
-            self._fail(error)
+        if not self._receive(responses, data, now_ns):
             return False
         self._write_responses()
         self._note_kept(responses.kept_bytes)
-        if responses.turn_is_over:
-            self._wait_for_turn()
-        if responses.mute_ms:
-            self._mute_for(responses.mute_ms)
-            responses.mute_ms = 0
+        self._pause(responses)
         return True
+
+    def _receive(self, stream: RequestStream | ResponseStream, data: bytes, now_ns: int) -> bool:
+        self._turn_ends_ns = now_ns + self._context.turns.turn_ms * 1_000_000
+        try:
+            stream.receive(data, now_ns)
+        except ProtocolError as error:
+            if stream is self._requests:
+                self._write_requests()
+            else:
+                self._write_responses()
+            self._refuse(error)
+            return False
+        except Exception as error:  # noqa: BLE001  # a fault of rules or handlers ends one connection, never the listener
+            self._fail(error, "gateway.handler_failed")
+            return False
+        return True
+
+    def _pause(self, stream: RequestStream | ResponseStream) -> None:
+        """Waits for the next turn, and mutes the client, as the stream needs it."""
+        if stream.turn_is_over:
+            self._wait_for_turn()
+        if stream.mute_ms:
+            self._mute_for(stream.mute_ms)
+            stream.mute_ms = 0
 
     def _write_requests(self) -> None:
         output, broker = self._requests.output, self._broker
@@ -423,28 +363,22 @@ class ClientChannel(asyncio.Protocol):
             self._note_unread(kept - self._response_bytes)
         self._response_bytes = kept
 
-    def _note_unread(self, size: int) -> None:
-        unread = self._context.unread
-        unread.left_bytes -= size
-        if unread.left_bytes < 0:
-            unread.review_soon(self._context.loop)
-
     def _settle(self) -> None:
         """Reads from each side as far as the other one takes it; ends when the client has, and is answered."""
         transport, broker = self._transport, self._broker
         if transport is None or self._close_reason is not None:
             return
-        if (self._drain_reason is not None or self._client_ended) and self._is_answered:
+        if (self._end_reason is not None or self._client_ended) and self._is_answered:
             requests = self._requests
-            if self._drain_reason is not None:
-                self.close(self._drain_reason)
+            if self._end_reason is not None:
+                self.close(self._end_reason)
                 return
             if not (requests.is_held and requests.kept_bytes):
                 self.close(CloseReason.TRUNCATED_FRAME if requests.is_cut else CloseReason.CLIENT_CLOSED)
                 return
         self._read_client(transport)
         if broker is not None:
-            _read(broker, self._client_reads and self._responses.wants_bytes)
+            self._set_reading(broker, self._client_reads and self._responses.wants_bytes)
         if self._requests.kept_bytes or self.buffered_bytes:
             self._account()
 
@@ -454,25 +388,22 @@ class ClientChannel(asyncio.Protocol):
 
     def _read_client(self, transport: asyncio.Transport) -> None:
         if not self._client_ended:
-            _read(transport, self._requests.wants_bytes and self._client_reads and self._broker_reads)
+            self._set_reading(transport, self._requests.wants_bytes and self._client_reads and self._broker_reads)
 
     def _account(self) -> None:
         """Updates the process's sum of kept request bytes."""
         buffered = self._requests.kept_bytes if self._transport is not None else 0
         if buffered != self.buffered_bytes:
+            self._note_buffered(buffered)
             requests = self._context.requests
-            requests.note(self, self.buffered_bytes, buffered)
-            self.buffered_bytes = buffered
             if requests.held_bytes > requests.max_bytes:
                 requests.close_heaviest(self.last_active_ms)
 
-    # Telemetry: a `wire.channel.Channel`
+    # Telemetry: a `wire.context.channel.Channel`
 
     def _serve(self, in_flight: InFlight, frame: bytes) -> None:
         """Answers a request of telemetry or SASL."""
         slot, self._next_slot = self._next_slot, self._next_slot + 1
-        if self._local is None:
-            self._local = {}
         self._local[slot] = in_flight
         session = self._session
         if session is not None and in_flight.api_key in _SASL and session.concerns(frame):
@@ -484,24 +415,14 @@ class ClientChannel(asyncio.Protocol):
         if response is not None:
             self.respond(slot, response)
 
-    @property
-    def is_authenticated(self) -> bool:
-        """See `Channel.is_authenticated`."""
-        return self._session is None or self._session.is_authenticated
-
     def authenticated(self, principal: KafkaPrincipal) -> None:
-        """See `wire.sasl_session.SaslConnection`."""
-        self.principal = principal
-        self.push_templates = ()
+        """See `wire.channels.sasl_session.SaslConnection`."""
+        super().authenticated(principal)
         self._handshake = None
-
-    def revoke(self, security: ListenerSecurity) -> bool:
-        """See `OpenConnection.revoke`."""
-        return self._session is not None and self._session.revoke(security)
 
     def respond(self, slot: int, response: bytes) -> None:
         """See `Channel.respond`."""
-        request = self._local.pop(slot, None) if self._local is not None else None
+        request = self._local.pop(slot, None)
         if request is None:
             raise LocalProtocolError(f"slot {slot} awaits no response")
         request.local = response
@@ -584,17 +505,12 @@ class ClientChannel(asyncio.Protocol):
         self.mute()
         self._context.loop.call_later(mute_ms / 1_000, self.unmute)
 
-    # The end: a `wire.open_connection.OpenConnection`
-
-    @property
-    def is_closed(self) -> bool:
-        """See `wire.sasl_session.SaslConnection`."""
-        return self._close_reason is not None
+    # The end: a `wire.context.open_connection.OpenConnection`
 
     @property
     def is_ending(self) -> bool:
         """See `OpenConnection.is_ending`."""
-        return self._close_reason is not None or self._drain_reason is not None or self._client_ended
+        return self._close_reason is not None or self._end_reason is not None or self._client_ended
 
     @property
     def is_held_up(self) -> bool:
@@ -633,19 +549,9 @@ class ClientChannel(asyncio.Protocol):
             self._take_requests(b"", now_ns)
         self._stop_meter()
 
-    def _wait_for_turn(self) -> None:
-        if not self._waits:
-            self._waits = True
-            self._context.turns.wait_for(self)
-
-    def expire(self, now_ms: int) -> None:
-        """See `OpenConnection.expire`; also ends a connection whose broker does not answer."""
-        settings = self._context.settings
-        is_idle = now_ms - self.last_active_ms >= settings.connections_max_idle_ms
-        if self._close_reason is not None:
-            if now_ms - self._closing_since_ms >= settings.close_linger_ms:
-                self.abort(self._close_reason)
-        elif is_idle and not self._client_reads:
+    def _expire_open(self, now_ms: int, is_idle: bool) -> None:
+        """Also ends a connection whose broker does not answer."""
+        if is_idle and not self._client_reads:
             self.abort(CloseReason.RESPONSES_UNREAD)
         elif self._in_flight:
             oldest = self._in_flight[0]
@@ -653,7 +559,7 @@ class ClientChannel(asyncio.Protocol):
             if now_ms - oldest.arrived_ns // 1_000_000 >= timeout_ms and now_ms - self.last_active_ms >= timeout_ms:
                 name = PASSED[oldest.api_key].name
                 within = f"{timeout_ms} ms" if oldest.is_own else f"gateway.response.timeout.ms ({timeout_ms})"
-                self._end("broker_silent", f"{name} was not answered within {within}")
+                self._end_pair("broker_silent", f"{name} was not answered within {within}")
         elif is_idle and not self._requests.mutes:
             self.close(CloseReason.IDLE)
 
@@ -661,14 +567,9 @@ class ClientChannel(asyncio.Protocol):
         """See `OpenConnection.drain`: ends after the answers; reads the rest of a request under way, no further one."""
         if self._is_answered:
             self.close(reason)
-        elif self._drain_reason is None:
-            self._drain_reason = reason
+        elif self._end_reason is None:
+            self._end_reason = reason
             self.mute()
-
-    def shed(self, reason: CloseReason, event: str, detail: str) -> None:
-        """See `OpenConnection.shed`."""
-        self._report(event, reason, detail)
-        self.abort(reason)
 
     def close(self, reason: str) -> None:
         """Closes both connections after what was written to them, and the gateway's answers that are due."""
@@ -690,25 +591,12 @@ class ClientChannel(asyncio.Protocol):
         if self._broker is not None:
             self._broker.abort()
 
-    def _end(self, reason: str, detail: str) -> None:
+    def _end_pair(self, reason: str, detail: str) -> None:
         self._report("gateway.connection_ended", reason, detail)
         self.close(reason)
 
     def _refuse(self, error: ProtocolError) -> None:
-        self._end(error.reason, error.detail)
-
-    def _report(self, event: str, reason: str, detail: str) -> None:
-        self._context.report(event, reason, reason=str(reason), detail=detail, connection_id=self.connection_id)
-
-    def _fail(self, error: Exception) -> None:
-        self._context.report(
-            "gateway.handler_failed",
-            CloseReason.HANDLER_ERROR,
-            level="error",
-            connection_id=self.connection_id,
-            exc_info=error,
-        )
-        self.close(CloseReason.HANDLER_ERROR)
+        self._end_pair(error.reason, error.detail)
 
 
 _SASL: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
@@ -721,11 +609,3 @@ def _write(transport: asyncio.Transport, output: list[bytes]) -> int:
         return len(output[0])
     transport.writelines(output)
     return sum(map(len, output))
-
-
-def _read(transport: asyncio.Transport, wanted: bool) -> None:
-    if wanted is not transport.is_reading() and not transport.is_closing():
-        if wanted:
-            transport.resume_reading()
-        else:
-            transport.pause_reading()

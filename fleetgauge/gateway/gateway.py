@@ -10,13 +10,14 @@ from fleetgauge.gateway.addresses import NodeAddresses
 from fleetgauge.gateway.apis import DELEGATION_TOKENS, GET_TELEMETRY_SUBSCRIPTIONS, PASSED, PUSH_TELEMETRY
 from fleetgauge.gateway.brokers import Brokers
 from fleetgauge.gateway.client_channel import ClientChannel
-from fleetgauge.gateway.own_login import OwnUser
 from fleetgauge.gateway.policy import Policy
+from fleetgauge.gateway.responses.splices import api_versions_splicer
 from fleetgauge.gateway.rules import NoRules, Rules
 from fleetgauge.gateway.server_names import ServerNames
 from fleetgauge.gateway.shared import Shared
-from fleetgauge.gateway.splices import api_versions_splicer
-from fleetgauge.wire.new_channel import Accepted
+from fleetgauge.gateway.streams.own_login import OwnUser
+from fleetgauge.wire.channels.base_channel import as_protocol
+from fleetgauge.wire.context.accepted import Accepted
 from fleetgauge.wire.sasl.login import Login
 
 _TELEMETRY_VERSIONS: Final = {GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), PUSH_TELEMETRY: (0, 0)}
@@ -101,8 +102,8 @@ class Gateway:
         )
 
     def channel(self, accepted: Accepted) -> asyncio.Protocol:
-        """Makes the protocol of a client's connection: a `wire.new_channel.MakeChannel`."""
-        return ClientChannel(self._shared, accepted)
+        """Makes the protocol of a client's connection: a `wire.context.accepted.MakeChannel`."""
+        return as_protocol(ClientChannel(self._shared, accepted))
 
     def replace_login(self, login: Login) -> None:
         """Has logins of the gateway's user that begin from now on use another password. A broker ends a session that is

@@ -4,11 +4,11 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
+from fleetgauge.base.varint import UnreadableError
 from fleetgauge.gateway.addresses import NodeAddresses
 from fleetgauge.gateway.apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
+from fleetgauge.gateway.responses.splices import Splicer
 from fleetgauge.gateway.rules import NoRules, Rules
-from fleetgauge.gateway.splices import Splicer
-from fleetgauge.wire.request_reader import UnreadableError
 
 TELEMETRY: Final = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
 
@@ -46,7 +46,7 @@ class Policy:
 
     Attributes:
         addresses: under which clients reach the brokers; None if those in responses pass.
-        api_versions: see `gateway.splices.api_versions_splicer`.
+        api_versions: see `gateway.responses.splices.api_versions_splicer`.
         answers_telemetry: True if the gateway answers the telemetry APIs; else they pass.
         requires_sasl: True if the broker does and SASL passes: the gateway answers no client that the broker has not
             accepted.

@@ -23,7 +23,7 @@ class ClientConnection(Protocol):
     """The connection of a client, as rules see it. Hashable by identity.
 
     Attributes:
-        connection_id, listener_name, client_address, client_port: as in `wire.channel.Channel`.
+        connection_id, listener_name, client_address, client_port: as in `wire.context.channel.Channel`.
         principal: of the client's certificate, or of a SASL exchange that the broker accepted; else ANONYMOUS.
         client_software_name, client_software_version: as ApiVersions named them.
         spends_unanswered: True while the loop's time is that of a request without an answer.

@@ -1,7 +1,7 @@
 """The principal of a SASL exchange between a client and the broker, which passes through the gateway. No I/O.
 
 The broker judges the exchange. What the client claims counts once the broker has accepted it. Where SASL ends at the
-gateway, `wire.sasl_session` judges.
+gateway, `wire.channels.sasl_session` judges.
 """
 
 import base64
@@ -16,7 +16,7 @@ _ENDS_WITHOUT_BYTES = ("OAUTHBEARER", "GSSAPI")
 
 
 class SaslGate(Protocol):
-    """What a client may send where SASL ends at the gateway: a `wire.sasl_session.SaslSession`.
+    """What a client may send where SASL ends at the gateway: a `wire.channels.sasl_session.SaslSession`.
 
     Attributes:
         max_receive_bytes: largest SaslAuthenticate request [B].

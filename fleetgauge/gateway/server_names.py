@@ -12,7 +12,7 @@ _NAME: Final = re.compile(r"([a-z0-9_-]+\.)+[a-z_-][a-z0-9_-]*")
 
 
 class ServerNames:
-    """Finds the broker of a server name; `find` is a `wire.server_name.FindServer`.
+    """Finds the broker of a server name; `find` is a `wire.tls.server_name.FindServer`.
 
     >>> from fleetgauge.gateway.addresses import parse_brokers, parse_nodes
     >>> nodes, brokers = parse_nodes(["*=kafka-{id}.example.com:9093"]), parse_brokers(["1=10.0.0.1:9092"])

@@ -4,9 +4,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from fleetgauge.gateway.brokers import Brokers
-from fleetgauge.gateway.own_login import OwnUser
 from fleetgauge.gateway.policy import Policy
 from fleetgauge.gateway.server_names import ServerNames
+from fleetgauge.gateway.streams.own_login import OwnUser
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

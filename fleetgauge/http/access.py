@@ -25,17 +25,16 @@ from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.log_limiter import LogLimiter
 from fleetgauge.base.network import network_of
 from fleetgauge.http.users import User, Users, UsersFileError, read_users
-from fleetgauge.wire.distinguished_name import CertificateError, subject_of
-from fleetgauge.wire.password_checks import PasswordChecks
+from fleetgauge.wire.context.password_checks import PasswordChecks
 from fleetgauge.wire.sasl.mechanism import PasswordCheck
-from fleetgauge.wire.tls import ClientAuth, TlsConfigError, TlsSettings, expires_at, make_server_context
+from fleetgauge.wire.tls.distinguished_name import CertificateError, subject_of
+from fleetgauge.wire.tls.server import ClientAuth, TlsConfigError, TlsSettings, expires_at, make_server_context
 
 log = get_logger(__name__)
 
 REALM: Final = 'realm="Fleetgauge"'
 _CHALLENGE: Final = f'Basic {REALM}, charset="UTF-8", Bearer {REALM}'
 _LOOK_EVERY_S: Final = 1.0
-_FAILURE_DELAY_S: Final = 0.2
 MAX_FAILURES: Final = 20
 """Failed log-ins of one network within `FAILURES_FOR_S`; beyond it only credentials known to be right are taken."""
 FAILURES_FOR_S: Final = 60.0
@@ -142,6 +141,9 @@ class Access:
     Raises:
         AccessError: a file cannot be used.
     """
+
+    failure_delay_s: float = 0.2
+    """Delay of the answer to a failed log-in [s]."""
 
     def __init__(
         self, settings: AccessSettings, on_log_in: Callable[[str, str, str], None] = lambda user, address, failure: None
@@ -272,7 +274,7 @@ class Access:
                 client=address,
                 occurrences=count,
             )
-        await asyncio.sleep(_FAILURE_DELAY_S)
+        await asyncio.sleep(self.failure_delay_s)
         if self._failures_of(address)[0] > MAX_FAILURES:
             return _later(429, "too many log-ins from this address have failed; try again in a minute", "60")
         # The same sentence for a wrong password and an unknown user.

@@ -37,8 +37,6 @@ log = get_logger(__name__)
 _READ_BYTES: Final = 16 << 10
 _WRITE_BYTES: Final = 64 << 10
 _LINGER_BYTES: Final = 1 << 20
-_PAUSE_S: Final = 0.5
-"""After such a pause between a response and the next request a peer is no longer one that sends without a pause."""
 _RESET: Final = struct.pack("ii", 1, 0)
 """Of SO_LINGER: closing frees what the peer has not read, and what it does not acknowledge."""
 _ALWAYS: Final = (
@@ -163,6 +161,9 @@ class Connections:
 
 class Connection(H11Protocol):
     """One connection, among those of its server."""
+
+    pause_s: float = 0.5
+    """After such a pause between a response and the next request a peer is no longer one that sends without a pause."""
 
     def __init__(self, server: Connections) -> None:
         super().__init__(server.config, server.state, {})
@@ -426,7 +427,7 @@ class Connection(H11Protocol):
     def _begin(self, send: Send) -> "_Reply":
         self._task = asyncio.current_task()
         self._is_known = self._has_no_user = False
-        if self._since_s is None or self.loop.time() - self._since_s >= _PAUSE_S:
+        if self._since_s is None or self.loop.time() - self._since_s >= self.pause_s:
             self._busy_since_s = self.loop.time()
         self._wait(self._settings.answer_within_s)  # a flood of failing log-ins must not hold all places
         self._reply = _Reply(self, send, self._server.answering)

@@ -20,7 +20,7 @@ from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.node.processes.traffic_writer import TrafficWriter, traffic_writer_name
 from fleetgauge.node.reconfiguration import OWN_USER_FIELD, Changes, changeable_fields
 from fleetgauge.node.status.node_socket import Status
-from fleetgauge.wire.new_channel import MakeChannel
+from fleetgauge.wire.context.accepted import MakeChannel
 
 _BROKER: Final = "gateway.broker"
 
@@ -54,7 +54,7 @@ class GatewayNode(FleetgaugeNode):
     async def _prepare(self) -> Job:
         settings = gateway_settings(self._config)
         job = await super()._prepare()
-        quotas = self._quotas
+        quotas = self._parts.quotas
         has_callback = quotas.managers.client_quota_callback is not None
         self._traffic = TrafficRules(
             quotas.managers, quotas.identities, quotas.cluster_changed if has_callback else None

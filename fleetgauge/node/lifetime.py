@@ -13,12 +13,12 @@ import structlog
 import typer
 
 from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.base.machine import raise_open_files
 from fleetgauge.base.redaction import without_credentials
 from fleetgauge.node import audit
 from fleetgauge.node.config import ServiceConfig
 from fleetgauge.node.config.reader import ConfigReader
 from fleetgauge.node.logs import configure_logging, log_unraisable_errors
-from fleetgauge.node.machine import raise_open_files
 from fleetgauge.node.off_loop import OffLoop
 from fleetgauge.node.private_files import keep_files_private
 from fleetgauge.node.processes.garbage import collect_seldom

@@ -11,7 +11,7 @@ from fleetgauge.node.config.security import ListenerKeys
 from fleetgauge.node.off_loop import OffLoop
 from fleetgauge.telemetry.subscriptions.client_guard import GuardRule
 from fleetgauge.telemetry.subscriptions.known_clients import guard_rules
-from fleetgauge.wire.listener_security import ListenerSecurity
+from fleetgauge.wire.context.listener_security import ListenerSecurity
 
 log = structlog.get_logger(__name__)
 

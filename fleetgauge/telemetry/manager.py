@@ -5,22 +5,19 @@ subscription. No sockets, clock or threads: all calls are made on the listener's
 """
 
 import uuid
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from fleetgauge.base.errors import ErrorCode, InvalidRecordError, TelemetryTooLargeError
 from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry import refusal as refused
 from fleetgauge.telemetry.codecs import CompressionType, decompressors
+from fleetgauge.telemetry.figures import ManagerFigures
 from fleetgauge.telemetry.instances.client_metrics import ClientMetrics
-from fleetgauge.telemetry.instances.departed import DepartedClients
 from fleetgauge.telemetry.instances.instance import ClientInstance
 from fleetgauge.telemetry.instances.known import LAST_RESERVED_ID, KnownInstances
-from fleetgauge.telemetry.instances.register import InstanceRegister
 from fleetgauge.telemetry.instances.sender_bounds import TOKEN, SenderBounds
 from fleetgauge.telemetry.labels import LabelBound
-from fleetgauge.telemetry.malformed import MalformedPushes
 from fleetgauge.telemetry.messages import GetTelemetrySubscriptionsResult, PushRequest
 from fleetgauge.telemetry.plugin import ClientTelemetryExporterPlugin, ClientTelemetryPayload, RequestContext
 from fleetgauge.telemetry.push import Push
@@ -30,17 +27,8 @@ from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.telemetry.subscriptions.client_guard import ClientGuard, GuardRule
 from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryIntervalScaling
 from fleetgauge.telemetry.subscriptions.known_clients import SHIPPED
-from fleetgauge.telemetry.subscriptions.prefix_advice import PrefixAdvice
 from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT, Subscriptions
 from fleetgauge.telemetry.validate import validate_metrics
-
-__all__ = [
-    "ClientMetricsManager",
-    "ClientMetricsSettings",
-    "GetTelemetrySubscriptionsResult",
-    "Push",
-    "PushRequest",
-]
 
 _ANY_RATIO_BYTES: Final = 1 << 20
 """Size up to which decompressed payloads are accepted at any compression ratio: their validation takes a few ms [B]."""
@@ -59,6 +47,13 @@ class ClientMetricsManager:
         new_instance_id: generator of ids for clients without one.
         guard_rules: rules of the client guard.
         pace: interval scaling by telemetry quotas; None for none.
+
+    Attributes:
+        subscriptions: the operator's client-metrics resources.
+        guard: the client guard; see `replace_guard_rules` for its rules.
+        instances: the known instances; the caller reports ended connections to them, and has them expire.
+        plugin: the receivers besides the push log.
+        figures: counters.
     """
 
     def __init__(
@@ -78,20 +73,18 @@ class ClientMetricsManager:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._push_ids = push_ids
-        self._plugin = ClientTelemetryExporterPlugin() if plugin is None else plugin
-        self._subscriptions = Subscriptions(settings.default_interval_ms)
-        self._guard = ClientGuard(guard_rules)
+        self.plugin = ClientTelemetryExporterPlugin() if plugin is None else plugin
+        self.subscriptions = Subscriptions(settings.default_interval_ms)
+        self.guard = ClientGuard(guard_rules)
         self._pace = pace
-        self._advice = PrefixAdvice()
-        self._refusals: Counter[Refusal] = Counter()
-        self._malformed = MalformedPushes()
-        self._stats = ClientMetrics(metrics, lambda: self._instances.cache.ids, settings.instance_metrics_max)
+        self._stats = ClientMetrics(metrics, lambda: self.instances.cache.ids, settings.instance_metrics_max)
         self._bounds = SenderBounds(settings.sender_limits)
-        self._instances = KnownInstances(
-            settings.cache_max_size, self._subscriptions, self._guard, self._stats, new_instance_id, pace, self._bounds
+        self.instances = KnownInstances(
+            settings.cache_max_size, self.subscriptions, self.guard, self._stats, new_instance_id, pace, self._bounds
         )
-        self._plugin.attach(self._stats)
+        self.plugin.attach(self._stats)
         self._label = LabelBound(settings.max_label_bytes)
+        self.figures = ManagerFigures(self._stats, self.instances, self._label, pace)
         accepted = {CompressionType.NONE, *settings.compression_types}
         functions = decompressors(settings.telemetry_max_decompressed_bytes)
         self._codecs = {int(each): (each.label, functions[each]) for each in accepted}
@@ -111,10 +104,10 @@ class ClientMetricsManager:
             context: sender of the request.
             now_ms: monotonic time [ms].
         """
-        instance_id = self._instances.identify(client_instance_id, context)
-        instance = self._instances.of(instance_id, context, now_ms)
+        instance_id = self.instances.identify(client_instance_id, context)
+        instance = self.instances.of(instance_id, context, now_ms)
         if instance is None:
-            self._refusals[refused.TOO_MANY_INSTANCES] += 1
+            self.figures.refused[refused.TOO_MANY_INSTANCES] += 1
             return GetTelemetrySubscriptionsResult(
                 error_code=refused.TOO_MANY_INSTANCES.error_code, client_instance_id=instance_id
             )
@@ -135,7 +128,7 @@ class ClientMetricsManager:
         settings = self._settings
         return GetTelemetrySubscriptionsResult(
             error_code=ErrorCode.NONE,
-            client_instance_id=self._instances.identify(client_instance_id, context),
+            client_instance_id=self.instances.identify(client_instance_id, context),
             accepted_compression_types=tuple(map(int, settings.compression_types)),
             push_interval_ms=INTERVAL_MS_DEFAULT,
             telemetry_max_bytes=settings.telemetry_max_bytes,
@@ -144,7 +137,7 @@ class ClientMetricsManager:
 
     def deny_push(self) -> ErrorCode:
         """Counts the push of a client that may not send telemetry; returns its error code."""
-        self._refusals[refused.NOT_AUTHORIZED] += 1
+        self.figures.refused[refused.NOT_AUTHORIZED] += 1
         return refused.NOT_AUTHORIZED.error_code
 
     def process_push_telemetry(
@@ -160,11 +153,11 @@ class ClientMetricsManager:
         """
         instance_id = request.client_instance_id
         if instance_id is None or instance_id.int <= LAST_RESERVED_ID:
-            self._refusals[refused.NULL_INSTANCE_ID] += 1
+            self.figures.refused[refused.NULL_INSTANCE_ID] += 1
             return refused.NULL_INSTANCE_ID.error_code
-        instance = self._instances.of(instance_id, context, now_ms, is_last=request.terminating)
+        instance = self.instances.of(instance_id, context, now_ms, is_last=request.terminating)
         if instance is None:
-            self._refusals[refused.TOO_MANY_INSTANCES] += 1
+            self.figures.refused[refused.TOO_MANY_INSTANCES] += 1
             return refused.TOO_MANY_INSTANCES.error_code
         return self.validate_push(
             instance,
@@ -184,13 +177,13 @@ class ClientMetricsManager:
         """
         pace = self._pace
         if (
-            instance.subscription_version != self._subscriptions.version
+            instance.subscription_version != self.subscriptions.version
             or instance.pace is not None
             or (pace is not None and pace.enabled)
-            or not self._plugin.is_empty
+            or not self.plugin.is_empty
         ):
             return False
-        self._instances.cache.touch(instance, now_ms)
+        self.instances.cache.touch(instance, now_ms)
         return True
 
     def validate_push(
@@ -241,7 +234,7 @@ class ClientMetricsManager:
         pace = self._pace
         if pace is not None and pace.enabled:
             pace.record(instance, instance.context, len(encoded), now_ms)
-        if not self._plugin.is_empty:
+        if not self.plugin.is_empty:
             push.awaitables = self._export(push, terminating)
         return push
 
@@ -262,7 +255,7 @@ class ClientMetricsManager:
             if instance.metrics is not None:
                 instance.metrics.record_plugin_export(took_ms, now_ms)
             if push.is_malformed:
-                self._malformed.note(instance, push.metrics, at_ms=push.taken_at_ms, now_ms=now_ms)
+                self.figures.malformed.note(instance, push.metrics, at_ms=push.taken_at_ms, now_ms=now_ms)
             count += 1
             total_ms += took_ms
             if took_ms > longest_ms:
@@ -281,29 +274,10 @@ class ClientMetricsManager:
                 instance = push.instance
                 instance.gate.give_back(claim)
                 instance.note_refusal(refused.NOT_LOGGED, now_ms)
-                self._refusals[refused.NOT_LOGGED] += 1
+                self.figures.refused[refused.NOT_LOGGED] += 1
                 self._stats.record_plugin_error(instance.metrics, now_ms)
 
-    # Configuration
-
-    def update_subscription(self, name: str, properties: Mapping[str, str]) -> None:
-        """Sets the client-metrics resource `name`; empty `properties` remove it.
-
-        Raises:
-            InvalidConfigError: invalid `properties`, with the message that Kafka's tools print; nothing is changed.
-            TypeError: they are no mapping of texts, for example None; nothing is changed.
-        """
-        self._subscriptions.update(name, properties)
-        self._advice.review(self._subscriptions.requested_prefixes())
-
-    def replace_subscriptions(self, resources: Mapping[str, Mapping[str, str]]) -> None:
-        """Sets all client-metrics resources at once, as after rereading a file.
-
-        Raises:
-            InvalidConfigError, TypeError: one of them is invalid; nothing is changed.
-        """
-        self._subscriptions.replace(resources)
-        self._advice.review(self._subscriptions.requested_prefixes())
+    # Configuration and life
 
     def replace_guard_rules(self, rules: Iterable[GuardRule]) -> None:
         """Sets the rules of the client guard. Clients with a changed subscription get a new subscription id.
@@ -311,99 +285,13 @@ class ClientMetricsManager:
         Raises:
             TypeError: one of them is no `GuardRule`; nothing is changed.
         """
-        if self._guard.install(rules):
-            self._subscriptions.reevaluate()
-
-    def list_client_metrics_resources(self) -> tuple[str, ...]:
-        """Names of all client-metrics resources, sorted."""
-        return self._subscriptions.names()
-
-    def describe(self, name: str) -> Mapping[str, str]:
-        """Configured properties of a client-metrics resource; empty for an unknown name."""
-        return self._subscriptions.properties(name)
-
-    # Life of instances
-
-    def connection_disconnected(self, connection_id: str, *, now_ms: int) -> int:
-        """Removes a closed connection and the instances without another one; returns the number of these instances."""
-        return self._instances.disconnect(connection_id, now_ms)
-
-    def expire(self, now_ms: int) -> int:
-        """Removes instances without a request for `max(60 s, 3 x push interval)`; returns their number.
-
-        To be called periodically; a late call only delays the removal.
-        """
-        return self._instances.expire(now_ms)
-
-    @property
-    def has_receivers(self) -> bool:
-        """True if any reporter receives pushes, besides the push log."""
-        return not self._plugin.is_empty
-
-    @property
-    def instance_count(self) -> int:
-        """Number of client instances in the cache."""
-        return len(self._instances.cache)
+        if self.guard.install(rules):
+            self.subscriptions.reevaluate()
 
     def close(self) -> None:
         """Removes all instances and unregisters the metrics."""
-        self._instances.cache.clear()
+        self.instances.cache.clear()
         self._stats.close()
-
-    # Figures
-
-    def refusals(self) -> dict[str, dict[str, int]]:
-        """Refused requests by error code name, then by reason."""
-        counts: dict[str, dict[str, int]] = {}
-        for refusal, count in self._refusals.items():
-            counts.setdefault(refusal.error_code.name, {})[refusal.reason] = count
-        return counts
-
-    def malformed(self) -> dict[str, int]:
-        """Accepted pushes whose payload is not well-formed, by reason."""
-        return dict(self._malformed.counts)
-
-    def counters(self) -> dict[str, int]:
-        """Counters of instances and labels, for `fleetgauge status`."""
-        return {
-            "instances": len(self._instances.cache),
-            "instances_evicted": self._instances.cache.evicted,
-            "instances_expired": self._instances.cache.expired,
-            "instances_vanished": self._instances.departed.vanished,
-            "instances_ended": self._instances.departed.ended,
-            "instance_id_clashes": self._instances.cache.clashes,
-            "labels_truncated": self._label.truncated,
-            "instances_with_metrics": self._stats.instances,
-            "instances_without_metrics": self._stats.left_out,
-            "instances_slowed": 0 if self._pace is None else self._pace.slowed,
-            "interval_changes": 0 if self._pace is None else self._pace.changes,
-        }
-
-    def guard_counters(self) -> dict[str, dict[str, str | int]]:
-        """Counters of the client guard, by rule; see `ClientGuard.counters`."""
-        return self._guard.counters()
-
-    def unmatched_prefixes(self) -> dict[str, dict[str, str]]:
-        """Prefixes that match no metric of a known client, by resource; see `PrefixAdvice.unmatched`."""
-        return self._advice.unmatched
-
-    def client_metrics(self) -> dict[str, float]:
-        """Totals of Kafka's group `client-metrics`, by metric name; NaN without recent values."""
-        return self._stats.values()
-
-    @property
-    def register(self) -> InstanceRegister:
-        """Register of the cached instances, for iteration in slices."""
-        return self._instances.cache.register
-
-    @property
-    def departed(self) -> DepartedClients:
-        """Instances that were removed from the cache and are still listed as ended or vanished."""
-        return self._instances.departed
-
-    def plugin_errors(self) -> dict[str, int]:
-        """Failed exports by reporter, for `fleetgauge status`."""
-        return self._plugin.errors()
 
     # Steps
 
@@ -426,27 +314,6 @@ class ClientMetricsManager:
             requested_metrics=subscription.metrics,
         )
 
-    @staticmethod
-    def _keeps_pace(
-        pace: TelemetryIntervalScaling,
-        instance: ClientInstance,
-        context: RequestContext,
-        terminating: bool,
-        now_ms: int,
-    ) -> bool:
-        """False if a push exceeds a telemetry quota and its client is not known to keep to its interval.
-
-        A client that keeps to its interval is never refused for a quota, and may send its terminating push at any time.
-        """
-        interval_ms = instance.subscription.push_interval_ms
-        if instance.gate.has_waited(interval_ms, now_ms):
-            return True
-        before = instance.pace
-        if before is not None and before.had_waited(interval_ms, now_ms):
-            before.previous_push_ms = None  # used once: from now on the gate has the times
-            return True
-        return (terminating and instance.pushes > 0) or pace.has_room(context, now_ms)
-
     def _check(
         self,
         instance: ClientInstance,
@@ -462,7 +329,14 @@ class ClientMetricsManager:
         """
         over: Refusal | None = None
         context, pace = instance.context, self._pace
-        if pace is not None and pace.enabled and not self._keeps_pace(pace, instance, context, terminating, now_ms):
+        # A client that keeps to its interval is never refused for a quota, and may end at any time with a push.
+        if (
+            pace is not None
+            and pace.enabled
+            and not instance.use_interval(now_ms)
+            and not (terminating and instance.pushes > 0)
+            and not pace.has_room(context, now_ms)
+        ):
             over = refused.OVER_QUOTA
         elif not self._bounds.has_room(instance, context, instance.subscription.push_interval_ms, now_ms):
             over = refused.TOO_MANY_BYTES
@@ -527,7 +401,7 @@ class ClientMetricsManager:
             client_instance_id=instance.instance_id, is_terminating=terminating, data=push.metrics
         )
         interval_ms = instance.subscription.push_interval_ms
-        return self._plugin.export_metrics(instance.context, payload, interval_ms, instance.metrics)
+        return self.plugin.export_metrics(instance.context, payload, interval_ms, instance.metrics)
 
     def _refuse_push(self, refusal: Refusal, instance: ClientInstance, is_due: bool, now_ms: int) -> ErrorCode:
         if refusal.gives_back:
@@ -546,6 +420,6 @@ class ClientMetricsManager:
         return self._refuse(refusal, instance, now_ms)
 
     def _refuse(self, refusal: Refusal, instance: ClientInstance, now_ms: int) -> ErrorCode:
-        self._refusals[refusal] += 1
+        self.figures.refused[refusal] += 1
         instance.note_refusal(refusal, now_ms)
         return refusal.error_code

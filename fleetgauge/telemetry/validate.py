@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
+from fleetgauge.base.varint import UnreadableError, encode_varint, read_varint
 from fleetgauge.telemetry.otlp import IS_COMPILED
 from fleetgauge.telemetry.otlp.check import is_well_formed
-from fleetgauge.telemetry.otlp.fields import encode_varint
 from fleetgauge.telemetry.otlp.library_metrics import with_scope_metrics
 from fleetgauge.telemetry.otlp.repair import TextRepair
 from fleetgauge.telemetry.otlp.schema import METRICS_DATA
@@ -34,7 +34,6 @@ _MAX_DEPTH: Final = 100
 
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES: Final = {_FIXED64: 8, _FIXED32: 4}
-_MAX_VARINT_BYTES: Final = 10
 
 
 _from_string: Final = MetricsData.FromString
@@ -155,7 +154,10 @@ class _PieceByPiece:
         fields = 0
         while position < end:
             field_start = position
-            number, content, position = self._field(position, end)
+            try:
+                number, content, position = self._field(position, end)
+            except UnreadableError:
+                raise _malformed("a number is cut off or too long") from None
             fields += 1
             submessage = None
             if content and position - content > self._piece_bytes:
@@ -180,14 +182,14 @@ class _PieceByPiece:
 
     def _field(self, position: int, end: int) -> tuple[int, int, int]:
         """Returns the field's number, the start of its content (0 if it has no length), and the end of the field."""
-        tag, position = self._varint(position, end)
+        tag, position = read_varint(self._data, position, end)
         wire_type = tag & 7
         content = 0
         if wire_type == _LENGTH_DELIMITED:
-            length, content = self._varint(position, end)
+            length, content = read_varint(self._data, position, end)
             position = content + length
         elif wire_type == _VARINT:
-            _, position = self._varint(position, end)
+            _, position = read_varint(self._data, position, end)
         elif wire_type in _FIXED_BYTES:
             position += _FIXED_BYTES[wire_type]
         else:
@@ -195,20 +197,3 @@ class _PieceByPiece:
         if position > end:
             raise _malformed("it is cut off")
         return tag >> 3, content, position
-
-    def _varint(self, position: int, end: int) -> tuple[int, int]:
-        data = self._data
-        # Fast path: most tags and lengths have one or two bytes, and 16 MiB of small fields block the loop meanwhile.
-        if end - position >= 2:
-            low, high = data[position], data[position + 1]
-            if low < 0x80:
-                return low, position + 1
-            if high < 0x80:
-                return low & 0x7F | high << 7, position + 2
-        value = 0
-        for shift, at in enumerate(range(position, min(end, position + _MAX_VARINT_BYTES))):
-            byte = data[at]
-            value |= (byte & 0x7F) << (7 * shift)
-            if byte < 0x80:
-                return value, at + 1
-        raise _malformed("a number is cut off or too long")

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fleetgauge.fleet.cli_options import ShowProgress, needs_extra, said_in_a_sentence, sentences
+from fleetgauge.cli.fleet.options import ShowProgress, needs_extra, sentences, shows
 from fleetgauge.fleet.errors import FleetError, WrongOptionError
 from fleetgauge.fleet.spark.interrupt import EXIT_INTERRUPTED
 
@@ -64,18 +64,17 @@ def simulate(
     `fleetgauge fleet simulate --push 127.0.0.1:9092 --clients 500 --hours 1 --with slow-node:20m..50m`
     """
     notes = Console(stderr=True)
-    with said_in_a_sentence(notes):
-        with needs_extra("tables"):
-            from fleetgauge.testkit.simulate.request import parse_with
-            from fleetgauge.testkit.simulate.simulate import Fleet
-        fleet = Fleet(clients=clients, hours=hours, seed=seed, pathologies=parse_with(with_, hours))
-        bar = _bar(notes, shows=notes.is_terminal if progress is None else progress)
-        if push is not None:
-            _push(out, fleet, push, speed, connections, bar)
-        elif out is None:
-            raise WrongOptionError("name a directory to write to, or a listener with --push HOST:PORT")
-        else:
-            _write(out, fleet, bar)
+    with needs_extra("tables"):
+        from fleetgauge.testkit.simulate.request import parse_with
+        from fleetgauge.testkit.simulate.simulate import Fleet
+    fleet = Fleet(clients=clients, hours=hours, seed=seed, pathologies=parse_with(with_, hours))
+    bar = _bar(notes, shows=shows(progress, notes))
+    if push is not None:
+        _push(out, fleet, push, speed, connections, bar)
+    elif out is None:
+        raise WrongOptionError("name a directory to write to, or a listener with --push HOST:PORT")
+    else:
+        _write(out, fleet, bar)
 
 
 def _bar(notes: Console, *, shows: bool) -> Progress:

@@ -36,7 +36,7 @@ class History:
     """The expected value of each key: a running mean of the logarithm, which outliers move little."""
 
     def __init__(self, keys: Numbers, mean: Numbers, windows: Numbers) -> None:
-        self._keys, self._mean, self._windows = keys, mean, windows
+        self.keys, self._mean, self._windows = keys, mean, windows
 
     @classmethod
     def empty(cls) -> "History":
@@ -73,32 +73,27 @@ class History:
     def _add(self, keys: Numbers, values: Numbers) -> None:
         if not len(keys):
             return
-        every = np.concatenate([self._keys, keys])
+        every = np.concatenate([self.keys, keys])
         order = np.argsort(every, kind="stable")
-        self._keys = every[order]
+        self.keys = every[order]
         self._mean = np.concatenate([self._mean, values])[order]
         self._windows = np.concatenate([self._windows, np.ones(len(keys), np.int64)])[order]
 
     def _find(self, keys: Numbers) -> tuple[Numbers, Numbers]:
-        if not len(self._keys):
+        if not len(self.keys):
             return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return at, self._keys[at] == keys
-
-    @property
-    def keys(self) -> Numbers:
-        """Those that are known, in their order."""
-        return self._keys
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return at, self.keys[at] == keys
 
     def rename(self, keys: Numbers) -> None:
         """Gives each key another one; those below 0 are forgotten."""
         order = np.argsort(keys, kind="stable")
         order = order[keys[order] >= 0]
-        self._keys, self._mean, self._windows = keys[order], self._mean[order], self._windows[order]
+        self.keys, self._mean, self._windows = keys[order], self._mean[order], self._windows[order]
 
     def table(self) -> Table:
         """To be kept."""
-        return pa.table({"key": self._keys, "mean": self._mean, "windows": self._windows})
+        return pa.table({"key": self.keys, "mean": self._mean, "windows": self._windows})
 
     @classmethod
     def of(cls, table: Table) -> "History":

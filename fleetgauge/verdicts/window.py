@@ -49,23 +49,18 @@ class Rows:
 
     Args:
         table: in one piece.
-        at: which rows, in their order.
+        at: which rows, by their places in the table.
     """
 
     def __init__(self, table: Table, at: Numbers) -> None:
-        self._table, self._at = table, at
+        self._table, self.at = table, at
         self._indices = pa.array(at)
         self._is_slice = len(at) > 0 and at[-1] - at[0] + 1 == len(at)
         self._numbers: dict[str, Numbers] = {}
         self._columns: dict[str, Array] = {}
 
     def __len__(self) -> int:
-        return len(self._at)
-
-    @property
-    def at(self) -> Numbers:
-        """Their places in the table."""
-        return self._at
+        return len(self.at)
 
     def whole(self, name: str) -> Array:
         """A column of all rows of the table, in one piece."""
@@ -76,15 +71,13 @@ class Rows:
         if name not in self._columns:
             whole = self.whole(name)
             is_slice = self._is_slice
-            self._columns[name] = (
-                whole.slice(int(self._at[0]), len(self._at)) if is_slice else whole.take(self._indices)
-            )
+            self._columns[name] = whole.slice(int(self.at[0]), len(self.at)) if is_slice else whole.take(self._indices)
         return self._columns[name]
 
     def number(self, name: str) -> Numbers:
         """Numbers; NaN for null and for what is not finite, or below 0 where that means nothing."""
         if name not in self._numbers:
-            found = numbers_at(self.whole(name), self._at)
+            found = numbers_at(self.whole(name), self.at)
             is_wrong = np.isinf(found)
             if not name.startswith("clock_skew"):
                 is_wrong |= found < 0

@@ -1,26 +1,23 @@
 """Handshake of an accepted socket, up to its channel, on a listener with TLS, SASL or a PROXY header.
 
-Every connection has its own task, so that a slow client delays no other. `wire.handshakes` bounds the unfinished ones.
-A plaintext listener without PROXY header does not use this module.
+Every connection has its own task, so that a slow client delays no other. `wire.context.handshakes` bounds the
+unfinished ones. A plaintext listener without PROXY header does not use this module.
 """
 
 import asyncio
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.connection_limits import Place, Refusal
+from fleetgauge.wire.context.accepted import Accepted, MakeChannel
+from fleetgauge.wire.context.connection_limits import Refusal
+from fleetgauge.wire.context.handshakes import Handshake, HandshakeStage
 from fleetgauge.wire.errors import ProtocolError
-from fleetgauge.wire.frames import unknown_protocol
-from fleetgauge.wire.handshakes import Handshake, HandshakeStage
-from fleetgauge.wire.listener_context import ListenerContext
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.new_channel import Accepted, MakeChannel
-from fleetgauge.wire.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
-from fleetgauge.wire.secure_context import SecureContext
-from fleetgauge.wire.server_name import server_name_refusal
+from fleetgauge.wire.messages.frames import unknown_protocol
+from fleetgauge.wire.messages.proxy_header import MAX_V2_BYTES, ProxiedAddress, ProxyHeaderDecoder
+from fleetgauge.wire.tls.server_name import server_name_refusal
 
 _TLS_RECORD: Final = 0x16
 """First byte of every TLS connection: the record type of a handshake (RFC 8446, section 5.1)."""
@@ -32,32 +29,22 @@ class Admission:
     """The handshake of one connection.
 
     Attributes:
-        context, shared: of the listener.
+        connection: as it was accepted. With a PROXY header, the client's own address is passed to the limits here, and
+            to the channel.
+        socket: of the connection; closed here if the handshake fails.
         make_channel: makes the protocol that takes over the socket.
-        security: of the listener, as it is now.
-        accepted: the socket; closed here if the handshake fails.
-        local, peer: its two addresses.
-        index: the connection's number.
-        place: its place in the listener's limits, given back at its end. With a PROXY header, the client's address is
-            passed to the limits here.
     """
 
-    context: ListenerContext
-    shared: SecureContext
+    connection: Accepted
+    socket: socket.socket
     make_channel: MakeChannel
-    security: ListenerSecurity
-    accepted: socket.socket
-    local: tuple[str, int]
-    peer: tuple[str, int]
-    index: int
-    place: Place
 
     async def run(self) -> None:
         """Completes the handshake, or closes the connection; never raises for an error of the peer."""
         task = asyncio.current_task()
         assert task is not None
-        now_ms = self.context.time.hi_res_clock_ms()
-        handshake = self.shared.handshakes.begin(lambda _: task.cancel(), now_ms, self.peer[0])
+        now_ms = self.connection.context.time.hi_res_clock_ms()
+        handshake = self.connection.shared.handshakes.begin(lambda _: task.cancel(), now_ms, self.connection.client[0])
         try:
             await self._perform(handshake)
         except asyncio.CancelledError:
@@ -76,14 +63,14 @@ class Admission:
             self._end(handshake, CloseReason.CLIENT_CLOSED, "")
 
     async def _perform(self, handshake: Handshake) -> None:
-        security, client = self.security, self.peer
+        security, client = self.connection.security, self.connection.client
         if security.proxy is not None:
             handshake.stage = HandshakeStage.PROXY_HEADER
             address = await self._read_proxy_header()
             if address is not None:
                 client = (address.host, address.port)
                 handshake.identify(address.host)
-            refusal = self.context.limits.identify(self.place, client[0])
+            refusal = self.connection.context.limits.identify(self.connection.place, client[0])
             if refusal is not None:
                 raise _RefusedError(refusal)
         if security.tls is not None:
@@ -93,26 +80,15 @@ class Admission:
 
     async def _connect(self, handshake: Handshake, client: tuple[str, int]) -> None:
         """Passes the socket to the loop; with TLS this returns when the TLS handshake is done."""
-        context, settings = self.context, self.context.settings
-        channel = self.make_channel(
-            Accepted(
-                context=context,
-                shared=self.shared,
-                security=self.security,
-                handshake=handshake,
-                connection_id=f"{self.local[0]}:{self.local[1]}-{client[0]}:{client[1]}-{self.index}",
-                client_address=client[0],
-                client_port=client[1],
-                place=self.place,
-            )
-        )
-        if self.security.tls is None:
-            await context.loop.connect_accepted_socket(lambda: channel, self.accepted)
+        context, settings = self.connection.context, self.connection.context.settings
+        channel = self.make_channel(replace(self.connection, handshake=handshake, client=client))
+        if self.connection.security.tls is None:
+            await context.loop.connect_accepted_socket(lambda: channel, self.socket)
             return
         await context.loop.connect_accepted_socket(
             lambda: channel,
-            self.accepted,
-            ssl=self.security.tls,
+            self.socket,
+            ssl=self.connection.security.tls,
             # `Handshakes` ends it earlier; this limit is a fallback.
             ssl_handshake_timeout=2 * settings.handshake_timeout_ms / 1000,
             ssl_shutdown_timeout=settings.close_linger_ms / 1000,
@@ -120,7 +96,7 @@ class Admission:
 
     async def _read_proxy_header(self) -> ProxiedAddress | None:
         """Reads the header and not a byte beyond it, since TLS may begin right after."""
-        proxy, host = self.security.proxy, self.peer[0]
+        proxy, host = self.connection.security.proxy, self.connection.client[0]
         assert proxy is not None
         if not proxy.includes(host):
             detail = f"{host} is not in proxy.protocol.trusted.addresses"
@@ -131,7 +107,7 @@ class Admission:
             if not seen:
                 raise ConnectionResetError
             taken = decoder.receive(seen)
-            self.accepted.recv(taken)
+            self.socket.recv(taken)
         return decoder.address
 
     async def _expect_tls(self) -> None:
@@ -146,7 +122,7 @@ class Admission:
         if first[0] != _TLS_RECORD:
             looks = unknown_protocol(first) or (
                 "it looks like a plaintext Kafka request: is the client's security.protocol the listener's, "
-                f"{self.security.protocol}?"
+                f"{self.connection.security.protocol}?"
                 if first[0] == 0
                 else f"it begins with {first!r}"
             )
@@ -156,29 +132,29 @@ class Admission:
         """The received bytes, without consuming them; empty if the peer has closed."""
         while True:
             try:
-                return self.accepted.recv(size, socket.MSG_PEEK)
+                return self.socket.recv(size, socket.MSG_PEEK)
             except BlockingIOError:
                 await self._readable()
 
     async def _readable(self) -> None:
-        loop = self.context.loop
+        loop = self.connection.context.loop
         arrived: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self.accepted, _wake, arrived)
+        loop.add_reader(self.socket, _wake, arrived)
         try:
             await arrived
         finally:
-            loop.remove_reader(self.accepted)
+            loop.remove_reader(self.socket)
 
     def _end(self, handshake: Handshake, reason: str, detail: str, *, hold_ms: int = 0) -> None:
         """Closes and counts a connection without a channel; logs errors of the peer."""
-        context = self.context
+        context = self.connection.context
         handshake.finish()
-        context.limits.give_back(self.place)
-        context.held.close_after(self.accepted, hold_ms)
+        context.limits.give_back(self.connection.place)
+        context.held.close_after(self.socket, hold_ms)
         context.counters.closed[str(reason)] += 1
         if not detail or reason == CloseReason.LISTENER_STOPPED:
             return
-        client = f"{self.peer[0]}:{self.peer[1]}"
+        client = f"{self.connection.client[0]}:{self.connection.client[1]}"
         context.report("wire.handshake_failed", str(reason), reason=str(reason), detail=detail, client=client)
 
 
@@ -202,7 +178,7 @@ _TLS_HINTS: Final = {
     "NO_SHARED_CIPHER": "client and listener have no cipher in common",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the listener's certificate: its truststore lacks the signer",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client rejects the listener's certificate: not trusted, or of another host",
-    "CALLBACK_FAILED": "the client's server name (SNI) is not ASCII",  # Python decodes it before `wire.server_name`
+    "CALLBACK_FAILED": "the client's server name (SNI) is not ASCII",  # Python decodes it before `wire.tls.server_name`
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client rejects the listener's certificate: not trusted, or of another host",
 }
 

@@ -73,7 +73,7 @@ ADMIN_KEYS: Final = frozenset(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     }
 )
-"""APIs of admin tools. `wire.codec.parse_request` leaves their bodies unread: their nested arrays may take seconds."""
+"""APIs of admin tools. `codec.parse_request` leaves their bodies unread: their nested arrays may take seconds."""
 
 TELEMETRY_KEYS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 

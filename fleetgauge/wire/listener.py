@@ -1,4 +1,4 @@
-"""A listener: accept loop, sweep for idle connections, shutdown. See `wire.tcp_channel` for connections.
+"""A listener: accept loop, sweep for idle connections, shutdown. See `wire.channels.tcp_channel` for connections.
 
 The accept loop takes one connection at a time, since connection quotas apply between the accept and the first byte: a
 connection that must wait keeps later ones in the backlog, as in Kafka's acceptor (KIP-402, KIP-612).
@@ -6,6 +6,7 @@ connection that must wait keeps later ones in the backlog, as in Kafka's accepto
 
 import asyncio
 import errno
+import functools
 import heapq
 import itertools
 import socket
@@ -17,19 +18,20 @@ from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.network import unmapped
 from fleetgauge.wire.admission import Admission
 from fleetgauge.wire.api_table import ApiTable
-from fleetgauge.wire.channel import Channel, RequestHandler
+from fleetgauge.wire.channels.secure_channel import make_channel
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
-from fleetgauge.wire.handshakes import Handshakes
-from fleetgauge.wire.listener_context import ListenerContext
-from fleetgauge.wire.listener_counters import AuthenticationCounters, ListenerCounters
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.listener_settings import ListenerSettings
-from fleetgauge.wire.new_channel import Accepted, MakeChannel, make_channel
-from fleetgauge.wire.request_buffers import RequestBuffers
-from fleetgauge.wire.secure_context import SecureContext
+from fleetgauge.wire.context.accepted import Accepted, MakeChannel
+from fleetgauge.wire.context.channel import Channel, RequestHandler
+from fleetgauge.wire.context.connection_limits import NO_LIMITS, ConnectionLimits, Place, Refusal
+from fleetgauge.wire.context.handshakes import Handshakes
+from fleetgauge.wire.context.listener_context import ListenerContext
+from fleetgauge.wire.context.listener_counters import AuthenticationCounters, ListenerCounters
+from fleetgauge.wire.context.listener_security import ListenerSecurity
+from fleetgauge.wire.context.listener_settings import ListenerSettings
+from fleetgauge.wire.context.request_buffers import RequestBuffers
+from fleetgauge.wire.context.secure_context import SecureContext
+from fleetgauge.wire.context.unread_responses import UnreadResponses
 from fleetgauge.wire.shared_port import cannot_bind
-from fleetgauge.wire.unread_responses import UnreadResponses
 
 __all__ = ("Channel", "Listener", "ListenerSettings", "RequestHandler")
 
@@ -88,19 +90,27 @@ class Listener:
         self.host = host
         self.port = port
         self._reuse_port = reuse_port
-        self._handler = handler
         self._settings = settings
         self._time = time
-        self._api_table = api_table or ApiTable()
         self._limits = limits
-        self._requests = requests
-        self._unread = unread
         self._new_channel = new_channel
         self._counters = ListenerCounters()
         self._handshakes = Handshakes(
             max_unfinished=settings.max_unfinished_handshakes, timeout_ms=settings.handshake_timeout_ms
         )
         self._shared = SecureContext(security or ListenerSecurity(), self._handshakes, AuthenticationCounters())
+        self._new_context = functools.partial(
+            ListenerContext,
+            listener_name=name,
+            handler=handler,
+            api_table=api_table or ApiTable(),
+            settings=settings,
+            time=time,
+            counters=self._counters,
+            limits=limits,
+            requests=requests,
+            unread=unread,
+        )
         self._indexes = itertools.count()
         self._context: ListenerContext | None = None
         self._socket: socket.socket | None = None
@@ -151,18 +161,7 @@ class Listener:
             InvalidConfigError: the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
-        self._context = ListenerContext(
-            listener_name=self.name,
-            handler=self._handler,
-            api_table=self._api_table,
-            settings=self._settings,
-            time=self._time,
-            loop=loop,
-            counters=self._counters,
-            limits=self._limits,
-            requests=self._requests,
-            unread=self._unread,
-        )
+        self._context = self._new_context(loop=loop)
         self._socket = await self._bind(loop)
         self.port = self._socket.getsockname()[1]
         self._accepting = loop.create_task(self._accept_loop(loop, self._socket, self._context))
@@ -327,34 +326,20 @@ class Listener:
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            local = _endpoint(accepted.getsockname())
+            connection = Accepted(
+                context=context,
+                shared=self._shared,
+                security=security,
+                local=_endpoint(accepted.getsockname()),
+                client=peer,
+                index=next(self._indexes),
+                place=place,
+            )
             if security.has_handshake:
                 self._counters.accepted += 1
-                admission = Admission(
-                    context=context,
-                    shared=self._shared,
-                    make_channel=self._new_channel,
-                    security=security,
-                    accepted=accepted,
-                    local=local,
-                    peer=peer,
-                    index=next(self._indexes),
-                    place=place,
-                )
-                await admission.run()
+                await Admission(connection=connection, socket=accepted, make_channel=self._new_channel).run()
                 return
-            channel = self._new_channel(
-                Accepted(
-                    context=context,
-                    shared=self._shared,
-                    security=security,
-                    handshake=None,
-                    connection_id=f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{next(self._indexes)}",
-                    client_address=peer[0],
-                    client_port=peer[1],
-                    place=place,
-                )
-            )
+            channel = self._new_channel(connection)
             await context.loop.connect_accepted_socket(lambda: channel, accepted)
         except OSError:
             accepted.close()  # the peer has closed already

@@ -61,7 +61,7 @@ async def capture(name: str) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             connection = recording.connection()
             recording.add(connection, connect=True)
-            (bound,) = node.bound
+            (bound,) = node.identity.bound
             theirs, ours = await asyncio.open_connection("127.0.0.1", bound.port)
 
             async def answers() -> None:

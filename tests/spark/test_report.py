@@ -13,7 +13,7 @@ from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from typer.testing import CliRunner, Result
 from unit.fleet.decode import dialect_payloads as dialect
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.report.progress import Tally, show_progress
 
 

@@ -13,7 +13,7 @@ from support.fleet.killed_runs import ON_SPARK, QUICK_SPARK
 from support.fleet.standing_tables import assert_equal, contents, rows
 from typer.testing import CliRunner, Result
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.engines.engine import InProcess, OnSpark
 
 pytestmark = pytest.mark.timeout(900)  # runs on Spark, on a machine that may be busy

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.fleet.killed_runs import QUICK_SPARK
 from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.schemas import CONSUMERS, POINTS, PUSHES
 from fleetgauge.spark import Selection, read_points, read_pushes, read_windows

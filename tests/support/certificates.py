@@ -32,15 +32,23 @@ class Certificate:
 
 
 class Authority:
-    """A certificate authority in a directory of its own."""
+    """A certificate authority in a directory of its own.
 
-    def __init__(self, directory: Path, name: str = "Test CA") -> None:
+    Args:
+        directory: for its files.
+        name: its common name.
+        is_strict: its certificate says what its key is for, as RFC 5280 has it. Those that openssl and keytool
+            make by default do not.
+    """
+
+    def __init__(self, directory: Path, name: str = "Test CA", *, is_strict: bool = True) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.certificate = directory / "ca.pem"
         openssl(
             *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"),
             *("-keyout", "ca.key", "-out", "ca.pem", "-subj", f"/CN={name}"),
+            *(("-addext", "keyUsage=critical,keyCertSign,cRLSign") if is_strict else ()),
             directory=directory,
         )
 
@@ -54,7 +62,9 @@ class Authority:
             *("-keyout", key, "-out", request, "-subj", subject),
             directory=self.directory,
         )
-        (self.directory / f"{name}.ext").write_text(f"subjectAltName={names}\n")
+        (self.directory / f"{name}.ext").write_text(
+            f"subjectAltName={names}\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n"
+        )
         openssl(
             *("x509", "-req", "-in", request, "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
             *("-days", str(days), "-out", certificate, "-extfile", f"{name}.ext"),

@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from fleetgauge.cli import app as fleetgauge
-from fleetgauge.fleet.cli import app as fleet
+from fleetgauge.cli.fleet.app import app as fleet
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]

@@ -27,7 +27,7 @@ class TestBroken:
 @pytest.mark.parametrize(
     ("place", "name", "expected"),
     [
-        ("tests.unit.wire.test_tls", "test_a[1.5-A]", "tests/unit/wire/test_tls.py::test_a[1.5-A]"),
+        ("tests.unit.wire.tls.test_server", "test_a[1.5-A]", "tests/unit/wire/tls/test_server.py::test_a[1.5-A]"),
         ("tests.property.test_p.TestModel", "runTest", "tests/property/test_p.py::TestModel::runTest"),
         ("", "tests.unit.test_gone", "tests/unit/test_gone.py"),
     ],

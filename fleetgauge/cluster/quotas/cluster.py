@@ -4,81 +4,49 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetgauge.base.errors import KafkaError
-from fleetgauge.cluster.quotas.limits import IP, Entity, Limits, entity_of, entity_path, parts_of
-from fleetgauge.cluster.quotas.planning import Changes
-from fleetgauge.cluster.subscriptions.connection import NOT_AUTHORIZED, Connection, missing_acl
-from fleetgauge.cluster.subscriptions.resources import ClusterError, NotAuthorizedError
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.connection import Connection, refusal
+from fleetgauge.cluster.errors import ClusterError
+from fleetgauge.cluster.quotas.limits import IP, Entity, LimitName, entity_of, entity_path, parts_of
 from fleetgauge.quotas.entity import IpEntity
 
 
 class QuotaCluster(Connection):
-    """A connection for quotas. Use it in `with`.
-
-    Args:
-        settings: where the cluster is.
-
-    Raises:
-        SubscriptionError: kafka-python is missing, or a setting is not known to it.
-        ClusterError: no broker answers, or it refuses the credentials.
-    """
+    """The `plan.Store` of quotas."""
 
     needs = "client quotas (KIP-546) came with Kafka 2.6"
+    client_id = "fleetgauge-quotas"
 
-    def __init__(self, settings: ClusterSettings) -> None:
-        super().__init__(settings, "fleetgauge-quotas")
-
-    def list(self) -> Limits:
-        """All limits.
-
-        Raises:
-            NotAuthorizedError: DESCRIBE_CONFIGS is missing.
-            ClusterError: the cluster does not answer.
-        """
+    def list(self) -> dict[LimitName, float]:
+        """See `plan.Store`."""
         from kafka.protocol.admin import DescribeClientQuotasRequest
 
         response = self._send(DescribeClientQuotasRequest(components=[], strict=False), "DESCRIBE_CONFIGS")
         self._check(response, "DESCRIBE_CONFIGS", "to describe quotas")
         return {
-            _entity(each.entity): {value.key: value.value for value in each.values} for each in response.entries or ()
+            (_entity(each.entity), value.key): value.value for each in response.entries or () for value in each.values
         }
 
-    def alter(self, changes: Changes) -> None:
-        """Sets and removes limits, all entities in one request.
-
-        Raises:
-            NotAuthorizedError: ALTER_CONFIGS is missing.
-            ClusterError: a change was refused, with the cluster's words; others of the request may have been made.
-        """
+    def alter(self, wanted: Mapping[LimitName, float | None]) -> None:
+        """See `plan.Store`."""
         from kafka.protocol.admin import AlterClientQuotasRequest
 
-        entries = [(list(parts_of(entity).items()), _operations(values)) for entity, values in changes.items()]
+        operations: dict[Entity, list[tuple[str, float, bool]]] = {}
+        for (entity, key), value in wanted.items():
+            operations.setdefault(entity, []).append((key, value or 0.0, value is None))
+        entries = [(list(parts_of(entity).items()), of_entity) for entity, of_entity in operations.items()]
         response = self._send(AlterClientQuotasRequest(entries=entries, validate_only=False), "ALTER_CONFIGS")
         for each in response.entries:
             self._check(each, "ALTER_CONFIGS", entity_path(_entity(each.entity)))
 
     def _send(self, request: Any, operation: str) -> Any:
-        async def send() -> Any:
-            return await self.admin._manager.send(request)
-
-        try:
-            return self.admin._manager.run(send)
-        except Exception as error:  # OSError and those of kafka.errors
-            raise self.failure(error, operation) from error
+        return self.request(lambda admin: admin._manager.run(admin._manager.send, request), operation)
 
     def _check(self, answer: Any, operation: str, what: str) -> None:
-        if not answer.error_code:
-            return
-        from kafka.errors import for_code
+        if answer.error_code:
+            from kafka.errors import for_code
 
-        kind = for_code(answer.error_code).__name__
-        if kind in NOT_AUTHORIZED:
-            raise NotAuthorizedError(missing_acl(operation))
-        raise ClusterError(f"the cluster refuses {what}: {answer.error_message or kind}")
-
-
-def _operations(values: Mapping[str, float | None]) -> list[tuple[str, float, bool]]:
-    return [(key, 0.0 if value is None else value, value is None) for key, value in values.items()]
+            kind = for_code(answer.error_code).__name__
+            raise refusal(kind, f"{what}: {answer.error_message or kind}", operation)
 
 
 def _entity(parts: Any) -> Entity:

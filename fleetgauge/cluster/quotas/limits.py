@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from fleetgauge.base.errors import InvalidConfigError, InvalidRequestError
+from fleetgauge.cluster.plan import Kind
 from fleetgauge.quotas import (
     IP_QUOTA_KEYS,
     TELEMETRY_QUOTA_KEYS,
@@ -35,7 +36,6 @@ from fleetgauge.quotas.entity import (
     DEFAULT_USER_ENTITY,
     ClientIdEntity,
     ConfigEntity,
-    ConfigEntityType,
     DefaultEntity,
     IpEntity,
     KafkaQuotaEntity,
@@ -58,26 +58,25 @@ Parts = Mapping[str, str | None]
 Limits = Mapping[Entity, Mapping[str, float]]
 """Limits by entity and key, in the unit of the key."""
 
+LimitName = tuple[Entity, str]
+"""Of one limit: its entity and key."""
+
 MAX_NAME_CHARACTERS: Final = 1_024
 """Far above real names: the subject of a certificate."""
 
 _CLIENT_KEYS: Final = {**USER_AND_CLIENT_QUOTA_KEYS, **TELEMETRY_QUOTA_KEYS}
 ALL_KEYS: Final = (*_CLIENT_KEYS, *IP_QUOTA_KEYS)
 """The keys of all entities."""
-_KINDS: Final = {
-    ConfigEntityType.USER: "users",
-    ConfigEntityType.DEFAULT_USER: "users",
-    ConfigEntityType.CLIENT_ID: "clients",
-    ConfigEntityType.DEFAULT_CLIENT_ID: "clients",
-    ConfigEntityType.IP: "ips",
-    ConfigEntityType.DEFAULT_IP: "ips",
-}
+_PATH_WORDS: Final = {USER: "users", CLIENT_ID: "clients", IP: "ips"}
+_TYPES: Final = {word: kind for kind, word in _PATH_WORDS.items()}
+_PATHS: Final = (["users"], ["clients"], ["users", "clients"], ["ips"])
+"""The types of entities in paths, which is also the order of their parts."""
 _FORMS: Final = (
     "users/<name>, clients/<client id>, users/<name>/clients/<client id> and ips/<address>, with <default> for any name"
 )
 
 
-def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[tuple[Entity, str], float]:
+def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[LimitName, float]:
     """Every limit of the configuration, in the unit of its key, by entity and key.
 
     Args:
@@ -86,7 +85,7 @@ def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[tuple[Entity
     Raises:
         InvalidConfigError: Kafka does not accept an entity, a key or a value; the text names it.
     """
-    found: dict[tuple[Entity, str], float] = {}
+    found: dict[LimitName, float] = {}
     written: dict[Entity, str] = {}
     for path, limits in tables.items():
         entity = read_entity(path)
@@ -109,20 +108,12 @@ def read_entity(path: str) -> Entity:
     """
     parts = path.removeprefix("/").split("/")
     kinds, names = parts[::2], [_name(path, part) for part in parts[1::2]]
-    if len(kinds) != len(names):
+    if kinds not in _PATHS or len(kinds) != len(names):
         raise _no_entity(path)
     try:
-        if kinds == ["users"]:
-            return KafkaQuotaEntity(_user(names[0]), None)
-        if kinds == ["clients"]:
-            return KafkaQuotaEntity(None, _client(names[0]))
-        if kinds == ["users", "clients"]:
-            return KafkaQuotaEntity(_user(names[0]), _client(names[1]))
-        if kinds == ["ips"]:
-            return _ip(names[0])
+        return _entity({_TYPES[kind]: name for kind, name in zip(kinds, names, strict=True)})
     except ValueError as error:
         raise InvalidConfigError(f"{path}: {error}") from error
-    raise _no_entity(path)
 
 
 def entity_path(entity: Entity) -> str:
@@ -131,15 +122,13 @@ def entity_path(entity: Entity) -> str:
     >>> entity_path(read_entity("users/a%2Fb/clients/<default>"))
     'users/a%2Fb/clients/<default>'
     """
-    parts = entity.config_entities if isinstance(entity, KafkaQuotaEntity) else (entity,)
-    return "/".join(f"{_KINDS[part.entity_type]}/{_path_name(part)}" for part in parts)
+    return "/".join(f"{_PATH_WORDS[kind]}/{_path_name(name)}" for kind, name in parts_of(entity).items())
 
 
-def _path_name(part: ConfigEntity) -> str:
-    if isinstance(part, DefaultEntity):
+def _path_name(name: str | None) -> str:
+    if name is None:
         return DEFAULT_NAME
-    name = part.name.replace("%", "%25").replace("/", "%2F")
-    return "%3Cdefault>" if name == DEFAULT_NAME else name
+    return "%3Cdefault>" if name == DEFAULT_NAME else name.replace("%", "%25").replace("/", "%2F")
 
 
 def keys_of(entity: Entity) -> Mapping[str, EntityQuotaKey]:
@@ -156,18 +145,6 @@ def _name(path: str, part: str) -> str | None:
     if not part:
         raise _no_entity(path)
     return None if part == DEFAULT_NAME else unquote(part)
-
-
-def _user(name: str | None) -> ConfigEntity:
-    return DEFAULT_USER_ENTITY if name is None else UserEntity.of(name)
-
-
-def _client(name: str | None) -> ConfigEntity:
-    return DEFAULT_CLIENT_ID_ENTITY if name is None else ClientIdEntity(name)
-
-
-def _ip(name: str | None) -> ConfigEntity:
-    return DEFAULT_IP_ENTITY if name is None else IpEntity(canonical_address(name))
 
 
 def _number(key: str, value: Any) -> float:
@@ -199,34 +176,31 @@ def entity_of(parts: Parts) -> Entity:
             raise InvalidRequestError(f"Empty {kind} not supported")
         if name is not None and len(name) > MAX_NAME_CHARACTERS:
             raise InvalidRequestError(f"The name of a {kind} can't be longer than {MAX_NAME_CHARACTERS} characters")
-    if IP not in parts:
-        return KafkaQuotaEntity(_user_of(parts), _client_of(parts))
-    if len(parts) > 1:
+    if IP in parts and len(parts) > 1:
         raise InvalidRequestError(
             "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
         )
-    return _ip_of(parts[IP])
-
-
-def _user_of(parts: Parts) -> ConfigEntity | None:
-    if USER not in parts:
-        return None
-    name = parts[USER]
-    return DEFAULT_USER_ENTITY if name is None else UserEntity(name)
-
-
-def _client_of(parts: Parts) -> ConfigEntity | None:
-    if CLIENT_ID not in parts:
-        return None
-    name = parts[CLIENT_ID]
-    return DEFAULT_CLIENT_ID_ENTITY if name is None else ClientIdEntity(name)
-
-
-def _ip_of(address: str | None) -> ConfigEntity:
     try:
-        return DEFAULT_IP_ENTITY if address is None else IpEntity(canonical_address(address))
+        return _entity(parts)
     except ValueError as error:
-        raise InvalidRequestError(f"{address} is not a valid IP or resolvable host.") from error
+        raise InvalidRequestError(f"{parts[IP]} is not a valid IP or resolvable host.") from error
+
+
+def _entity(parts: Parts) -> Entity:
+    """The entity of a path or request.
+
+    Raises:
+        ValueError: an address is not one.
+    """
+    address = parts.get(IP)
+    if address is not None:
+        return IpEntity(canonical_address(address))
+    if IP in parts:
+        return DEFAULT_IP_ENTITY
+    user, client_id = parts.get(USER), parts.get(CLIENT_ID)
+    by_user = DEFAULT_USER_ENTITY if user is None else UserEntity(user)
+    by_client_id = DEFAULT_CLIENT_ID_ENTITY if client_id is None else ClientIdEntity(client_id)
+    return KafkaQuotaEntity(by_user if USER in parts else None, by_client_id if CLIENT_ID in parts else None)
 
 
 def parts_of(entity: Entity) -> dict[str, str | None]:
@@ -241,9 +215,18 @@ def _name_of(part: ConfigEntity) -> str | None:
     return None if isinstance(part, DefaultEntity) else part.name
 
 
-def by_entity(limits: Mapping[tuple[Entity, str], float]) -> dict[Entity, dict[str, float]]:
+def by_entity(limits: Mapping[LimitName, float]) -> dict[Entity, dict[str, float]]:
     """Groups limits by entity."""
     grouped: dict[Entity, dict[str, float]] = {}
     for (entity, key), value in limits.items():
         grouped.setdefault(entity, {})[key] = value
     return grouped
+
+
+QUOTAS: Final = Kind(
+    what="quota",
+    table="quotas",
+    keys=ALL_KEYS,
+    read=read_limits,
+    words=lambda name: (entity_path(name[0]), name[1]),
+)

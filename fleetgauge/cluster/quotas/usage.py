@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from fleetgauge.base.module_command import module_command
-from fleetgauge.cluster.quotas.limits import Entity, Limits, entity_of, parts_of
-from fleetgauge.cluster.quotas.planning import QuotaError
+from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.quotas.limits import Entity, LimitName, entity_of, parts_of
 from fleetgauge.quotas.entity import DEFAULT_NAME, KafkaQuotaEntity
 
 REPLAYED: Final = ("producer_byte_rate", "consumer_byte_rate")
@@ -37,7 +37,7 @@ class Usage:
     throttled: int
 
 
-def usage(limits: Limits, tables: str, since: str) -> dict[tuple[Entity, str], Usage]:
+def usage(limits: Mapping[LimitName, float], tables: str, since: str) -> dict[LimitName, Usage]:
     """The usage of limits of `REPLAYED`, as far as the tables know clients of them.
 
     Args:
@@ -46,9 +46,9 @@ def usage(limits: Limits, tables: str, since: str) -> dict[tuple[Entity, str], U
         since: age of the first window: 30m, 2h, 7d.
 
     Raises:
-        QuotaError: the tables cannot be read; the text says why.
+        ResourceError: the tables cannot be read; the text says why.
     """
-    asked = [_asked(entity, key, limit) for entity, values in limits.items() for key, limit in values.items()]
+    asked = [_asked(entity, key, limit) for (entity, key), limit in limits.items()]
     words = [word for text in asked if text for word in ("--quota", text)]
     if not words:
         return {}
@@ -56,7 +56,7 @@ def usage(limits: Limits, tables: str, since: str) -> dict[tuple[Entity, str], U
     ran = subprocess.run([*command, "--format", "json", *words], capture_output=True, text=True, check=False)
     if ran.returncode:
         problem = ran.stderr.strip().removeprefix("Error: ")
-        raise QuotaError(problem or f"fleetgauge fleet whatif ended with {ran.returncode}")
+        raise ResourceError(problem or f"fleetgauge fleet whatif ended with {ran.returncode}")
     return merged(json.loads(ran.stdout))
 
 
@@ -67,7 +67,7 @@ def _asked(entity: Entity, key: str, limit: float) -> str:
     return ",".join([*(f"{kind}={name}" for kind, name in names), f"{key}={limit!r}"])
 
 
-def merged(rows: list[Mapping[str, Any]]) -> dict[tuple[Entity, str], Usage]:
+def merged(rows: list[Mapping[str, Any]]) -> dict[LimitName, Usage]:
     """One usage per limit, of the rows of all who share it.
 
     >>> row = {"quota": "user=alice", "quota_key": "producer_byte_rate", "instances": 2, "instances_without_bytes": 1}
@@ -75,7 +75,7 @@ def merged(rows: list[Mapping[str, Any]]) -> dict[tuple[Entity, str], Usage]:
     ... # doctest: +ELLIPSIS
     {(KafkaQuotaEntity(...), 'producer_byte_rate'): Usage(utilization=0.5, instances=4, without_bytes=2, throttled=0)}
     """
-    by_limit: dict[tuple[Entity, str], list[Mapping[str, Any]]] = {}
+    by_limit: dict[LimitName, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_limit.setdefault((_entity(row["quota"]), row["quota_key"]), []).append(row)
     return {place: _usage(found) for place, found in by_limit.items()}

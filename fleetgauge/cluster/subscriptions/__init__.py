@@ -1,5 +1,4 @@
-"""Client-metrics subscriptions of a cluster or node, over its Admin API: list, plan, apply, canary, expiry.
+"""Client-metrics subscriptions of a cluster or node: their effect on live clients, canaries, deadlines.
 
-`service.Subscriptions` is the interface for the command line and the console's API. What changes, and what a change
-does to the clients, are pure functions (`planning`); `cluster` alone opens connections.
+`cluster` alone opens connections; the rest are pure functions, but for `tables`.
 """

@@ -4,14 +4,15 @@ A canary is a resource of its own, `NAME.canary`: the subscription with one more
 the cluster, so that anyone can promote or abort it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from zlib import crc32
 
-from fleetgauge.cluster.subscriptions.clients import Client, matching
-from fleetgauge.cluster.subscriptions.planning import Action, Change
-from fleetgauge.cluster.subscriptions.resources import CANARY_SUFFIX, Resource, SubscriptionError, named
+from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.plan import Change
+from fleetgauge.cluster.subscriptions.clients import Client
+from fleetgauge.cluster.subscriptions.resources import CANARY_SUFFIX, SUBSCRIPTIONS, Resource
 from fleetgauge.telemetry.instances.client_state import ClientState
 from fleetgauge.telemetry.subscriptions.match import ClientMatchingParam, split_match
 
@@ -51,10 +52,10 @@ def sample(share: float, name: str) -> Sample:
     Sample(pattern='([a-c].|d[A-J]).{20}', share=0.05009920634920635)
 
     Raises:
-        SubscriptionError: the share is not between 0 and 1.
+        ResourceError: the share is not between 0 and 1.
     """
     if not 0 < share < 1:
-        raise SubscriptionError(f"a canary is for a share of the clients between 0% and 100%, not {share:.6%}")
+        raise ResourceError(f"a canary is for a share of the clients between 0% and 100%, not {share:.6%}")
     count = min(max(round(share * CLASSES), 1), CLASSES - 1)
     first = crc32(name.encode()) % len(_FIRSTS)
     order = _FIRSTS[first:] + _FIRSTS[:first]
@@ -90,14 +91,14 @@ def parse_share(text: str) -> float:
     (0.05, 0.005)
 
     Raises:
-        SubscriptionError: it is none.
+        ResourceError: it is none.
     """
     try:
         percent = float(text.removesuffix("%"))
     except ValueError:
         percent = 0.0
     if not text.endswith("%") or not 0 < percent < 100:
-        raise SubscriptionError(f"{text!r} is no share of the clients: give one above 0% and below 100%, such as 5%")
+        raise ResourceError(f"{text!r} is no share of the clients: give one above 0% and below 100%, such as 5%")
     return percent / 100
 
 
@@ -105,10 +106,10 @@ def canary_of(wanted: Resource, share: float) -> tuple[Resource, Sample]:
     """The canary of a subscription, and its sample.
 
     Raises:
-        SubscriptionError: the subscription selects instance ids already: Kafka uses one such selector alone.
+        ResourceError: the subscription selects instance ids already: Kafka uses one such selector alone.
     """
     if any(part.strip().startswith(_ID_SELECTOR) for part in split_match(wanted.match)):
-        raise SubscriptionError(
+        raise ResourceError(
             f"{wanted.name} has a selector client_instance_id, which a canary needs for its sample: Kafka uses the "
             "last of two"
         )
@@ -123,57 +124,40 @@ def subscription_of(canary: Resource) -> Resource:
     return replace(canary, name=canary.name.removesuffix(CANARY_SUFFIX), match=",".join(parts))
 
 
-def found_canary(current: Sequence[Resource], name: str) -> Resource:
+def found_canary(current: Mapping[str, Resource], name: str) -> Resource:
     """The canary of a subscription.
 
     Raises:
-        SubscriptionError: it has none.
+        ResourceError: it has none.
     """
-    if not any(each.name == f"{name}{CANARY_SUFFIX}" for each in current):
-        raise SubscriptionError(f"{name} has no canary: fleetgauge subscriptions canary 5% {name} -f FILE makes one")
-    return named(current, f"{name}{CANARY_SUFFIX}")
+    found = current.get(f"{name}{CANARY_SUFFIX}")
+    if found is None:
+        raise ResourceError(f"{name} has no canary: fleetgauge subscriptions canary 5% {name} -f FILE makes one")
+    return found
 
 
-def promotion(current: Sequence[Resource], name: str) -> list[Change]:
+def promotion(current: Mapping[str, Resource], name: str) -> list[Change[str, Resource]]:
     """The changes that give a canary's subscription to all clients.
 
     Raises:
-        SubscriptionError: there is no such canary.
+        ResourceError: there is no such canary.
     """
     canary = found_canary(current, name)
-    after = subscription_of(canary)
-    before = next((each for each in current if each.name == name), None)
-    action = Action.ADD if before is None else Action.KEEP if before == after else Action.CHANGE
-    return _with_others(
-        current,
-        Change(name=name, action=action, before=before, after=after),
-        Change(name=canary.name, action=Action.DELETE, before=canary, after=None),
-    )
+    return SUBSCRIPTIONS.changes(current, {name: subscription_of(canary), canary.name: None})
 
 
-def abortion(current: Sequence[Resource], name: str) -> list[Change]:
+def abortion(current: Mapping[str, Resource], name: str) -> list[Change[str, Resource]]:
     """The changes that remove a canary.
 
     Raises:
-        SubscriptionError: there is no such canary.
+        ResourceError: there is no such canary.
     """
-    canary = found_canary(current, name)
-    return _with_others(current, Change(name=canary.name, action=Action.DELETE, before=canary, after=None))
+    return SUBSCRIPTIONS.changes(current, {found_canary(current, name).name: None})
 
 
-def _with_others(current: Sequence[Resource], *changes: Change) -> list[Change]:
-    changed = {change.name for change in changes}
-    others = [
-        Change(name=each.name, action=Action.LEAVE, before=each, after=None)
-        for each in current
-        if each.name not in changed
-    ]
-    return sorted((*changes, *others), key=lambda change: change.name)
-
-
-def not_shown(current: Sequence[Resource], wanted: Resource) -> str | None:
+def not_shown(current: Mapping[str, Resource], wanted: Resource) -> str | None:
     """What a canary cannot try out, since the subscription that it is to replace stays in force for its clients."""
-    before = next((each for each in current if each.name == wanted.name), None)
+    before = current.get(wanted.name)
     if before is None:
         return None
     fewer = set(before.metrics) - set(wanted.metrics) and "*" not in wanted.metrics
@@ -232,14 +216,13 @@ def compared(
 
 def members(canary: Resource, clients: Sequence[Client]) -> tuple[dict[str, Client], dict[str, Client]]:
     """The clients of a canary, and the others that its subscription would match, by instance id."""
-    attributes = [each.attributes() for each in clients]
-    everyone = matching(subscription_of(canary).subscription(), attributes)
-    chosen = matching(canary.subscription(), attributes)
-    marks = list(zip(clients, everyone, chosen, strict=True))
-    return (
-        {client.instance_id: client for client, is_of_all, is_of_it in marks if is_of_all and is_of_it},
-        {client.instance_id: client for client, is_of_all, is_of_it in marks if is_of_all and not is_of_it},
-    )
+    everyone, chosen = subscription_of(canary).subscription(), canary.subscription()
+    found: tuple[dict[str, Client], dict[str, Client]] = ({}, {})
+    for each in clients:
+        attributes = each.attributes()
+        if everyone.matches(attributes):
+            found[not chosen.matches(attributes)][each.instance_id] = each
+    return found
 
 
 def _fares(earlier: dict[str, Client], later: dict[str, Client], minutes: float) -> Fares:

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.cluster.subscriptions.resources import Resource
 from fleetgauge.telemetry.instances.client_state import ClientState
 from fleetgauge.telemetry.instances.instance import MAX_MATCHED_CHARACTERS
 from fleetgauge.telemetry.push_record import parse_instance_id
 from fleetgauge.telemetry.subscriptions.match import ClientAttributes, ClientMatchingParam, instance_id_forms
-from fleetgauge.telemetry.subscriptions.resources import Subscription
 
 _TEXTS: Final = (
     ClientMatchingParam.CLIENT_ID,
@@ -56,18 +57,20 @@ class Client:
         """Name and version, as verdicts write them."""
         return f"{self.software_name}/{self.software_version}"
 
+    def identity(self) -> dict[str, str]:
+        """The client by the names of the inventory."""
+        return {
+            "client_instance_id": self.instance_id,
+            "client_id": self.client_id,
+            "client_software_name": self.software_name,
+            "client_software_version": self.software_version,
+            "principal": self.principal,
+            "client_source_address": self.address,
+        }
+
     def attributes(self) -> ClientAttributes:
         """What selectors of a `match` are compared with."""
-        return attributes_of(
-            {
-                "client_instance_id": self.instance_id,
-                "client_id": self.client_id,
-                "client_software_name": self.software_name,
-                "client_software_version": self.software_version,
-                "client_source_address": self.address,
-                "client_source_port": self.port,
-            }
-        )
+        return attributes_of({**self.identity(), "client_source_port": self.port})
 
 
 def attributes_of(client: Mapping[str, Any]) -> ClientAttributes:
@@ -86,28 +89,39 @@ def attributes_of(client: Mapping[str, Any]) -> ClientAttributes:
 
 def clients_of(rows: Iterable[Mapping[str, Any]]) -> list[Client]:
     """Live clients out of rows of the inventory (`fleetgauge clients --format json`); departed ones are left out."""
-    return [client_of(row) for row in rows if row["state"] not in _DEPARTED]
+    return [
+        client_of(
+            row,
+            state=row["state"],
+            metrics=None if row["metrics"] is None else tuple(row["metrics"]),
+            push_bytes=row["push_bytes"],
+            refused=row["refused"],
+        )
+        for row in rows
+        if row["state"] not in _DEPARTED
+    ]
 
 
-def client_of(row: Mapping[str, Any]) -> Client:
-    """A client out of its row."""
+def client_of(row: Mapping[str, Any], **known: Any) -> Client:
+    """A client by what every inventory has of it; `known` has what others lack."""
     return Client(
         instance_id=row["client_instance_id"],
-        client_id=row["client_id"],
-        software_name=row["client_software_name"],
-        software_version=row["client_software_version"],
-        principal=row["principal"],
-        address=row["client_source_address"],
+        client_id=row["client_id"] or "",
+        software_name=row["client_software_name"] or "",
+        software_version=row["client_software_version"] or "",
+        principal=row["principal"] or "",
+        address=row["client_source_address"] or "",
         port=row["client_source_port"],
-        state=row["state"],
         interval_ms=row["push_interval_ms"],
-        metrics=None if row["metrics"] is None else tuple(row["metrics"]),
         pushes=row["pushes"],
-        push_bytes=row["push_bytes"],
-        refused=row["refused"],
+        **known,
     )
 
 
-def matching(subscription: Subscription, clients: Sequence[ClientAttributes]) -> list[bool]:
-    """Whether a subscription matches each client, by its attributes."""
+def matching(resource: Resource, clients: Sequence[ClientAttributes]) -> list[bool] | None:
+    """Whether a subscription matches each client, by its attributes; None if RE2 does not take a pattern of it."""
+    try:
+        subscription = resource.subscription()
+    except InvalidConfigError:
+        return None
     return [subscription.matches(each) for each in clients]

@@ -4,63 +4,45 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fleetgauge.cluster.subscriptions.connection import NOT_AUTHORIZED, Connection, missing_acl
-from fleetgauge.cluster.subscriptions.resources import KEYS, ClusterError, NotAuthorizedError, Resource, resource_of
-from fleetgauge.cluster.subscriptions.service import Changes
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.connection import Connection, refusal
+from fleetgauge.cluster.errors import ClusterError
+from fleetgauge.cluster.subscriptions.resources import KEYS, Resource, resource_of
+from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_CONFIG
 
 _REFUSED: Final = re.compile(r"\[Error (\d+)\] (\w+): (.*)", re.DOTALL)
 
 
 class Cluster(Connection):
-    """The `Store` of `service.Subscriptions`. Use it in `with`.
-
-    Args:
-        settings: where the cluster is.
-
-    Raises:
-        SubscriptionError: kafka-python is missing, or a setting is not known to it.
-        ClusterError: no broker answers, or it refuses the credentials.
-    """
+    """The `plan.Store` of subscriptions."""
 
     needs = "client metrics (KIP-714) came with Kafka 3.7"
+    client_id = "fleetgauge-subscriptions"
 
-    def __init__(self, settings: ClusterSettings) -> None:
-        super().__init__(settings, "fleetgauge-subscriptions")
-
-    def list(self) -> tuple[Resource, ...]:
-        """All client-metrics resources, sorted by name.
-
-        Raises:
-            NotAuthorizedError: DESCRIBE_CONFIGS is missing.
-            ClusterError: the cluster does not answer.
-        """
+    def list(self) -> dict[str, Resource]:
+        """See `plan.Store`; sorted by name, also those of canaries and deadlines (`resources.base_name`)."""
         from kafka.admin import ConfigResource, ConfigResourceType
 
         kind = ConfigResourceType.CLIENT_METRICS
-        try:
-            names = self.admin.list_config_resources([kind]).get("client_metrics", [])
+
+        def described(admin: Any) -> dict[str, Any]:
+            names = admin.list_config_resources([kind]).get("client_metrics", [])
             wanted = [ConfigResource(kind, name) for name in names]
-            found = self.admin.describe_configs(wanted, config_filter="all").get("client_metrics", {}) if names else {}
-        except Exception as error:  # as above
-            raise self.failure(error, "DESCRIBE_CONFIGS") from error
-        return tuple(self._resource(name, found.get(name, {})) for name in sorted(names))
+            found = admin.describe_configs(wanted, config_filter="all").get("client_metrics", {}) if names else {}
+            return {name: found.get(name, {}) for name in sorted(names)}
 
-    def alter(self, changes: Changes) -> None:
-        """Sets and deletes properties, all resources in one request.
+        found = self.request(described, "DESCRIBE_CONFIGS")
+        return {name: self._resource(name, configs) for name, configs in found.items()}
 
-        Raises:
-            NotAuthorizedError: ALTER_CONFIGS is missing.
-            ClusterError: a change was refused, with the cluster's words; others of the request may have been made.
-        """
+    def alter(self, wanted: Mapping[str, Resource | None]) -> None:
+        """See `plan.Store`."""
         from kafka.admin import ConfigResource, ConfigResourceType
 
         kind = ConfigResourceType.CLIENT_METRICS
-        resources = [ConfigResource(kind, name, dict(map(_operation, keys.items()))) for name, keys in changes.items()]
-        try:
-            results = self.admin.alter_configs(resources, raise_on_unknown=False, incremental=True)["client_metrics"]
-        except Exception as error:  # as above
-            raise self.failure(error, "ALTER_CONFIGS") from error
+        resources = [ConfigResource(kind, name, _operations(each)) for name, each in wanted.items()]
+        results = self.request(
+            lambda admin: admin.alter_configs(resources, raise_on_unknown=False, incremental=True)["client_metrics"],
+            "ALTER_CONFIGS",
+        )
         refused = {name: str(result) for name, result in sorted(results.items()) if result != "OK"}
         if refused:
             name, result = next(iter(refused.items()))
@@ -73,14 +55,16 @@ class Cluster(Connection):
         return resource_of(name, {key: str(value) for key, value in known.items() if value})
 
 
-def _operation(item: tuple[str, str | None]) -> tuple[str, tuple[str, str | None]]:
-    key, value = item
-    return key, ("DELETE", None) if value is None else ("SET", value)
+def _operations(resource: Resource | None) -> dict[str, tuple[str, str | None]]:
+    """The operations by key that make a resource be this, whatever it was: one without keys is no longer there.
+
+    The interval is always set: a node whose configuration declares the resource would return to that one's.
+    """
+    properties = {} if resource is None else {INTERVAL_MS_CONFIG: str(resource.interval_ms), **resource.properties()}
+    return {key: ("SET", properties[key]) if key in properties else ("DELETE", None) for key in KEYS}
 
 
 def _refusal(name: str, result: str, done: list[str]) -> ClusterError:
     found = _REFUSED.match(result)
-    if found is not None and found[2] in NOT_AUTHORIZED:
-        return NotAuthorizedError(missing_acl("ALTER_CONFIGS"))
     changed = f"; changed were {', '.join(done)}" if done else ""
-    return ClusterError(f"the cluster refuses {name}: {found[3] if found else result}{changed}")
+    return refusal(found[2] if found else "", f"{name}: {found[3] if found else result}{changed}", "ALTER_CONFIGS")

@@ -5,16 +5,19 @@ set it, and any process with access to the cluster can keep it.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, KEYS, Resource
-from fleetgauge.cluster.subscriptions.service import Changes, Store, altered
+from fleetgauge.cluster.plan import Store
+from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource
 
 _FORM: Final = "%Y%m%dT%H%M%SZ"
 _NAME: Final = re.compile(r"(?P<name>.+)" + re.escape(DEADLINE_MARK) + r"(?P<at>[0-9]{8}T[0-9]{6}Z)", re.DOTALL)
+Changes = Mapping[str, Resource | None]
+"""What resources become, as `plan.Store.alter` takes it."""
+
 _NO_CLIENT: Final = "client_instance_id=none"
 """An instance id has 22 characters or more."""
 
@@ -44,52 +47,49 @@ def deadline(name: str, at: datetime) -> Deadline:
     return Deadline(name=name, at=whole, resource=f"{name}{DEADLINE_MARK}{whole.strftime(_FORM)}")
 
 
-def deadlines(resources: Sequence[Resource]) -> list[Deadline]:
-    """All deadlines, the next one first."""
+def deadlines(names: Iterable[str]) -> list[Deadline]:
+    """All deadlines of these resources, the next one first."""
     found = []
-    for each in resources:
-        if (match := _NAME.fullmatch(each.name)) is not None:
+    for name in names:
+        if (match := _NAME.fullmatch(name)) is not None:
             try:
                 at = datetime.strptime(match["at"], _FORM).replace(tzinfo=UTC)
             except ValueError:
                 continue  # somebody else's name
-            found.append(Deadline(name=match["name"], at=at, resource=each.name))
+            found.append(Deadline(name=match["name"], at=at, resource=name))
     return sorted(found, key=lambda each: (each.at, each.name))
 
 
-def next_deadlines(resources: Sequence[Resource]) -> dict[str, Deadline]:
+def next_deadlines(names: Iterable[str]) -> dict[str, Deadline]:
     """The next deadline of each subscription that has one."""
-    return {each.name: each for each in reversed(deadlines(resources))}
+    return {each.name: each for each in reversed(deadlines(names))}
 
 
-def setting(resources: Sequence[Resource], wanted: Deadline, subscription: Resource | None = None) -> Changes:
+def setting(names: Iterable[str], wanted: Deadline, subscription: Resource | None = None) -> Changes:
     """The changes that set a deadline, in place of earlier ones of the same subscription.
 
     Args:
-        resources: all of the cluster.
+        names: all resources of the cluster.
         wanted: the deadline.
         subscription: the resource, where it is to be set by the same request.
     """
-    changes = _without(resources, wanted.name) | {
-        wanted.resource: altered(Resource(name=wanted.resource, match=_NO_CLIENT))
-    }
-    return changes if subscription is None else {**changes, subscription.name: altered(subscription)}
+    changes = {**cancelling(names, wanted.name), wanted.resource: Resource(name=wanted.resource, match=_NO_CLIENT)}
+    return changes if subscription is None else {**changes, subscription.name: subscription}
 
 
-def cancelling(resources: Sequence[Resource], name: str) -> Changes:
+def cancelling(names: Iterable[str], name: str) -> Changes:
     """The changes that remove the deadlines of a subscription, which stays; empty if it has none."""
-    return _without(resources, name)
+    return {each.resource: None for each in deadlines(names) if each.name == name}
 
 
-def taking_back(resources: Sequence[Resource], now: datetime) -> tuple[list[Deadline], Changes]:
+def taking_back(names: Collection[str], now: datetime) -> tuple[list[Deadline], Changes]:
     """The deadlines that are due, and the changes that take their subscriptions back."""
-    present = {each.name for each in resources}
-    due = [each for each in deadlines(resources) if each.at <= now]
-    gone = {name for each in due for name in (each.name, each.resource) if name in present}
-    return due, {name: dict.fromkeys(KEYS) for name in sorted(gone)}
+    due = [each for each in deadlines(names) if each.at <= now]
+    gone = {name for each in due for name in (each.name, each.resource) if name in names}
+    return due, dict.fromkeys(sorted(gone))
 
 
-def take_back(store: Store, now: datetime) -> list[Deadline]:
+def take_back(store: Store[str, Resource], now: datetime) -> list[Deadline]:
     """Takes back what is due, and returns it. Safe to run in several processes, and again after a failure.
 
     Raises:
@@ -99,7 +99,3 @@ def take_back(store: Store, now: datetime) -> list[Deadline]:
     if changes:
         store.alter(changes)
     return due
-
-
-def _without(resources: Sequence[Resource], name: str) -> dict[str, dict[str, str | None]]:
-    return {each.resource: dict.fromkeys(KEYS) for each in deadlines(resources) if each.name == name}

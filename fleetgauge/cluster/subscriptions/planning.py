@@ -1,17 +1,18 @@
-"""What a change of subscriptions does: to the resources, and to the live clients. Pure functions."""
+"""The effect of changes of subscriptions on the live clients. Pure functions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
-from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.cluster.plan import Change, has_changes
 from fleetgauge.cluster.subscriptions.clients import Client, matching
-from fleetgauge.cluster.subscriptions.resources import CANARY_SUFFIX, DEADLINE_MARK, Resource, SubscriptionError
+from fleetgauge.cluster.subscriptions.resources import Resource
 from fleetgauge.cluster.subscriptions.supply import Hazard, Measured, Shortfall, hazards_of, why_not
 from fleetgauge.telemetry.catalogue.nearest_prefix import nearest_prefix
 from fleetgauge.telemetry.catalogue.standard_metrics import is_known_prefix
+from fleetgauge.telemetry.subscriptions.client_guard import GuardRule
 from fleetgauge.telemetry.subscriptions.resources import ALL_METRICS, INTERVAL_MS_DEFAULT
 
 Finding = Mapping[str, Any]
@@ -19,17 +20,6 @@ Finding = Mapping[str, Any]
 
 _MOST_UNKNOWN_PREFIXES: Final = 32
 """Unknown prefixes that are compared with known ones, which takes some 10 ms each."""
-
-
-class Action(StrEnum):
-    """What happens to a resource."""
-
-    ADD = "add"
-    CHANGE = "change"
-    DELETE = "delete"
-    KEEP = "keep"
-    LEAVE = "leave"
-    """Not in the file, and left alone without --prune."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,39 +45,28 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What happens to one resource, and what that does alone.
+class Effect:
+    """The effect of one change, if it alone is made.
 
     Attributes:
-        name: of the resource.
-        action: what happens.
-        before, after: the resource; None where there is none.
-        matching: live clients that it matches (`after`; if it is deleted, `before`).
+        matching: live clients that the resource matches (`after`; if it is deleted, `before`).
         undecided: live clients that a selector needs an attribute of that is not known (a topic's records may lack
             the port).
-        added: difference of what clients push if this change alone is made.
+        added: difference of what clients push.
     """
 
-    name: str
-    action: Action
-    before: Resource | None
-    after: Resource | None
-    matching: tuple[Client, ...] = ()
-    undecided: int = 0
-    added: Load = Load()  # frozen
-
-    @property
-    def is_change(self) -> bool:
-        """True if something has to be done."""
-        return self.action in (Action.ADD, Action.CHANGE, Action.DELETE)
+    matching: tuple[Client, ...]
+    undecided: int
+    added: Load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The result of `plan`.
+    """Changes of subscriptions, and their effect.
 
     Attributes:
         changes: one per resource of the file and of the cluster, sorted by name.
+        effects: of each change, by name.
         clients: live clients that were considered.
         touched: those whose effective subscription (the union of all that match) changes.
         added: difference of what clients push once all changes are made.
@@ -98,7 +77,8 @@ class Plan:
         notes: sentences about the resources themselves.
     """
 
-    changes: tuple[Change, ...]
+    changes: Sequence[Change[str, Resource]]
+    effects: Mapping[str, Effect]
     clients: int
     touched: tuple[Client, ...]
     added: Load
@@ -111,7 +91,7 @@ class Plan:
     @property
     def has_changes(self) -> bool:
         """True if `apply` has something to do."""
-        return any(change.is_change for change in self.changes)
+        return has_changes(self.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,72 +102,22 @@ class _Asked:
     interval_ms: int
 
 
-def plan(
-    current: Sequence[Resource],
-    wanted: Sequence[Resource],
-    clients: Sequence[Client],
-    *,
-    prune: bool = False,
-    findings: Iterable[Finding] = (),
+def plan_changes(
+    changes: Sequence[Change[str, Resource]], clients: Sequence[Client], *, findings: Iterable[Finding] = ()
 ) -> Plan:
-    """Compares the wanted resources with the current ones, and says what the difference does to the clients.
+    """Adds the effect of changes.
 
     Args:
-        current: all of the cluster.
-        wanted: of the file; names that are not in it are left alone.
+        changes: of all resources of the cluster and of the file.
         clients: live clients.
-        prune: delete what is not in the file; canaries and deadlines of names in it stay.
         findings: rows of `verdicts`.
-
-    Raises:
-        SubscriptionError: `prune` without a single wanted resource, which would delete all of them.
     """
-    if prune and not wanted:
-        raise SubscriptionError("the file has no subscription, and --prune would delete all of the cluster's")
-    return plan_changes(changes_between(current, wanted, prune=prune), clients, findings=findings)
-
-
-def changes_between(current: Sequence[Resource], wanted: Sequence[Resource], *, prune: bool = False) -> list[Change]:
-    """One change per resource, sorted by name, without what it does to clients."""
-    before = {each.name: each for each in current}
-    after = {each.name: each for each in wanted}
-    return [
-        Change(
-            name=name,
-            action=_action(before.get(name), after.get(name), prune=prune and base_name(name) not in after),
-            before=before.get(name),
-            after=after.get(name),
-        )
-        for name in sorted(before.keys() | after.keys())
-    ]
-
-
-def base_name(name: str) -> str:
-    """The subscription that a canary or a deadline belongs to, or the name itself.
-
-    >>> base_name("orders.canary"), base_name("orders.canary.until.20261123T184500Z"), base_name("orders")
-    ('orders', 'orders', 'orders')
-    """
-    before = name.rpartition(DEADLINE_MARK)[0] if DEADLINE_MARK in name else name
-    return before.removesuffix(CANARY_SUFFIX)
-
-
-def _action(before: Resource | None, after: Resource | None, *, prune: bool) -> Action:
-    if after is None:
-        return Action.DELETE if prune else Action.LEAVE
-    if before is None:
-        return Action.ADD
-    return Action.KEEP if before == after else Action.CHANGE
-
-
-def plan_changes(changes: Sequence[Change], clients: Sequence[Client], *, findings: Iterable[Finding] = ()) -> Plan:
-    """What given changes do to the clients; see `plan`."""
     matches = _Matches([each for change in changes for each in (change.before, change.after)], clients)
     old = [change.before for change in changes]
-    new = [_kept(change) for change in changes]
+    new = [change.result for change in changes]
     asked, asked_after = matches.asked(old), matches.asked(new)
     measured = Measured(clients, [each.metrics for each in asked])
-    before, bases = _load(clients, asked, measured), set[str]()
+    before = _load(clients, asked, measured)
     touched = [at for at in range(len(clients)) if asked[at] != asked_after[at]]
 
     def added_by(number: int) -> Load:
@@ -197,34 +127,25 @@ def plan_changes(changes: Sequence[Change], clients: Sequence[Client], *, findin
         return _load(clients, matches.asked(alone), measured) - before
 
     touched_clients = tuple(clients[at] for at in touched)
-    after = _load(clients, asked_after, measured, bases=bases, count_bases_of=set(touched))
     return Plan(
-        changes=tuple(
-            Change(
-                name=change.name,
-                action=change.action,
-                before=change.before,
-                after=change.after,
+        changes=changes,
+        effects={
+            change.name: Effect(
                 matching=matches.matching(new[number] or change.before),
                 undecided=matches.undecided(new[number] or change.before),
                 added=added_by(number),
             )
             for number, change in enumerate(changes)
-        ),
+        },
         clients=len(clients),
         touched=touched_clients,
-        added=after - before,
-        bases=tuple(sorted(bases)),
+        added=_load(clients, asked_after, measured) - before,
+        bases=_bases(clients, touched, asked_after, measured),
         shortfalls=_shortfalls(clients, touched, asked_after),
         hazards=_hazards(clients, touched, asked, asked_after),
         findings=_about(touched_clients, findings),
         notes=(*matches.notes, *_notes(changes)),
     )
-
-
-def _kept(change: Change) -> Resource | None:
-    """The resource once the change is made."""
-    return change.before if change.action in (Action.LEAVE, Action.KEEP) else change.after
 
 
 class _Matches:
@@ -242,9 +163,8 @@ class _Matches:
         for resource in resources:
             if resource is None or resource.match in self._by_match:
                 continue
-            try:
-                found = matching(resource.subscription(), attributes)
-            except InvalidConfigError:
+            found = matching(resource, attributes)
+            if found is None:
                 found = [False] * len(clients)
                 self.notes.append(
                     f"{resource.name}: its match has a pattern of Java's that RE2 does not take: which clients it "
@@ -284,36 +204,34 @@ def _union(resources: Sequence[Resource]) -> _Asked:
     )
 
 
-def _load(
-    clients: Sequence[Client],
-    asked: Sequence[_Asked],
-    measured: Measured,
-    *,
-    bases: set[str] | None = None,
-    count_bases_of: Iterable[int] = (),
-) -> Load:
+def _load(clients: Sequence[Client], asked: Sequence[_Asked], measured: Measured) -> Load:
     """What the clients push. Kafka's brokers give no interval above five minutes, so none is reckoned with.
 
     A client without metrics does not push. Worked: 100 clients each 30 s with 2,000 B make 200 pushes and 400,000 B
     a minute.
     """
     pushes = total_bytes = series = 0.0
-    counted = set(count_bases_of)
-    known: dict[object, tuple[float, str, float]] = {}
-    for at, (client, wanted) in enumerate(zip(clients, asked, strict=True)):
+    known: dict[object, tuple[float, float]] = {}
+    for client, wanted in zip(clients, asked, strict=True):
         if not wanted.metrics:
             continue
         key = (client.software, client.role, wanted.metrics)
         if key not in known:
-            known[key] = (*measured.bytes_per_push(client, wanted.metrics), measured.series(client, wanted.metrics))
-        push_bytes, basis, client_series = known[key]
-        if bases is not None and at in counted:
-            bases.add(basis)
+            known[key] = measured.bytes_per_push(client, wanted.metrics)[0], measured.series(client, wanted.metrics)
+        push_bytes, client_series = known[key]
         per_minute = 60_000 / min(wanted.interval_ms, INTERVAL_MS_DEFAULT)
         pushes += per_minute
         total_bytes += per_minute * push_bytes
         series += client_series
     return Load(pushes_per_minute=pushes, bytes_per_minute=total_bytes, series=series)
+
+
+def _bases(
+    clients: Sequence[Client], touched: Sequence[int], asked: Sequence[_Asked], measured: Measured
+) -> tuple[str, ...]:
+    """What the bytes of the touched clients are estimated from."""
+    kinds = {(clients[at].software, clients[at].role, asked[at].metrics): clients[at] for at in touched}
+    return tuple(sorted({measured.bytes_per_push(each, key[2])[1] for key, each in kinds.items() if key[2]}))
 
 
 def _shortfalls(clients: Sequence[Client], touched: Sequence[int], asked: Sequence[_Asked]) -> tuple[Shortfall, ...]:
@@ -333,29 +251,18 @@ def _shortfalls(clients: Sequence[Client], touched: Sequence[int], asked: Sequen
 def _hazards(
     clients: Sequence[Client], touched: Sequence[int], before: Sequence[_Asked], after: Sequence[_Asked]
 ) -> tuple[Hazard, ...]:
-    found: dict[tuple[str, str], Hazard] = {}
-    members: dict[tuple[str, str], list[Client]] = {}
-    known: dict[object, list[Any]] = {}
+    found: dict[tuple[str, str], tuple[GuardRule, list[Client]]] = {}
+    known: dict[object, list[GuardRule]] = {}
     for at in touched:
         client = clients[at]
         key = (client.software, before[at].metrics, after[at].metrics)
         if key not in known:
             known[key] = hazards_of(client, before[at].metrics, after[at].metrics)
         for rule in known[key]:
-            place = (rule.name, client.software)
-            members.setdefault(place, []).append(client)
-            found[place] = Hazard(
-                rule=rule.name, software=client.software, reason=rule.reason, source=rule.source, clients=()
-            )
+            found.setdefault((rule.name, client.software), (rule, []))[1].append(client)
     return tuple(
-        Hazard(
-            rule=each.rule,
-            software=each.software,
-            reason=each.reason,
-            source=each.source,
-            clients=tuple(members[place]),
-        )
-        for place, each in sorted(found.items())
+        Hazard(rule=name, software=software, reason=rule.reason, source=rule.source, clients=tuple(members))
+        for (name, software), (rule, members) in sorted(found.items(), key=itemgetter(0))
     )
 
 
@@ -374,7 +281,7 @@ def _about(clients: Sequence[Client], findings: Iterable[Finding]) -> tuple[Find
     )
 
 
-def _notes(changes: Sequence[Change]) -> list[str]:
+def _notes(changes: Sequence[Change[str, Resource]]) -> list[str]:
     notes = []
     wanted = [change.after for change in changes if change.after is not None and change.is_change]
     unknown = [(each.name, prefix) for each in wanted for prefix in each.metrics if not is_known_prefix(prefix)]

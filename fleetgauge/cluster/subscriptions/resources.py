@@ -1,11 +1,12 @@
-"""A client-metrics resource, wanted or of a cluster, and the errors of this package."""
+"""A client-metrics resource, wanted or of a cluster, and their names."""
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fleetgauge.base.errors import FleetgaugeError, InvalidConfigError
+from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.cluster.errors import ResourceError, did_you_mean, short
+from fleetgauge.cluster.plan import Kind
 from fleetgauge.telemetry.subscriptions.match import split_match
 from fleetgauge.telemetry.subscriptions.resources import (
     INTERVAL_MS_CONFIG,
@@ -23,19 +24,7 @@ DEADLINE_MARK: Final = ".until."
 
 TABLE: Final = "client-metrics"
 """Of a file's tables, `[client-metrics.NAME]`."""
-_SHOWN_CHARACTERS: Final = 200
-
-
-class SubscriptionError(FleetgaugeError):
-    """A subscription, a file of them, or a request about them is not valid."""
-
-
-class ClusterError(SubscriptionError):
-    """The cluster does not answer, or refuses the request."""
-
-
-class NotAuthorizedError(ClusterError):
-    """The principal may not do this; the text names the missing ACL."""
+_MOST_LISTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,54 +70,50 @@ def resource_of(name: str, properties: Mapping[str, str]) -> Resource:
     return Resource(name=name, metrics=tuple(sorted(set(parsed.metrics))), interval_ms=parsed.interval_ms, match=match)
 
 
-def checked(name: str, properties: Mapping[str, str], *, source: str = "") -> Resource:
+def checked(name: str, properties: Mapping[str, str]) -> Resource:
     """A wanted resource, with everything checked that Kafka and a node check.
 
     Raises:
-        SubscriptionError: it is not valid; the text names the key, the value and the remedy.
+        ResourceError: it is not valid; the text names the key, the value and the remedy.
     """
-    where = f"{source}: " if source else ""
+    where = f"[{TABLE}.{short(name)}]"
     try:
         parse_subscription(name, properties)
         resource = resource_of(name, properties)
     except InvalidConfigError as error:
         hint = _PATTERN_HINT if "matching pattern" in str(error) else ""
-        raise SubscriptionError(f"{where}[{TABLE}.{short(name)}]: {short(str(error))}{hint}") from error
-    if is_own_name(name):
-        raise SubscriptionError(
-            f"{where}[{TABLE}.{short(name)}]: names with {CANARY_SUFFIX} at the end or {DEADLINE_MARK} are made by "
-            "fleetgauge subscriptions canary and expire; choose another name"
+        raise ResourceError(f"{where}: {short(str(error))}{hint}") from error
+    if base_name(name) != name:
+        raise ResourceError(
+            f"{where}: names with {CANARY_SUFFIX} at the end or {DEADLINE_MARK} are made by fleetgauge subscriptions "
+            "canary and expire; choose another name"
         )
     if not resource.properties():
-        raise SubscriptionError(
-            f"{where}[{TABLE}.{short(name)}] sets nothing, and Kafka keeps no such resource: name its metrics"
-        )
+        raise ResourceError(f"{where} sets nothing, and Kafka keeps no such resource: name its metrics")
     return resource
 
 
-def is_own_name(name: str) -> bool:
-    """True for the name of a canary or of a deadline."""
-    return name.endswith(CANARY_SUFFIX) or DEADLINE_MARK in name
+def base_name(name: str) -> str:
+    """The subscription that a canary or a deadline belongs to, or the name itself.
+
+    >>> base_name("orders.canary"), base_name("orders.canary.until.20261123T184500Z"), base_name("orders")
+    ('orders', 'orders', 'orders')
+    """
+    before = name.rpartition(DEADLINE_MARK)[0] if DEADLINE_MARK in name else name
+    return before.removesuffix(CANARY_SUFFIX)
 
 
-def named(resources: Iterable[Resource], name: str) -> Resource:
+def named(resources: Mapping[str, Resource], name: str) -> Resource:
     """The resource of this name.
 
     Raises:
-        SubscriptionError: there is none; the text names the nearest.
+        ResourceError: there is none; the text names the nearest.
     """
-    by_name = {each.name: each for each in resources}
-    if name not in by_name:
-        raise SubscriptionError(f"there is no subscription {short(name)}{did_you_mean(name, sorted(by_name))}")
-    return by_name[name]
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """The end of an error about an unknown word: the nearest known one, or all of a few."""
-    close = difflib.get_close_matches(word[:_SHOWN_CHARACTERS], known, n=1)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; there are {', '.join(known)}" if 0 < len(known) <= len(KEYS) else ""
+    if name not in resources:
+        known = sorted(resources)
+        others = f"; there are {', '.join(known)}" if 0 < len(known) <= _MOST_LISTED else ""
+        raise ResourceError(f"there is no subscription {short(name)}{did_you_mean(name, known) or others}")
+    return resources[name]
 
 
 _PATTERN_HINT: Final = (
@@ -138,6 +123,17 @@ _PATTERN_HINT: Final = (
 )
 
 
-def short(text: str) -> str:
-    """A text for an error, cut where it is long."""
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+def _read(tables: Mapping[str, Mapping[str, object]]) -> dict[str, Resource]:
+    return {
+        name: checked(name, {key: _kafka_text(value) for key, value in properties.items()})
+        for name, properties in tables.items()
+    }
+
+
+def _kafka_text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+SUBSCRIPTIONS: Final = Kind(
+    what="subscription", table=TABLE, keys=KEYS, read=_read, words=lambda name: (name,), owner=base_name
+)

@@ -1,13 +1,13 @@
 """Clients, open verdicts and measures out of standing tables (docs/fleet-tables.md), read by deltalake alone."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
+from fleetgauge.cluster.errors import ResourceError
 from fleetgauge.cluster.subscriptions.canary import Fares
-from fleetgauge.cluster.subscriptions.clients import Client
-from fleetgauge.cluster.subscriptions.resources import SubscriptionError
+from fleetgauge.cluster.subscriptions.clients import Client, client_of
 
 _LIVE: Final = "live"
 
@@ -26,7 +26,11 @@ class FleetTables:
         """Live clients of `inventory`, with their roles and data points; without bytes, ports that changed, and
         subscriptions.
         """
-        return [_client(row) for row in self._rows("gold/inventory") if row["state"] == _LIVE]
+        return [
+            client_of(row, role=row["role"], points=row["points"])
+            for row in self._rows("gold/inventory")
+            if row["state"] == _LIVE
+        ]
 
     def findings(self) -> list[dict[str, Any]]:
         """Open rows of `verdicts`; empty where no verdicts were made yet."""
@@ -58,7 +62,7 @@ class FleetTables:
             from deltalake import DeltaTable
             from deltalake.exceptions import TableNotFoundError
         except ModuleNotFoundError as error:
-            raise SubscriptionError(
+            raise ResourceError(
                 f"{error.name} is not installed: pip install 'fleetgauge[tables]' brings it and what else is needed"
             ) from error
         path = f"{self._root}/{table}"
@@ -68,23 +72,7 @@ class FleetTables:
         except TableNotFoundError as error:
             if optional:
                 return []
-            raise SubscriptionError(f"there is no table at {path}: fleetgauge fleet run makes it") from error
+            raise ResourceError(f"there is no table at {path}: fleetgauge fleet run makes it") from error
         except (OSError, ValueError) as error:
-            raise SubscriptionError(f"cannot read {path}: {next(iter(str(error).splitlines()), '')}") from error
+            raise ResourceError(f"cannot read {path}: {next(iter(str(error).splitlines()), '')}") from error
         return rows
-
-
-def _client(row: Mapping[str, Any]) -> Client:
-    return Client(
-        instance_id=row["client_instance_id"],
-        client_id=row["client_id"] or "",
-        software_name=row["client_software_name"] or "",
-        software_version=row["client_software_version"] or "",
-        principal=row["principal"] or "",
-        address=row["client_source_address"] or "",
-        port=row["client_source_port"],
-        interval_ms=row["push_interval_ms"],
-        pushes=row["pushes"],
-        role=row["role"],
-        points=row["points"],
-    )

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.cluster.subscriptions.clients import Client, clients_of
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.exporters.dead_letters.store import DeadLetters, existing
 from fleetgauge.http.loopback import is_loopback
@@ -119,7 +119,7 @@ class Node:
         from fleetgauge.cluster.subscriptions.cluster import Cluster  # needs kafka-python
 
         with Cluster(self._cluster) as cluster:
-            return {each.name: each.properties() for each in cluster.list()}
+            return {name: each.properties() for name, each in cluster.list().items()}
 
     def _delivery_rates(self, status: Status) -> dict[str, dict[str, float] | None]:
         states = status["exporter_process"]["exporters"]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -75,7 +75,7 @@ class Fleetless:
         return self.fleet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Call:
     """One operation of the API.
 
@@ -92,7 +92,7 @@ class Call:
     summary: str
     answer: Callable[[Mapping[str, Any]], Any]
     method: str = "GET"
-    query: Mapping[str, str] | None = None
+    query: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, str] | None = None
 
 
@@ -110,80 +110,14 @@ class Api:
         self, state: Fleetless, node: Node, sessions: Sessions, subscriptions: "Callable[[], PageSubscriptions]"
     ) -> None:
         self._state = state
-        self._node = node
         self._sessions = sessions
         self._events = Events(state.get)
-        fleet = state.get
-        letters = PREFIX + "exporters/{name}/dead-letters/"
         self.calls = (
-            Call(path="/api/overview", summary="The fleet in figures", answer=lambda _: fleet().overview()),
-            Call(
-                path="/api/clients",
-                summary="Clients that match, a page of them",
-                answer=lambda given: fleet().clients(_client_query(given)),
-                query={**_FILTER, **_PAGE},
-            ),
-            Call(
-                path="/api/facets",
-                summary="Clients that match, counted by a property",
-                answer=lambda given: fleet().facets(_facet(given), _client_query(given)),
-                query={"by": ", ".join(FACETS), **_FILTER},
-            ),
-            Call(
-                path="/api/clients/{instance_id:path}",
-                summary="One client, and an hour of its measures",
-                answer=self._client,
-            ),
-            Call(path="/api/groups", summary="Consumer groups", answer=lambda _: fleet().groups()),
-            Call(path="/api/brokers", summary="Brokers as their clients see them", answer=lambda _: fleet().brokers()),
-            Call(
-                path="/api/verdicts",
-                summary="Verdicts, the most urgent first",
-                answer=lambda given: fleet().verdicts(given.get("state", "open")),
-                query={"state": "open, cleared or all"},
-            ),
-            Call(path="/api/exporters", summary="Exporters and dead letters", answer=lambda _: node.exporters()),
-            Call(
-                path=letters + "replay",
-                summary="Deliver dead letters again",
-                answer=lambda given: node.replay(given["name"], _ids(given)),
-                method="POST",
-                body=_IDS,
-            ),
-            Call(
-                path=letters + "drop",
-                summary="Delete dead letters",
-                answer=lambda given: node.drop(given["name"], _ids(given)),
-                method="POST",
-                body=_IDS,
-            ),
-            Call(
-                path="/api/subscriptions",
-                summary="Subscriptions, and how many live clients match each",
-                answer=lambda _: subscriptions().list(),
-            ),
-            Call(
-                path="/api/subscriptions/plan",
-                summary="What a change of a subscription would do; changes nothing",
-                answer=lambda given: subscriptions().plan(given),
-                method="POST",
-                body={"name": "of the subscription", "delete": "true: delete it", **_SUBSCRIPTION},
-            ),
-            Call(
-                path="/api/subscriptions/{name}",
-                summary="Make or change a subscription",
-                answer=lambda given: subscriptions().put(given["name"], given),
-                method="PUT",
-                body=_SUBSCRIPTION,
-            ),
-            Call(
-                path="/api/subscriptions/{name}",
-                summary="Delete a subscription",
-                answer=lambda given: subscriptions().delete(given["name"]),
-                method="DELETE",
-            ),
-            Call(path="/api/quotas", summary="Quotas and their use", answer=lambda _: node.quotas()),
-            Call(path="/api/traffic", summary="What passes a gateway, by client", answer=lambda _: node.traffic()),
+            *_fleet_calls(state.get),
+            *_exporter_calls(node),
+            *_subscription_calls(subscriptions),
+            Call("/api/quotas", "Quotas and their use", lambda _: node.quotas()),
+            Call("/api/traffic", "What passes a gateway, by client", lambda _: node.traffic()),
         )
 
     def routes(self) -> list[Route]:
@@ -204,7 +138,7 @@ class Api:
                 except HTTPException:
                     audit.record("authorization.denied", *_sender(request), api="HTTP", reason=call.path)
                     raise
-            given = {**_query(request, call.query or {}), **request.path_params}
+            given = {**_query(request, call.query), **request.path_params}
             if call.body is not None:
                 given |= await _body(request, call.body)
             if call.method == "GET":
@@ -219,12 +153,6 @@ class Api:
                 _record(request, given, problem)
 
         return answer
-
-    def _client(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        found = self._state.get().client(given["instance_id"])
-        if found is None:
-            raise HTTPException(404, "no client of this instance id is known here")
-        return found
 
     async def _stream(self, request: Request) -> EventStream:
         _query(request, {})
@@ -254,6 +182,76 @@ class Api:
         return response
 
 
+def _fleet_calls(fleet: "Callable[[], Fleet]") -> tuple[Call, ...]:
+    def client(given: Mapping[str, Any]) -> dict[str, Any]:
+        found = fleet().client(given["instance_id"])
+        if found is None:
+            raise HTTPException(404, "no client of this instance id is known here")
+        return found
+
+    def facets(given: Mapping[str, Any]) -> Any:
+        return fleet().facets(_facet(given), _client_query(given))
+
+    by = {"by": ", ".join(FACETS), **_FILTER}
+    states = {"state": "open, cleared or all"}
+    return (
+        Call("/api/overview", "The fleet in figures", lambda _: fleet().overview()),
+        Call(
+            "/api/clients",
+            "Clients that match, a page of them",
+            lambda given: fleet().clients(_client_query(given)),
+            query={**_FILTER, **_PAGE},
+        ),
+        Call("/api/facets", "Clients that match, counted by a property", facets, query=by),
+        Call("/api/clients/{instance_id:path}", "One client, and an hour of its measures", client),
+        Call("/api/groups", "Consumer groups", lambda _: fleet().groups()),
+        Call("/api/brokers", "Brokers as their clients see them", lambda _: fleet().brokers()),
+        Call(
+            "/api/verdicts",
+            "Verdicts, the most urgent first",
+            lambda given: fleet().verdicts(given.get("state", "open")),
+            query=states,
+        ),
+    )
+
+
+def _exporter_calls(node: Node) -> tuple[Call, ...]:
+    def replay(given: Mapping[str, Any]) -> Any:
+        return node.replay(given["name"], _ids(given))
+
+    def drop(given: Mapping[str, Any]) -> Any:
+        return node.drop(given["name"], _ids(given))
+
+    letters = PREFIX + "exporters/{name}/dead-letters/"
+    return (
+        Call("/api/exporters", "Exporters and dead letters", lambda _: node.exporters()),
+        Call(letters + "replay", "Deliver dead letters again", replay, method="POST", body=_IDS),
+        Call(letters + "drop", "Delete dead letters", drop, method="POST", body=_IDS),
+    )
+
+
+def _subscription_calls(subscriptions: "Callable[[], PageSubscriptions]") -> tuple[Call, ...]:
+    def put(given: Mapping[str, Any]) -> Any:
+        return subscriptions().put(given["name"], given)
+
+    def delete(given: Mapping[str, Any]) -> Any:
+        return subscriptions().delete(given["name"])
+
+    path, listed = "/api/subscriptions/{name}", "Subscriptions, and how many live clients match each"
+    return (
+        Call("/api/subscriptions", listed, lambda _: subscriptions().list()),
+        Call(
+            "/api/subscriptions/plan",
+            "What a change of a subscription would do; changes nothing",
+            lambda given: subscriptions().plan(given),
+            method="POST",
+            body={"name": "of the subscription", "delete": "true: delete it", **_SUBSCRIPTION},
+        ),
+        Call(path, "Make or change a subscription", put, method="PUT", body=_SUBSCRIPTION),
+        Call(path, "Delete a subscription", delete, method="DELETE"),
+    )
+
+
 def openapi(calls: tuple[Call, ...], version: str) -> dict[str, Any]:
     """The description of the API, OpenAPI 3.1."""
     paths: dict[str, dict[str, Any]] = {}
@@ -266,9 +264,9 @@ def openapi(calls: tuple[Call, ...], version: str) -> dict[str, Any]:
             "responses": {"200": {"description": "a stream", "content": {"text/event-stream": {"schema": text}}}},
         }
     }
-    log_in = Call(path="", summary="Log in, with the token", answer=dict, method="POST", body={"token": "the token"})
-    log_out = Call(path="", summary="Log out", answer=dict, method="DELETE")
-    who = Call(path="", summary="What the sender may do, and the CSRF token of its session", answer=dict)
+    log_in = Call("", "Log in, with the token", dict, method="POST", body={"token": "the token"})
+    log_out = Call("", "Log out", dict, method="DELETE")
+    who = Call("", "What the sender may do, and the CSRF token of its session", dict)
     paths["/api/session"] = {each.method.lower(): _operation(each) for each in (who, log_in, log_out)}
     return {
         "openapi": "3.1.0",
@@ -293,7 +291,7 @@ def _operation(call: Call) -> dict[str, Any]:
         "summary": call.summary,
         "parameters": [
             *({"name": name, "in": "path", "required": True, "schema": text} for name in names),
-            *({"name": n, "in": "query", "description": d, "schema": text} for n, d in (call.query or {}).items()),
+            *({"name": n, "in": "query", "description": d, "schema": text} for n, d in call.query.items()),
         ],
         "responses": {
             "200": {"description": "the answer", "content": {"application/json": {"schema": {"type": "object"}}}},
@@ -396,7 +394,7 @@ def _facet(given: Mapping[str, Any]) -> str:
 def _client_query(given: Mapping[str, Any]) -> Any:
     from fleetgauge.console.state.fleet import ClientQuery
 
-    names = {field.name for field in fields(ClientQuery)}
+    names = {each.name for each in fields(ClientQuery)}
     texts = {name: value for name, value in given.items() if name in names and value}
     numbers: dict[str, Any] = {name: _number(name, texts.pop(name)) for name in ("offset", "limit") if name in texts}
     return ClientQuery(**texts, **numbers)

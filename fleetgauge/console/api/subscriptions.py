@@ -6,17 +6,23 @@ by the code of `fleetgauge subscriptions`.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.cluster.subscriptions.clients import Client, matching
 from fleetgauge.cluster.subscriptions.cluster import Cluster
 from fleetgauge.cluster.subscriptions.deadlines import Deadline, next_deadlines
-from fleetgauge.cluster.subscriptions.planning import Action, Change, Plan, changes_between, plan_changes
-from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource, SubscriptionError, checked, resource_of
-from fleetgauge.cluster.subscriptions.service import altered
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.subscriptions.planning import Plan, plan_changes
+from fleetgauge.cluster.subscriptions.resources import (
+    DEADLINE_MARK,
+    SUBSCRIPTIONS,
+    Resource,
+    checked,
+    resource_of,
+)
 from fleetgauge.console.api.node import Node, NotThereError
 from fleetgauge.telemetry.subscriptions.match import split_match
 
@@ -54,7 +60,7 @@ class PageSubscriptions:
         """Those in force, and how many live clients match each.
 
         Raises:
-            SubscriptionError: the brokers do not list them.
+            ResourceError: the brokers do not list them.
             NotRunningError: the node does not answer.
         """
         started_s = time.monotonic()
@@ -71,15 +77,17 @@ class PageSubscriptions:
             wanted: `name`, and `delete` true or the fields of a subscription.
 
         Raises:
-            SubscriptionError: it is not valid, or the cluster does not answer.
+            ResourceError: it is not valid, or the cluster does not answer.
             ValueError: a field is of another type.
         """
         name = wanted.get("name")
         if not isinstance(name, str):
             raise ValueError("name is a text")
         with Cluster(self._cluster()) as cluster:
-            planned = self._planned(cluster, name, None if wanted.get("delete") is True else _resource(name, wanted))
-        return _as_json(planned)
+            after = None if wanted.get("delete") is True else _resource(name, wanted)
+            current = cluster.list()
+        _check_there(current, name, after)
+        return _as_json(plan_changes(SUBSCRIPTIONS.changes(current, {name: after}), self._clients()))
 
     def put(self, name: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Makes or changes a subscription, and only it; errors as `plan`."""
@@ -95,23 +103,10 @@ class PageSubscriptions:
 
     def _change(self, name: str, after: Resource | None) -> dict[str, Any]:
         with Cluster(self._cluster()) as cluster:
-            if after is None and name not in {each.name for each in cluster.list()}:
-                raise NotThereError("there is no subscription of this name")
-            cluster.alter({name: altered(after)})
+            _check_there(cluster.list(), name, after)
+            cluster.alter({name: after})
         self._listed_until_s = 0.0
         return {"name": name, "deleted": after is None}
-
-    def _planned(self, cluster: Cluster, name: str, after: Resource | None) -> Plan:
-        current = cluster.list()
-        if after is not None:
-            return plan_changes(changes_between(current, [after]), self._clients())
-        if name not in {each.name for each in current}:
-            raise NotThereError("there is no subscription of this name")
-        changes = [
-            Change(name=each.name, action=Action.DELETE, before=each.before, after=None) if each.name == name else each
-            for each in changes_between(current, [])
-        ]
-        return plan_changes(changes, self._clients())
 
     def _list(self) -> dict[str, Any]:
         own = self._node.subscription_properties() if self._configured is None else None
@@ -122,7 +117,7 @@ class PageSubscriptions:
                 resources = cluster.list()
             source = f"brokers at {self._configured.bootstrap_servers}"
         else:
-            resources = tuple(resource_of(name, properties) for name, properties in sorted((own or {}).items()))
+            resources = {name: resource_of(name, properties) for name, properties in sorted((own or {}).items())}
             source = "node"
         clients = [each.attributes() for each in self._clients()]
         why_not = None if self._configured or self._node.admin_address() else _NO_LISTENER
@@ -138,11 +133,16 @@ class PageSubscriptions:
             return self._configured
         address = self._node.admin_address()
         if address is None:
-            raise SubscriptionError(_NO_CLUSTER if self._node.subscription_properties() is None else _NO_LISTENER)
+            raise ResourceError(_NO_CLUSTER if self._node.subscription_properties() is None else _NO_LISTENER)
         return ClusterSettings(bootstrap_servers=address)
 
 
-def rows_of(resources: Sequence[Resource], clients: Sequence[Any], now: datetime) -> list[dict[str, Any]]:
+def _check_there(current: Mapping[str, Resource], name: str, after: Resource | None) -> None:
+    if after is None and name not in current:
+        raise NotThereError("there is no subscription of this name")
+
+
+def rows_of(resources: Mapping[str, Resource], clients: Sequence[Any], now: datetime) -> list[dict[str, Any]]:
     """One row per subscription; a deadline is a field of its subscription."""
     due = next_deadlines(resources)
     return [
@@ -154,7 +154,7 @@ def rows_of(resources: Sequence[Resource], clients: Sequence[Any], now: datetime
             "clients": _count(each, clients),
             **_until(due.get(each.name), now),
         }
-        for each in resources
+        for each in resources.values()
         if DEADLINE_MARK not in each.name
     ]
 
@@ -169,17 +169,15 @@ def _until(due: Deadline | None, now: datetime) -> dict[str, Any]:
 
 def _count(resource: Resource, clients: Sequence[Any]) -> int | None:
     """Clients that match; None where a pattern of Java's is none of RE2's."""
-    try:
-        return sum(matching(resource.subscription(), clients))
-    except InvalidConfigError:
-        return None
+    found = matching(resource, clients)
+    return None if found is None else sum(found)
 
 
 def _resource(name: str, wanted: Mapping[str, Any]) -> Resource:
     """The subscription of a request.
 
     Raises:
-        SubscriptionError: Kafka would refuse it.
+        ResourceError: Kafka would refuse it.
         ValueError: a field is of another type.
     """
     metrics, interval_ms, match = (wanted.get(field) for field in _FIELDS)
@@ -200,20 +198,15 @@ def _as_json(plan: Plan) -> dict[str, Any]:
         *(f"{len(each.clients)} clients of {each.software} cannot supply it: {each.why}" for each in plan.shortfalls),
         *(f"{len(each.clients)} clients of {each.software} have a known fault: {each.reason}" for each in plan.hazards),
     ]
-    added = plan.added
     return {
         "changes": [
-            {"name": each.name, "action": str(each.action), "clients": len(each.matching)}
+            {"name": each.name, "action": str(each.action), "clients": len(plan.effects[each.name].matching)}
             for each in plan.changes
             if each.is_change
         ],
         "clients": plan.clients,
         "touched": len(plan.touched),
-        "added": {
-            "pushes_per_minute": added.pushes_per_minute,
-            "bytes_per_minute": added.bytes_per_minute,
-            "series": added.series,
-        },
+        "added": asdict(plan.added),
         "sentences": sentences if plan.has_changes else ["Nothing would change.", *sentences],
         "notes": list(plan.notes),
     }

@@ -3,9 +3,9 @@
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,16 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from fleetgauge.console.api.node import Node
-from fleetgauge.console.api.routes import PREFIX, Api, Fleetless, openapi
-from fleetgauge.console.api.sessions import Sessions
+from fleetgauge.console.api.routes import PREFIX, Api, openapi
 from fleetgauge.console.state.measures import SHOWN
 from fleetgauge.http.connection import HttpSettings
 from fleetgauge.http.errors import Json
 from fleetgauge.node.status.routes import EXCEPTION_HANDLERS, OPEN_PATHS
-
-if TYPE_CHECKING:
-    from fleetgauge.console.api.subscriptions import PageSubscriptions
 
 SETTINGS: Final = HttpSettings(body_prefix=PREFIX, open_paths=OPEN_PATHS)
 _STATIC: Final = Path(__file__).parents[1] / "static"
@@ -80,25 +75,14 @@ class _Files:
         return self.response(request, request.path_params["name"])
 
 
-def make_app(
-    state: Fleetless,
-    node: Node,
-    sessions: Sessions,
-    subscriptions: "Callable[[], PageSubscriptions]",
-    endpoints: Sequence[Route],
-    index: dict[str, Any],
-) -> Starlette:
+def make_app(api: Api, endpoints: Sequence[Route], index: dict[str, Any]) -> Starlette:
     """The site.
 
     Args:
-        state: where the fleet is.
-        node: the process beside.
-        sessions: who may change something.
-        subscriptions: the subscriptions; called when they are needed.
+        api: its calls.
         endpoints: further paths, those of the node.
         index: the answer at `/` for all but browsers.
     """
-    api = Api(state, node, sessions, subscriptions)
     description = openapi(api.calls, importlib.metadata.version("fleetgauge"))
 
     files = _Files()

@@ -22,7 +22,6 @@ from fleetgauge.console.state.measures import (
 )
 from fleetgauge.console.state.query import worst
 from fleetgauge.console.state.rings import MINUTES, Numbers, Rings
-from fleetgauge.console.state.source import StoredPush
 from fleetgauge.console.state.verdict_rows import Row, Verdicts
 from fleetgauge.console.state.windows import WINDOW_US
 from fleetgauge.telemetry.instances.client_state import ClientState
@@ -42,7 +41,7 @@ Lock = Any
 
 
 class Analysis:
-    """Rings of measures and the judge. `put` and `step` are called by one thread, the rest under the fleet's lock.
+    """Rings of measures and the judge. `live.put` and `step` are called by one thread, the rest under the fleet's lock.
 
     Args:
         clients_max: most clients.
@@ -62,7 +61,7 @@ class Analysis:
                 self._rules = load_rules(rules)
             except RulesError as error:
                 self._notices["rules"] = f"Live verdicts are judged by the default rules: {error}."
-        self._live = LiveMeasures(None if tables else self._rules, clients_max, cores)
+        self.live = LiveMeasures(None if tables else self._rules, clients_max, cores)
         self.rings = Rings(COLUMNS)
         self.verdicts = Verdicts(source="tables" if tables else "live")
         self._standing_due_ms = 0
@@ -70,26 +69,21 @@ class Analysis:
         self._free: list[int] = []
 
     @property
-    def skipped(self) -> int:
-        """Payloads that were not read for want of CPU."""
-        return self._live.skipped
-
-    @property
     def notices(self) -> list[str]:
         """What a reader should know, a sentence each."""
         found = list(self._notices.values())
-        if self._live.budget.share < 1:
+        if self.live.budget.share < 1:
             found.append(
-                f"Payloads of {self._live.budget.share:.0%} of the clients are read: those of all take more CPU than "
+                f"Payloads of {self.live.budget.share:.0%} of the clients are read: those of all take more CPU than "
                 "the console may use."
             )
-        if self._live.restarts:
+        if self.live.restarts:
             found.append(
                 "Live verdicts have begun again: more client instances came and went than the console remembers "
                 "(console.clients.max)."
             )
-        if self._live.malformed:
-            found.append(f"{self._live.malformed:,} payloads could not be read.")
+        if self.live.malformed:
+            found.append(f"{self.live.malformed:,} payloads could not be read.")
         return found
 
     def known_clients(self) -> dict[InstanceKey, Known]:
@@ -101,15 +95,6 @@ class Analysis:
             return {}
 
     # --- by the fleet's thread
-
-    def put(self, pushes: Sequence[StoredPush]) -> None:
-        """Has pushes wait to be decoded."""
-        self._live.put(pushes)
-
-    @property
-    def is_full(self) -> bool:
-        """True if a chunk of pushes waits."""
-        return self._live.is_full
 
     def step(self, clients: Clients, lock: Lock, read_up_to_us: int) -> bool:
         """Decodes the pushes that wait, judges what minutes are over; True if anything changed.
@@ -123,12 +108,12 @@ class Analysis:
         if self.rings.newest > now_us // WINDOW_US + 2:  # the clock was set back
             with lock:
                 self.rings.clear()
-            self._live.restart()
-        found = [] if (measured := self._live.take(now_us)) is None else [measured]
-        closed = self._live.close(read_up_to_us - _GRACE_US, lambda: clients_table(clients, self._rules))
+            self.live.restart()
+        found = [] if (measured := self.live.take(now_us)) is None else [measured]
+        closed = self.live.close(read_up_to_us - _GRACE_US, lambda: clients_table(clients, self._rules))
         verdicts = None
         if closed and self._tables is None:
-            verdicts = live_verdicts(self._live.memory, self._rules, clients.first_push_us)
+            verdicts = live_verdicts(self.live.memory, self._rules, clients.first_push_us)
         elif self._tables is not None:
             verdicts = self._standing(clients)
         for each in (*found, *closed):

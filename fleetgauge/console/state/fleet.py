@@ -185,16 +185,16 @@ class Fleet:
         """Decodes a chunk once it is full, or some seconds after the last: a small one costs nearly as much."""
         if self._analysis is None:
             return
-        self._analysis.put(pushes)
+        self._analysis.live.put(pushes)
         now_ms = self._time.hi_res_clock_ms()
-        if not self._analysis.is_full and now_ms < self._chunk_due_ms:
+        if not self._analysis.live.is_full and now_ms < self._chunk_due_ms:
             return
         self._chunk_due_ms = now_ms + _CHUNK_EVERY_MS
         read_up_to = self._read_up_to() or 0
         while True:
             if self._analysis.step(self._clients, self._lock, read_up_to):
                 self._has_changed = True
-            if not self._analysis.is_full or self._stopping.is_set():
+            if not self._analysis.live.is_full or self._stopping.is_set():
                 return
 
     def _read_up_to(self) -> int | None:
@@ -245,7 +245,7 @@ class Fleet:
             "form": self._settings.form,
             "cluster_ids": sorted({entry.cluster_id for entry in self._entries} - {""}),
             "read_up_to": read_up_to,
-            "skipped_payloads": self._source.skipped + (0 if self._analysis is None else self._analysis.skipped),
+            "skipped_payloads": self._source.skipped + (0 if self._analysis is None else self._analysis.live.skipped),
             "measures": self._measures,
             "clients": {"total": len(self._entries), "states": states},
             "pushes_per_s": pushes_per_s,

@@ -15,8 +15,6 @@ WINDOW_US: Final = WINDOW_S * 1_000_000
 MOST_OPEN: Final = 5
 """Minutes that wait for late pushes; of more, the oldest are taken as they are."""
 
-_ROWS_AT_ONCE: Final = 20_000
-"""Rows that are merged at once: about 2 kB each while they are."""
 
 _OF_LINKS: Final = (
     "date", "window_s", *KEY, "seen_at", "seen_push_id", "request_latency_avg_ms_sum", "request_latency_avg_ms_count",
@@ -25,6 +23,9 @@ _OF_LINKS: Final = (
 
 class OpenWindows:
     """Partial wide rows by window, in the columns that are judged: of links their latency alone."""
+
+    rows_at_once: int = 20_000
+    """Rows that are merged at once: about 2 kB each while they are."""
 
     def __init__(self) -> None:
         self._clients: dict[int, list[Table]] = {}
@@ -48,7 +49,7 @@ class OpenWindows:
             if start + WINDOW_US > read_up_to_us and len(self._clients) <= MOST_OPEN:
                 return
             self._closed_us = start + WINDOW_US
-            tables = [*_merged(self._clients.pop(start)), *_merged(self._links.pop(start))]
+            tables = [*self._merged(self._clients.pop(start)), *self._merged(self._links.pop(start))]
             yield start, pa.concat_tables(tables)
 
     def clear(self) -> None:
@@ -57,26 +58,25 @@ class OpenWindows:
         self._links.clear()
         self._closed_us = 0
 
+    def _merged(self, parts: list[Table]) -> Iterator[Table]:
+        """Judged rows of partial ones, of some instances after the others."""
+        rows = pa.concat_tables(parts).combine_chunks()
+        if rows.num_rows <= self.rows_at_once:
+            yield judged_of(rows)
+            return
+        instance_of, _, count = numbered([codes(rows[name]) for name in INSTANCE])
+        order = np.argsort(instance_of, kind="stable")
+        ends = np.cumsum(np.bincount(instance_of, minlength=count))
+        begin = 0
+        while begin < len(order):
+            first, most = np.searchsorted(ends, [begin, begin + self.rows_at_once], side="right").tolist()
+            end = int(ends[max(first, most - 1)])  # whole instances, at least one
+            yield judged_of(rows.take(pa.array(order[begin:end])))
+            begin = end
+
 
 def by_window_start(rows: Table) -> Iterator[tuple[int, Table]]:
     """The rows of each window, by its beginning [us]."""
     starts = rows["window_start"].cast(pa.int64())
     for start in sorted(pc.unique(starts).to_pylist()):
         yield start, rows.filter(pc.equal(starts, start))
-
-
-def _merged(parts: list[Table]) -> Iterator[Table]:
-    """Judged rows of partial ones, of some instances after the others."""
-    rows = pa.concat_tables(parts).combine_chunks()
-    if rows.num_rows <= _ROWS_AT_ONCE:
-        yield judged_of(rows)
-        return
-    instance_of, _, count = numbered([codes(rows[name]) for name in INSTANCE])
-    order = np.argsort(instance_of, kind="stable")
-    ends = np.cumsum(np.bincount(instance_of, minlength=count))
-    begin = 0
-    while begin < len(order):
-        first, most = np.searchsorted(ends, [begin, begin + _ROWS_AT_ONCE], side="right").tolist()
-        end = int(ends[max(first, most - 1)])  # whole instances, at least one
-        yield judged_of(rows.take(pa.array(order[begin:end])))
-        begin = end

@@ -42,8 +42,6 @@ _T = TypeVar("_T")
 
 _IDLE_WAIT_MS: Final = 50
 """Wait between two polls of an empty log by an exporter whose linger time is shorter [ms]."""
-_CLOSE_GRACE_S: Final = 1.0
-"""How long a running export may take to return after its exporter was closed [s]."""
 
 
 class _StopError(Exception):
@@ -62,6 +60,9 @@ class Pipeline:
         random: uniform in [0, 1), for the backoff's jitter.
         pause: waits a number of ms before the next attempt; by default in real time, ended early by a stop.
     """
+
+    close_grace_s: float = 1.0
+    """How long a running export may take to return after its exporter was closed [s]."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class Pipeline:
         self._thread.join(max(0, self._deadline_ms - self._time.hi_res_clock_ms()) / 1000)
         if self._thread.is_alive():
             self._close()  # ends an export that blocks
-            self._thread.join(_CLOSE_GRACE_S)
+            self._thread.join(self.close_grace_s)
         return not self._thread.is_alive()
 
     def run(self) -> None:

@@ -40,24 +40,19 @@ class Requests:
         self._under_way = 0
         self._has_room = threading.Condition()
         self._next_ms = 0.0
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()
         self.count = 0
 
     def stop(self) -> None:
         """Lets waits end at once, from any thread."""
-        self._stopped.set()
-
-    @property
-    def is_stopped(self) -> bool:
-        """True after `stop`."""
-        return self._stopped.is_set()
+        self.stopped.set()
 
     def begin(self, make: Callable[[], "Iterable[Future[Any]]"]) -> "list[Future[Any]]":
         """Starts one request, after a wait if there are many; its futures."""
         now_ms = self._time.hi_res_clock_ms()
         self._next_ms = max(self._next_ms, now_ms) + self._pause_ms
         if (ahead_ms := self._next_ms - now_ms) > _BURST_MS:
-            self._stopped.wait(ahead_ms / 1000)
+            self.stopped.wait(ahead_ms / 1000)
         with self._has_room:
             if self._under_way >= _MOST_UNDER_WAY:
                 self._has_room.wait_for(self._is_half_done, self._timeout_s + _GRACE_S)

@@ -157,7 +157,7 @@ class Sampler:
             group = _Group(name, self._time.microseconds())
             groups.append(group)
             node = self._coordinators.get(name, _NO_NODE)
-            is_late = self._requests.is_stopped or self._time.hi_res_clock_ms() >= deadline_ms
+            is_late = self._requests.stopped.is_set() or self._time.hi_res_clock_ms() >= deadline_ms
             if is_late or (node >= 0 and timeouts[node] >= _MOST_TIMEOUTS):
                 group.error = NOT_SAMPLED
                 continue
@@ -215,7 +215,7 @@ class Sampler:
         timeouts: Counter[int] = Counter()
         asked: list[tuple[int, list[Partition], list[Future[Any]]]] = []
         for leader, some in _in_turns(by_leader):
-            is_late = self._requests.is_stopped or self._time.hi_res_clock_ms() >= deadline_ms
+            is_late = self._requests.stopped.is_set() or self._time.hi_res_clock_ms() >= deadline_ms
             if not is_late and not (leader >= 0 and timeouts[leader] >= _MOST_TIMEOUTS):
                 asked.append((leader, some, self._ask_ends(leader, some, timeouts)))
         self._requests.finish([future for *_, futures in asked for future in futures])

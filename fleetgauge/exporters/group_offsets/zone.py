@@ -42,8 +42,6 @@ class RowKind:
 GROUP_OFFSETS: Final = RowKind(folder=FOLDER, prefix="offsets", schema=GROUP_OFFSETS_SCHEMA)
 
 _ROWS_OF_A_FILE: Final = 500_000
-_MOST_WAITING: Final = 2_000_000
-"""Rows that wait in memory while the storage cannot be written; then the oldest are dropped, and logged."""
 
 
 def open_folder(path: str, writer: str, folder: str = FOLDER) -> LandingStorage:
@@ -74,6 +72,9 @@ class OffsetsZone:
         time: the clocks.
         kind: of the rows.
     """
+
+    most_waiting: int = 2_000_000
+    """Rows that wait in memory while the storage cannot be written; then the oldest are dropped, and logged."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class OffsetsZone:
 
     def _drop_oldest(self) -> int:
         lost = 0
-        while self._count() > _MOST_WAITING:
+        while self._count() > self.most_waiting:
             lost += self._waiting.pop(0)[1].num_rows
         if lost:
             self._begun = None

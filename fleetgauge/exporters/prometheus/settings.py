@@ -13,7 +13,7 @@ from fleetgauge.exporters.options import Options, batch_settings, label_settings
 from fleetgauge.exporters.prometheus.derived_labels import DERIVED
 from fleetgauge.http.access import AccessSettings
 from fleetgauge.http.loopback import is_loopback
-from fleetgauge.wire.tls import TLS_VERSIONS, ClientAuth, TlsSettings
+from fleetgauge.wire.tls.server import TLS_VERSIONS, ClientAuth, TlsSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

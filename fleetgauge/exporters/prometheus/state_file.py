@@ -26,13 +26,10 @@ from fleetgauge.telemetry.push_record import PUSH_ID_LENGTH, PushRecord
 log = get_logger(__name__)
 
 VERSION: Final = 2
-_KEPT_IDS: Final = 50_000
-_KEPT_WRITERS: Final = 1_024
 _writer_of: Final = itemgetter(slice(8, 12))
 """The writer part of an encoded push id, see `PushIds`. Each start of a receiving process is another writer."""
 _ANY_WRITER: Final = b""
 _ID_BYTES: Final = PUSH_ID_LENGTH // 2
-_BUSY_MS: Final = 2_000
 _ROWS_A_STATEMENT: Final = 200
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS layouts (client TEXT PRIMARY KEY, layout TEXT NOT NULL) WITHOUT ROWID;
@@ -65,6 +62,12 @@ class TakenPushes:
         batches: the kept batches, the oldest first: the latest time of receipt of each, and its ids.
     """
 
+    kept_ids: int = 50_000
+    """Ids that are kept, of the batches that are not forgotten."""
+
+    kept_writers: int = 1_024
+    """Writers with a limit of their own."""
+
     def __init__(self) -> None:
         self.forgotten = {_ANY_WRITER: 0}
         self.newly_forgotten: dict[bytes, int] = {}
@@ -76,7 +79,7 @@ class TakenPushes:
         batch = frozenset(ids)
         self.batches.append((newest_received_at, batch))
         self._ids |= batch
-        while len(self._ids) > _KEPT_IDS and len(self.batches) > 1:
+        while len(self._ids) > self.kept_ids and len(self.batches) > 1:
             until, removed = self.batches.popleft()
             self._ids -= removed
             self.forget(dict.fromkeys(map(_writer_of, removed), until))
@@ -85,8 +88,8 @@ class TakenPushes:
         """Raises the limits of forgotten pushes, by writer."""
         later = {writer: us for writer, us in until.items() if us > self.forgotten.get(writer, 0)}
         self.forgotten |= later
-        if len(self.forgotten) > _KEPT_WRITERS:
-            of_all = sorted(self.forgotten.values())[-_KEPT_WRITERS]
+        if len(self.forgotten) > self.kept_writers:
+            of_all = sorted(self.forgotten.values())[-self.kept_writers]
             later[_ANY_WRITER] = of_all
             self.forgotten = {writer: us for writer, us in self.forgotten.items() if us > of_all}
             self.forgotten[_ANY_WRITER] = of_all
@@ -121,6 +124,9 @@ class StateFile:
         needs_full_save: the file was damaged and renamed, so the next `save` must be given every client.
     """
 
+    busy_ms: int = 2_000
+    """How long another process's lock is waited for [ms]."""
+
     def __init__(self, path: Path | None) -> None:
         """Opens the database. A damaged one is renamed, because counters that restart are better than none.
 
@@ -134,7 +140,7 @@ class StateFile:
         if path is None:
             return
         try:
-            self._connection = _open(path)
+            self._connection = _open(path, self.busy_ms)
         except _DamagedError as error:
             self._connection = self._another(path, error)
 
@@ -191,7 +197,7 @@ class StateFile:
                 path.with_name(path.name + side).unlink(missing_ok=True)
         consequence = "all clients are saved again" if self.needs_full_save else "the counters restart"
         log.error("prometheus.state_damaged", consequence=consequence, reason=str(error))
-        return _open(path)
+        return _open(path, self.busy_ms)
 
     def _load(self, connection: apsw.Connection) -> list[SavedClient]:
         forgotten = connection.execute("SELECT writer, until FROM forgotten").fetchall()
@@ -213,7 +219,8 @@ class StateFile:
         self, path: Path, clients: Sequence[SavedClient], removed: Sequence[str], newest: int, ids: Sequence[bytes]
     ) -> None:
         if self._connection is None:
-            self._connection = _open(path)  # the previous one was renamed, and a new one could not be opened then
+            # The previous one was renamed, and a new one could not be opened then.
+            self._connection = _open(path, self.busy_ms)
         with _translated(path), self._connection:
             if self.needs_full_save:
                 self._remember_again(self._connection)
@@ -284,12 +291,12 @@ def _translated(path: Path | None) -> Iterator[None]:
         ) from error
 
 
-def _open(path: Path) -> apsw.Connection:
+def _open(path: Path, busy_ms: int) -> apsw.Connection:
     with _translated(path), ExitStack() as failed:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = apsw.Connection(str(path))
         failed.callback(connection.close)
-        connection.set_busy_timeout(_BUSY_MS)
+        connection.set_busy_timeout(busy_ms)
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # only one exporter may use it
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # on the disk before the log's cursor passes the batch

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 
+from fleetgauge.base.varint import scan_varint
 from fleetgauge.telemetry.otlp.check import field_end, is_part, is_text, read_length
-from fleetgauge.telemetry.otlp.fields import MAX_DEPTH, read_varint
+from fleetgauge.telemetry.otlp.fields import MAX_DEPTH
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -319,13 +320,13 @@ class WireReader:
                     return False
                 at += size
             elif tag == 0x10 and kind != GAUGE and kind != SUMMARY:
-                number, at = read_varint(data, at + 1, end)
+                number, at = scan_varint(data, at + 1, end)
                 number &= 0xFFFFFFFF
                 if number > CUMULATIVE:
                     number = 0
                 self._temporality = number
             elif tag == 0x18 and kind == SUM:
-                number, at = read_varint(data, at + 1, end)
+                number, at = scan_varint(data, at + 1, end)
                 self._is_monotonic = 0
                 if number != 0:
                     self._is_monotonic = 1
@@ -383,7 +384,7 @@ class WireReader:
                     attributes_at = start
                 attributes_end = at
             elif tag == 0x40:
-                flags, at = read_varint(data, at + 1, end)
+                flags, at = scan_varint(data, at + 1, end)
             else:
                 at = self._skip(data, start, end, row, _POINT_DEPTH)
             if at < 0:

@@ -27,7 +27,6 @@ Task = Callable[[Iterable[RecordBatch]], Made]
 MAX_BAD_FILES: Final = 100
 """Files of one batch that are set aside at most: where so many cannot be read, something else is wrong."""
 
-_ROWS_AT_ONCE: Final = 1024
 _TASKS_AT_LEAST: Final = 8
 _CANNOT_BE_READ: Final = "the file cannot be read: it is damaged, or gone"
 
@@ -77,6 +76,9 @@ class Engine(Protocol):
 class InProcess:
     """One part after the other, here."""
 
+    rows_at_once: int = 1024
+    """Rows that a task is handed together."""
+
     parts = 1
 
     def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterator[Made]:
@@ -97,7 +99,7 @@ class InProcess:
         for name in KEYS:
             rows = rows.set_column(rows.schema.get_field_index(name), BRONZE.field(name), rows[name].fill_null(""))
         order = pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in ORDER])
-        pieces = (order.slice(begin, _ROWS_AT_ONCE) for begin in range(0, len(order), _ROWS_AT_ONCE))
+        pieces = (order.slice(begin, self.rows_at_once) for begin in range(0, len(order), self.rows_at_once))
         return [task(rows.take(piece).combine_chunks().to_batches()[0] for piece in pieces)]
 
 

@@ -7,7 +7,7 @@ of them. `answer` runs it in this process; `fleet.engines.jobs` has Spark run th
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,11 +26,6 @@ from fleetgauge.fleet.silver.repeats import ORDER, repeated
 from fleetgauge.fleet.source import landing
 from fleetgauge.fleet.source.selection import Selection
 
-_MERGED_AT: Final = 200_000
-"""Rows of a question that wait in memory before they are merged."""
-
-_CLIENTS_AT_ONCE: Final = 10_000
-
 Step = Callable[[Iterable[RecordBatch]], Iterator[RecordBatch]]
 
 
@@ -44,6 +39,11 @@ class Question:
         step: CHECKED batches into such rows, counting what is set aside.
         merge: such rows into fewer, and `finish` those of whole clients into the answer. None: the rows are it.
     """
+
+    merged_at: ClassVar = 200_000
+    """Rows that wait in memory before they are merged."""
+    clients_at_once: ClassVar = 10_000
+    """Clients that `merge` and `finish` are given together."""
 
     schema: Schema
     partial: Schema
@@ -187,14 +187,14 @@ def answer_rows(asked: Question, checked: Iterable[RecordBatch], rejects: Tally)
     for batch in found:
         waiting.append(batch)
         count += batch.num_rows
-        if count > _MERGED_AT:
-            waiting, count = _of_clients(asked.merge, pa.Table.from_batches(waiting)), 0
-    return iter(_of_clients(asked.finish, pa.Table.from_batches(waiting, schema=asked.partial)))
+        if count > asked.merged_at:
+            waiting, count = _of_clients(asked.merge, asked.clients_at_once, pa.Table.from_batches(waiting)), 0
+    return iter(_of_clients(asked.finish, asked.clients_at_once, pa.Table.from_batches(waiting, schema=asked.partial)))
 
 
-def _of_clients(function: Callable[[Table], Table], rows: Table) -> list[RecordBatch]:
+def _of_clients(function: Callable[[Table], Table], at_once: int, rows: Table) -> list[RecordBatch]:
     """What a function makes of whole clients, some of them at a time: it takes several times their memory."""
-    part_of = codes(rows["client_instance_id"]) // _CLIENTS_AT_ONCE
+    part_of = codes(rows["client_instance_id"]) // at_once
     parts = range(part_of.max(initial=0) + 1)
     return [batch for part in parts for batch in function(rows.filter(pa.array(part_of == part))).to_batches()]
 

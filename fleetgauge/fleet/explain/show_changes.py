@@ -6,8 +6,9 @@ from typing import Final, TextIO
 from fleetgauge.fleet.arrow import pc
 from fleetgauge.fleet.explain.changes import changes
 from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.report.output import write_table
 from fleetgauge.fleet.report.tables import TableForm, time_text
-from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, judged, opened, write_rows
+from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, judged, opened
 
 _FORM: Final = TableForm(
     columns={
@@ -35,7 +36,7 @@ def show_changes(request: VerdictsRequest, since: datetime, out: TextIO) -> set[
     """
     store = opened(request.tables, request.conf)
     rows = changes(store, since)
-    if request.form is Format.TABLE:
+    if request.to.form is Format.TABLE:
         known = judged(store)
         if known.begin is None or since <= known.begin:
             out.write(
@@ -44,5 +45,5 @@ def show_changes(request: VerdictsRequest, since: datetime, out: TextIO) -> set[
         if not rows.num_rows:
             out.write(f"Nothing changed since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.\n")
             return set()
-    write_rows(request, rows, _FORM, out)
+    write_table(rows, request.to, _FORM, out)
     return set(rows.filter(pc.equal(rows["change"], "opened"))["severity"].to_pylist())

@@ -1,7 +1,7 @@
 """The sections of the report that are tables: libraries, throttling, groups, coverage, changes. All are bounded."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,6 +17,8 @@ from fleetgauge.fleet.views.coverage_list import cell, reasons
 from fleetgauge.verdicts.coverage import NO_TELEMETRY
 
 Row = dict[str, Any]
+_Group = tuple[str, str]
+"""Cluster and group."""
 
 MOST_LINES: Final = 40
 """Of each table."""
@@ -112,21 +114,8 @@ def groups(store: Store, begin: datetime, end: datetime, open_rows: Sequence[Row
     for row in open_rows:
         if row["group_id"]:
             verdicts.setdefault((row["cluster_id"], row["group_id"]), []).append(row["verdict"])
-    snapshot = store.snapshot(catalog.GROUPS)
     sampled = _sampled(store, begin)
-    names = ("window_start", "cluster_id", "group_id", "members", "lag_records", "assigned_partitions", "rebalances")
-    latest: dict[tuple[str, str], Row] = {}
-    for row in snapshot.table(names, pc.field("window_start") >= max(begin, end - _HOUR)).to_pylist():
-        key = (row["cluster_id"], row["group_id"])
-        known = latest.get(key)
-        mean = None if row["rebalances"] is None else row["rebalances"] / max(row["members"], 1)
-        before = None if known is None else known["rebalances"]
-        if known is None or row["window_start"] >= known["window_start"]:
-            latest[key] = known = row
-        known["rebalances"] = before if mean is None else mean + (before or 0.0)
-    for key, rows in sampled.items():  # what brokers say of members and lag counts, for every library
-        if rows[-1]["window_start"] >= end - _HOUR:
-            latest[key] = {"assigned_partitions": None, "rebalances": None} | latest.get(key, {}) | rows[-1]
+    latest = _latest_groups(store, sampled, max(begin, end - _HOUR))
     order = sorted(
         latest.items(),
         key=lambda each: (
@@ -137,15 +126,7 @@ def groups(store: Store, begin: datetime, end: datetime, open_rows: Sequence[Row
         ),
     )
     chosen = dict(order[:MOST_LINES])
-    where = (pc.field("window_start") >= begin) & pc.field("group_id").isin(
-        pa.array([group for _, group in chosen], pa.string())
-    )
-    lags: dict[tuple[str, str], list[tuple[datetime, float | None]]] = {key: [] for key in chosen}
-    of_telemetry = snapshot.table(("window_start", "cluster_id", "group_id", "lag_records"), where).to_pylist()
-    for row in (*of_telemetry, *(row for rows in sampled.values() for row in rows)):
-        key = row["cluster_id"], row["group_id"]
-        if key in lags and (key not in sampled or "members" in row):
-            lags[key].append((row["window_start"], row["lag_records"]))
+    lags = _lags(store, sampled, begin, chosen)
     lines = [
         {
             **row,
@@ -162,9 +143,43 @@ def groups(store: Store, begin: datetime, end: datetime, open_rows: Sequence[Row
     )
 
 
-def _sampled(store: Store, begin: datetime) -> dict[tuple[str, str], list[Row]]:
+def _latest_groups(store: Store, sampled: Mapping[_Group, list[Row]], begin: datetime) -> dict[_Group, Row]:
+    """The newest row since `begin` of each group; its rebalances per member are summed over the windows."""
+    names = ("window_start", "cluster_id", "group_id", "members", "lag_records", "assigned_partitions", "rebalances")
+    latest: dict[_Group, Row] = {}
+    for row in store.snapshot(catalog.GROUPS).table(names, pc.field("window_start") >= begin).to_pylist():
+        key = (row["cluster_id"], row["group_id"])
+        known = latest.get(key)
+        mean = None if row["rebalances"] is None else row["rebalances"] / max(row["members"], 1)
+        before = None if known is None else known["rebalances"]
+        if known is None or row["window_start"] >= known["window_start"]:
+            latest[key] = known = row
+        known["rebalances"] = before if mean is None else mean + (before or 0.0)
+    for key, rows in sampled.items():  # what brokers say of members and lag counts, for every library
+        if rows[-1]["window_start"] >= begin:
+            latest[key] = {"assigned_partitions": None, "rebalances": None} | latest.get(key, {}) | rows[-1]
+    return latest
+
+
+def _lags(
+    store: Store, sampled: Mapping[_Group, list[Row]], begin: datetime, groups: Iterable[_Group]
+) -> dict[_Group, list[tuple[datetime, float | None]]]:
+    """Lag over time of some groups: as sampled, else as their clients have it."""
+    lags: dict[_Group, list[tuple[datetime, float | None]]] = {key: [] for key in groups}
+    ids = pa.array([group for _, group in lags], pa.string())
+    where = (pc.field("window_start") >= begin) & pc.field("group_id").isin(ids)
+    names = ("window_start", "cluster_id", "group_id", "lag_records")
+    of_telemetry = store.snapshot(catalog.GROUPS).table(names, where).to_pylist()
+    for row in (*of_telemetry, *(row for rows in sampled.values() for row in rows)):
+        key = row["cluster_id"], row["group_id"]
+        if key in lags and (key not in sampled or "members" in row):
+            lags[key].append((row["window_start"], row["lag_records"]))
+    return lags
+
+
+def _sampled(store: Store, begin: datetime) -> dict[_Group, list[Row]]:
     """Members and lag of groups that were sampled since then, by cluster and group, in the order of the windows."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    found: dict[_Group, list[Row]] = {}
     if store.has(catalog.GROUP_TRENDS):
         names = ("window_start", "cluster_id", "group_id", "members", "lag_records")
         rows = store.snapshot(catalog.GROUP_TRENDS).table(names, pc.field("window_start") >= begin)

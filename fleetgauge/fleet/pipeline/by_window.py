@@ -66,15 +66,10 @@ def judged_of(partials: Table) -> Table:
     return pa.table(columns)
 
 
-_MOST_TIMES: Final = 3
-"""Files are read window by window up to so many times in all, before their rows are put on disk."""
-
-_ROW_GROUP: Final = 16_000
-"""Rows of a row group, about: of a narrower range of clients a file's rows are read in vain."""
-
-
 @contextmanager
-def by_window(rows: Snapshot, files: Files, span: Span, window_s: int) -> Iterator[Iterator[Table]]:
+def by_window(
+    rows: Snapshot, files: Files, span: Span, window_s: int, *, most_times: int = 3, row_group: int = 16_000
+) -> Iterator[Iterator[Table]]:
     """`judged_rows` in the order of their times: tables of whole windows, of one each where rows are many.
 
     Args:
@@ -82,6 +77,8 @@ def by_window(rows: Snapshot, files: Files, span: Span, window_s: int) -> Iterat
         files: its files, as `Store.files` has them.
         span: where the windows begin.
         window_s: their length [s]; others are left out.
+        most_times: files are read window by window up to so many times in all, before their rows are put on disk.
+        row_group: rows of a row group, about: of a narrower range of clients a file's rows are read in vain.
 
     Raises:
         OSError: the temporary directory cannot be written.
@@ -94,11 +91,11 @@ def by_window(rows: Snapshot, files: Files, span: Span, window_s: int) -> Iterat
         return
     spans = [(at, min(at + window, span[1])) for at in _starts(span, window)]
     read_once = sum(file["num_records"] for file in files)
-    if sum(file["num_records"] for each in spans for file in files if _meets(each, file)) <= _MOST_TIMES * read_once:
+    if sum(file["num_records"] for each in spans for file in files if _meets(each, file)) <= most_times * read_once:
         yield (_one_window(rows, _where(each, window_s), _rows_within(each, files, window)) for each in spans)
         return
     with TemporaryDirectory(prefix="fleetgauge-judge-") as directory:
-        for part in shards.parts(min(-(-count // shards.ROWS_AT_ONCE), read_once // (len(files) * _ROW_GROUP))):
+        for part in shards.parts(min(-(-count // shards.ROWS_AT_ONCE), read_once // (len(files) * row_group))):
             _append(judged_rows(rows, _where(span, window_s) & shards.within(part)), Path(directory))
         yield (_read(path) for path in sorted(Path(directory).iterdir()))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Final
+from typing import ClassVar
 
 from fleetgauge.fleet.arrow import Table, pa
 from fleetgauge.fleet.engines import shards
@@ -15,9 +15,6 @@ from fleetgauge.fleet.silver.clients import SEEN, SEEN_OF, clients, merged, seen
 from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.tables.parquet_files import WriteFiles
 from fleetgauge.fleet.tables.written_file import WrittenFile
-
-_MERGED_AT: Final = 200_000
-"""Rows that wait in memory before they are merged, where no more are left of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +31,9 @@ class OfClients:
         to_activity: the same.
         to_inventory: the same.
     """
+
+    merged_at: ClassVar = 200_000
+    """Rows that wait in memory before they are merged, where no more are left of them."""
 
     pushes: Snapshot
     clients: Snapshot
@@ -60,22 +60,24 @@ class OfClients:
     def _rows(self, part: shards.Part) -> tuple[Table, Table, Table]:
         is_own, is_today = shards.within(part), of_days(self.days)
         pushes = self.pushes.scan(SEEN_OF, is_own & is_today)
-        found = _added_up((seen(pa.Table.from_batches([batch])) for batch in pushes), ("date", *INSTANCE))
+        found = _added_up(
+            (seen(pa.Table.from_batches([batch])) for batch in pushes), ("date", *INSTANCE), self.merged_at
+        )
         days = self.activity.scan(where=is_own & ~is_today)
-        others = _added_up((seen_by_day(pa.Table.from_batches([batch])) for batch in days), INSTANCE)
+        others = _added_up((seen_by_day(pa.Table.from_batches([batch])) for batch in days), INSTANCE, self.merged_at)
         everything = with_state(inventory(pa.concat_tables([found, others])), self.now)
         return clients(found, self.clients.table(where=is_own), self.now), activity(found), everything
 
 
-def _added_up(tables: Iterable[Table], by: tuple[str, ...]) -> Table:
+def _added_up(tables: Iterable[Table], by: tuple[str, ...], merged_at: int) -> Table:
     """SEEN, one row for each value of these columns, of tables that need not all be in memory."""
     waiting = [SEEN.empty_table()]
-    count, limit = 0, _MERGED_AT
+    count, limit = 0, merged_at
     for table in tables:
         waiting.append(table)
         count += table.num_rows
         if count > limit:
             waiting = [merged(pa.concat_tables(waiting), by)]
             count = waiting[0].num_rows
-            limit = max(_MERGED_AT, 2 * count)
+            limit = max(merged_at, 2 * count)
     return merged(pa.concat_tables(waiting), by)

@@ -1,6 +1,7 @@
 """What answers and summaries can be written as. Apart from `output`, since help must not load PySpark."""
 
 import enum
+from dataclasses import dataclass
 
 from fleetgauge.fleet.errors import FleetError
 
@@ -21,7 +22,27 @@ class SummaryFormat(enum.StrEnum):
     JSON = "json"
 
 
-def check_columns(form: Format, columns: str | None) -> None:
-    """Raises FleetError where columns are chosen of what is no table."""
-    if columns is not None and form is not Format.TABLE:
-        raise FleetError("--columns is for --format table: JSON, CSV and Parquet have every column")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where rows are written, and as what.
+
+    Attributes:
+        form: what rows are written as.
+        output: directory to write to; None is stdout.
+        limit: rows of a table of text.
+        columns: of a table of text, as `--columns` names them; None is those that fit.
+    """
+
+    form: Format = Format.TABLE
+    output: str | None = None
+    limit: int = 50
+    columns: str | None = None
+
+    def check(self) -> None:
+        """Raises FleetError where rows cannot be written so."""
+        if self.form is Format.PARQUET and self.output is None:
+            raise FleetError("Parquet needs a directory to be written to: add --output PATH")
+        if self.form is Format.TABLE and self.output is not None:
+            raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
+        if self.columns is not None and self.form is not Format.TABLE:
+            raise FleetError("--columns is for --format table: JSON, CSV and Parquet have every column")

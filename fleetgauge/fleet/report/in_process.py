@@ -62,12 +62,12 @@ class InProcess:
         if self._pushes is None:
             self._pushes = Pushes(self._zone, self._selection, self._read)
         found = answer(asked, self._pushes)
-        finish: Callable[[], None] = partial(write_stream, found.rows, request.form, out)
-        if request.form is Format.TABLE:
-            form = TABLES[request.title].only(request.columns)
-            finish = partial(print_table, out, *take_first(found.rows, form, request.limit), form=form)
-        elif request.output is not None:
-            write_path(found.rows, request.form, request.output)
+        finish: Callable[[], None] = partial(write_stream, found.rows, request.to.form, out)
+        if request.to.form is Format.TABLE:
+            form = TABLES[request.title].only(request.to.columns)
+            finish = partial(print_table, out, *take_first(found.rows, form, request.to.limit), form=form)
+        elif request.to.output is not None:
+            write_path(found.rows, request.to.form, request.to.output)
             finish = _nothing
         return Computed(finish, lambda: Counted(found.rejects.total, found.repeats))
 

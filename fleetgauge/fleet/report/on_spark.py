@@ -73,17 +73,17 @@ class OnSpark:
         frame = answer.frame
 
         def finish() -> None:
-            if request.form is Format.TABLE:
+            if request.to.form is Format.TABLE:
                 print_table(out, *first, form=form)
-            elif request.output is None:
-                write_stream(frame, request.form, out)
+            elif request.to.output is None:
+                write_stream(frame, request.to.form, out)
                 frame.unpersist()
 
-        if request.form is Format.TABLE:
-            form = TABLES[request.title].only(request.columns)
-            first = take_first(frame, form, request.limit)
-        elif request.output is not None:
-            write_path(frame, request.form, request.output)
+        if request.to.form is Format.TABLE:
+            form = TABLES[request.title].only(request.to.columns)
+            first = take_first(frame, form, request.to.limit)
+        elif request.to.output is not None:
+            write_path(frame, request.to.form, request.to.output)
         else:
             # What was counted on the way, and what failed, is known before the first row leaves.
             frame.persist(StorageLevel.DISK_ONLY).count()

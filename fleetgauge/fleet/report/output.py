@@ -12,9 +12,9 @@ from typing import Any, Final, TextIO
 
 from fleetgauge.base.deadline import within
 from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
-from fleetgauge.fleet.errors import FleetError, OutputError
+from fleetgauge.fleet.errors import OutputError
 from fleetgauge.fleet.report.cells import csv_cells, json_lines
-from fleetgauge.fleet.report.form import Format, check_columns
+from fleetgauge.fleet.report.form import Format, Output
 from fleetgauge.fleet.report.tables import Key, Row, TableForm
 from fleetgauge.fleet.source.zone_files import S3_WITHIN_S
 from fleetgauge.terminal.table import print_rows, wide_console
@@ -22,15 +22,6 @@ from fleetgauge.terminal.table import print_rows, wide_console
 _NUMBERS: Final = frozenset(
     {"pushes", "points", "avg ms", "max ms", "samples", "value", "row or offset", "poll() every ms", "idle in poll()"}
 )
-
-
-def check_form(form: Format, output: str | None, columns: str | None) -> None:
-    """Raises FleetError where rows cannot leave as `--format`, `--output` and `--columns` have it."""
-    if form is Format.PARQUET and output is None:
-        raise FleetError("Parquet needs a directory to be written to: add --output PATH")
-    if form is Format.TABLE and output is not None:
-        raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
-    check_columns(form, columns)
 
 
 def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]:
@@ -70,6 +61,28 @@ def print_table(out: TextIO, rows: Sequence[Row], total: int, *, form: TableForm
     print_rows(console, tuple(form.columns), [form.texts(row) for row in rows], right=_NUMBERS, least=form.least)
     if total > len(rows):
         console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
+
+
+def write_table(table: Table, to: Output, form: TableForm, out: TextIO) -> None:
+    """Writes the rows of a table in its own order: JSON to `out` as one array."""
+    if to.form is Format.TABLE:
+        print_table(out, table.slice(0, to.limit).to_pylist(), table.num_rows, form=form.only(to.columns))
+    elif to.form is Format.JSON and to.output is None:
+        out.write("[" + ",\n".join(line for batch in table.to_batches() for line in json_lines(batch)) + "]\n")
+    else:
+        write_rows(Rows(schema=table.schema, batches=table.to_batches()), to, out)
+
+
+def write_rows(rows: Rows, to: Output, out: TextIO) -> None:
+    """Writes every row, as JSON lines, CSV or Parquet.
+
+    Raises:
+        OutputError: see `write_path`.
+    """
+    if to.output is not None:
+        write_path(rows, to.form, to.output)
+    else:
+        write_stream(rows, to.form, out)
 
 
 def write_stream(rows: Rows, form: Format, out: TextIO) -> None:

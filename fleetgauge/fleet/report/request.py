@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TextIO
 
 from fleetgauge.fleet.engines.questions import Question
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import check_form
+from fleetgauge.fleet.report.form import Output
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.topic.source import TopicSource
 
@@ -21,10 +20,7 @@ class Request:
         source: the landing zone or topic.
         kafka_jars: jars of Spark's Kafka connector, or directories of them; without any a topic has them fetched.
         master: where Spark runs; None takes Spark for what is large, on this machine.
-        form: what the answer is written as.
-        output: directory to write to; None is stdout.
-        limit: rows of a table.
-        columns: of a table, as `--columns` names them; None is those that fit.
+        to: where the answer is written, and as what.
         spark_log_level: level of Spark's own log on stderr.
         show_progress: None shows it when stderr is a terminal.
     """
@@ -33,17 +29,14 @@ class Request:
     source: TopicSource | str
     kafka_jars: tuple[str, ...]
     master: str | None
-    form: Format
-    output: str | None
-    limit: int
-    columns: str | None
+    to: Output
     show_progress: bool | None
     spark_log_level: str
 
     def __post_init__(self) -> None:
-        check_form(self.form, self.output, self.columns)
+        self.to.check()
         if self.title in TABLES:
-            TABLES[self.title].only(self.columns)  # what is no column is refused before anything is read
+            TABLES[self.title].only(self.to.columns)  # what is no column is refused before anything is read
 
 
 class Counted(NamedTuple):

@@ -59,15 +59,16 @@ def summarise(
     Raises:
         FleetError: with one sentence on what is wrong, whatever Spark made of it.
     """
-    if request.form is not Format.TABLE and request.output is None:
+    to = request.to
+    if to.form is not Format.TABLE and to.output is None:
         raise FleetError(f"the tables of a {request.title} go to the terminal: with --format add --output PATH")
     with _engine(request, selection, notes) as engine:
         for number, (title, asked) in enumerate(parts.items()):
-            table = replace(request, title=title, form=Format.TABLE, output=None)
+            table = replace(request, title=title, to=replace(to, form=Format.TABLE, output=None))
             with engine.progress():
-                if request.output is not None:
-                    output = f"{request.output.rstrip('/')}/{title}"
-                    engine.compute(replace(request, title=title, output=output), asked, out).finish()
+                if to.output is not None:
+                    files = replace(to, output=f"{to.output.rstrip('/')}/{title}")
+                    engine.compute(replace(request, title=title, to=files), asked, out).finish()
                 computed = engine.compute(table, asked, out)
             out.write(f"{chr(10) if number else ''}{title}\n")
             computed.finish()

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
 from fleetgauge.fleet.errors import FleetError, LandingError, no_landing_zone
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import check_form, print_table, take_first, write_path, write_stream
+from fleetgauge.fleet.report.form import Format, Output
+from fleetgauge.fleet.report.output import print_table, take_first, write_rows
 from fleetgauge.fleet.report.tables import Key, Row, TableForm, Text, number_text, time_text
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.zone_files import TRAFFIC_FOLDER, is_of_days, list_here
@@ -75,7 +75,7 @@ class TrafficRequest:
         group_id: only of this consumer group.
         seen_only: only rows in which something is conspicuous.
         rules: figures from which on it is.
-        form, output, limit, columns: as of `fleet.views.show.ShowRequest`.
+        to: where rows are written, and as what.
     """
 
     source: str
@@ -83,13 +83,10 @@ class TrafficRequest:
     group_id: str | None
     seen_only: bool
     rules: Rules
-    form: Format
-    output: str | None
-    limit: int
-    columns: str | None = None
+    to: Output
 
     def __post_init__(self) -> None:
-        check_form(self.form, self.output, self.columns)
+        self.to.check()
         if self.selection.instance_ids:
             raise FleetError("rows of traffic name client ids, not instances: give --client-id")
 
@@ -104,14 +101,12 @@ def traffic(request: TrafficRequest, out: TextIO) -> None:
     if request.seen_only:
         found = found.filter(pc.greater(pc.list_value_length(found["seen"]), 0))
     rows = Rows(schema=TRAFFIC, batches=found.to_batches())
-    if request.form is Format.TABLE:
-        form = _FORM.only(request.columns)
-        first, total = take_first(rows, form, request.limit)
+    if request.to.form is Format.TABLE:
+        form = _FORM.only(request.to.columns)
+        first, total = take_first(rows, form, request.to.limit)
         print_table(out, first, total, form=form)
-    elif request.output is not None:
-        write_path(rows, request.form, request.output)
     else:
-        write_stream(rows, request.form, out)
+        write_rows(rows, request.to, out)
 
 
 def summed(rows: Table, rules: Rules) -> Table:
@@ -123,8 +118,7 @@ def summed(rows: Table, rules: Rules) -> Table:
     starts = rows["window_start"].cast(pa.int64()).to_numpy()
     ends = starts + rows["window_ms"].to_numpy() * 1_000
     sums = {name: np.bincount(code, _numbers(rows, name), count) for name in _SUMS}
-    joining = code[_numbers(rows, "group_joins") > 0]
-    sums["joining"] = np.bincount(joining, minlength=count)  # intervals
+    sums["joining"] = np.bincount(code, _numbers(rows, "group_joins") > 0, count)  # intervals
     longest = np.zeros(count)
     np.maximum.at(longest, code, _numbers(rows, "broker_time_max_ms"))
     first, last = np.full(count, starts.max()), np.zeros(count, np.int64)
@@ -134,8 +128,7 @@ def summed(rows: Table, rules: Rules) -> Table:
     compressions, errors = (_pairs(rows[name], code, count) for name in ("compressions", "errors"))
     found = []
     for at, key in enumerate(keys):
-        of = {name: float(each[at]) for name, each in sums.items()}
-        seconds = float(active_s[at])
+        of, seconds = {name: float(each[at]) for name, each in sums.items()}, float(active_s[at])
         row: dict[str, Any] = {
             **dict(zip(_KEY, key, strict=True)),
             "first_at": int(first[at]),

@@ -44,7 +44,6 @@ late push."""
 
 _ENTRIES: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _KEYS_AT_MOST: Final = 100_000
-_ROWS_AT_ONCE: Final = 100_000
 _TEXTS: Final = ("metric_name", "metric_type", "temporality")
 
 _LABELS: Final = (*_TEXTS, "attributes", "occurrence")
@@ -172,17 +171,20 @@ class Comparison:
 class LastOfSeries:
     """Finds the last point of each series among POINTS of any instances, in any order."""
 
+    rows_at_once: int = 100_000
+    """Points that wait in memory before all but the last of each series are dropped."""
+
     def __init__(self) -> None:
         self._keys = SeriesKeys()
         self._waiting: list[RecordBatch] = []
-        self._enough = _ROWS_AT_ONCE
+        self._enough = self.rows_at_once
 
     def add(self, points: RecordBatch) -> None:
         """Takes LOOKED_AT of some points."""
         self._waiting.append(_series_rows(points, *distinct_maps(points.column("attributes")), self._keys)[2])
         if sum(map(len, self._waiting)) >= self._enough:
             self._waiting = [last_rows(self._waiting)]
-            self._enough = 2 * len(self._waiting[0]) + _ROWS_AT_ONCE
+            self._enough = 2 * len(self._waiting[0]) + self.rows_at_once
 
     def rows(self) -> RecordBatch:
         """SERIES of the points that were taken, whose INSTANCE are those of the points."""

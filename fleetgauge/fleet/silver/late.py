@@ -5,7 +5,6 @@ Of the instances that have late pushes alone, and no longer before and after the
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -15,11 +14,6 @@ from fleetgauge.fleet.decode.rows import joined
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
 from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, Numbers
 from fleetgauge.fleet.tables.log import Snapshot
-
-_ROWS_AT_ONCE: Final = 2_000_000
-"""Points that are read for some instances, about: what bounds the memory of a task."""
-
-_FIRST_INSTANCES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +40,15 @@ class Late:
         points: the table.
     """
 
+    rows_at_once: int = 2_000_000
+    """Points that are read for some instances, about: what bounds the memory of a task."""
+
+    first_instances: int = 16
+    """Instances that are read together at first, before it is known how many points they have."""
+
     def __init__(self, points: Snapshot) -> None:
         self._points = points
-        self._instances = _FIRST_INSTANCES
+        self._instances = self.first_instances
 
     def groups(self, pushes: RecordBatch) -> Iterator[tuple[RecordBatch, Indices, Standing]]:
         """CHECKED of late instances in the order of these -> some of them, the number of each one's instance, and what
@@ -66,7 +66,7 @@ class Late:
             number_of = np.repeat(np.arange(upto - at), np.diff(ends[at : upto + 1]))
             found = self._around(rows, number_of)
             yield rows, number_of, found
-            self._instances = max(1, (upto - at) * _ROWS_AT_ONCE // max(1, len(found.points)))
+            self._instances = max(1, (upto - at) * self.rows_at_once // max(1, len(found.points)))
             at = upto
 
     def _around(self, pushes: RecordBatch, number_of: Indices) -> Standing:

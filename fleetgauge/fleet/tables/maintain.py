@@ -20,9 +20,6 @@ from fleetgauge.fleet.tables.store import Store
 SMALL_FILE_BYTES: Final = 64 * 1024 * 1024
 """A day (or a table without days) with two files smaller than this is written anew."""
 
-_PART_BYTES: Final = 256 * 1024 * 1024
-"""Of rows that are sorted together in memory, in Arrow's form [B]; those of one client are, however many."""
-
 _MAX_PARTS: Final = 500
 """Files that are open at once."""
 
@@ -112,8 +109,9 @@ def _compact(store: Store, table: catalog.Table, day: date | None) -> None:
     old = [file for file in files if not table.dated or file[f"partition.{catalog.DATE}"] == day]
     paths = [file["path"] for file in old]
     read = 0
-    with TemporaryDirectory(prefix="fleetgauge-") as scratch, store.files_of(table).open() as writer:
-        for part in _parts(log.snapshot(), table, paths, Path(scratch)):
+    target = store.files_of(table)
+    with TemporaryDirectory(prefix="fleetgauge-") as scratch, target.open() as writer:
+        for part in _parts(log.snapshot(), table, paths, Path(scratch), target.limits.part_bytes):
             read += part.num_rows
             for batch in _in_order(table, part).combine_chunks().to_batches():
                 writer.write(batch)
@@ -130,14 +128,14 @@ def _in_order(table: catalog.Table, part: Table) -> Table:
     return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in table.indexed]))
 
 
-def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path) -> Iterator[Table]:
+def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path, part_bytes: int) -> Iterator[Table]:
     """The rows of files, divided by clients in their order: one part is held in memory, and each file is read once."""
     batches = (batch.cast(table.schema) for batch in rows.scan(table.schema.names, paths=paths))
     if not table.clustered_by:
         yield from (pa.Table.from_batches([batch]) for batch in batches)
         return
     key = table.clustered_by[0]
-    bounds = _bounds(rows, key, paths)
+    bounds = _bounds(rows, key, paths, part_bytes)
     with ExitStack() as opened:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         parts = [
@@ -155,13 +153,13 @@ def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path
         (scratch / f"{part}").unlink()
 
 
-def _bounds(rows: Snapshot, key: str, paths: list[str]) -> list[str]:
-    """The values of the column that parts of about `_PART_BYTES` begin with, but for the first."""
+def _bounds(rows: Snapshot, key: str, paths: list[str], part_bytes: int) -> list[str]:
+    """The values of the column that parts of about `part_bytes` begin with, but for the first."""
     counts: Counter[str] = Counter()
     for batch in rows.scan([key], paths=paths):
         for found in pc.value_counts(batch.column(key).drop_null()).to_pylist():
             counts[found["values"]] += found["counts"]
-    at_once = max(_PART_BYTES // _row_bytes(rows, paths), counts.total() // _MAX_PARTS)
+    at_once = max(part_bytes // _row_bytes(rows, paths), counts.total() // _MAX_PARTS)
     bounds, waiting = [], 0
     for value in sorted(counts):
         if waiting and waiting + counts[value] > at_once:

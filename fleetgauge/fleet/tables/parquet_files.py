@@ -39,6 +39,7 @@ class FileLimits:
         row_group_bytes: the same in Arrow's memory [B].
         waiting_bytes: of rows that wait in memory for their row group, over all files [B].
         file_bytes: size from which on a file is finished and the next one begun [B].
+        part_bytes: of rows that `maintain` sorts together in memory; those of one client are, however many [B].
         open_files: files that are begun and not finished; the one that was longest without rows is finished first.
     """
 
@@ -46,6 +47,7 @@ class FileLimits:
     row_group_bytes: int = 64 * _MIB
     waiting_bytes: int = 128 * _MIB
     file_bytes: int = 128 * _MIB
+    part_bytes: int = 256 * _MIB
     open_files: int = 8
 
 

@@ -11,8 +11,8 @@ from deltalake.exceptions import DeltaError
 from fleetgauge.fleet.arrow import RecordBatch, Rows, Schema, pa
 from fleetgauge.fleet.errors import FleetError, TableError
 from fleetgauge.fleet.report.cells import json_text
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import check_form, print_table, write_path, write_stream
+from fleetgauge.fleet.report.form import Format, Output
+from fleetgauge.fleet.report.output import print_table, write_rows
 from fleetgauge.fleet.report.tables import TableForm, Text, number_text, time_text
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.tables import catalog
@@ -56,10 +56,7 @@ class ShowRequest:
         selection: of rows; times are those of receipt, of the window's beginning, when a client was last seen,
             or when a verdict opened.
         group_id: only of this consumer group.
-        form: what rows are written as.
-        output: directory to write to; None is stdout.
-        limit: rows of a table of text.
-        columns: of a table of text, as `--columns` names them; None is those that fit.
+        to: where rows are written, and as what.
         conf: settings of Spark, of which those of s3a count.
     """
 
@@ -67,16 +64,13 @@ class ShowRequest:
     tables: str
     selection: Selection
     group_id: str | None
-    form: Format
-    output: str | None
-    limit: int
-    columns: str | None = None
+    to: Output
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.table not in catalog.TABLES:
             raise FleetError(f"there is no table {self.table}: tables are {', '.join(catalog.TABLES)}")
-        check_form(self.form, self.output, self.columns)
+        self.to.check()
 
 
 def show(request: ShowRequest, out: TextIO) -> None:
@@ -89,16 +83,12 @@ def show(request: ShowRequest, out: TextIO) -> None:
     try:
         found = _Found(open_table(table, request.tables, storage_options(request.conf)))
         where = conditions(table, found.schema, request.selection, request.group_id)
-        if request.form is Format.TABLE:
-            form, order = text_form(found.schema, request.columns)
-            latest = [*where, *found.latest(where, request.limit)]
-            print_table(out, found.first(latest, order, request.limit), found.count(where), form=form)
-            return
-        rows = Rows(schema=found.schema, batches=found.batches(found.query("*", where)))
-        if request.output is not None:
-            write_path(rows, request.form, request.output)
+        if request.to.form is Format.TABLE:
+            form, order = text_form(found.schema, request.to.columns)
+            latest = [*where, *found.latest(where, request.to.limit)]
+            print_table(out, found.first(latest, order, request.to.limit), found.count(where), form=form)
         else:
-            write_stream(rows, request.form, out)
+            write_rows(Rows(schema=found.schema, batches=found.batches(found.query("*", where))), request.to, out)
     except (DeltaError, pa.ArrowException) as error:
         raise TableError(f"cannot read the table {table.name} in {request.tables}: {error}") from error
 

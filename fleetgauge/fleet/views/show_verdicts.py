@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, TextIO
 
-from fleetgauge.fleet.arrow import Rows, Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
-from fleetgauge.fleet.report.cells import json_lines
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import check_form, print_table, write_path, write_stream
+from fleetgauge.fleet.report.form import Format, Output
+from fleetgauge.fleet.report.output import write_table
 from fleetgauge.fleet.report.tables import TableForm, number_text, time_text
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.paths import qualified, storage_options
@@ -30,10 +29,7 @@ class VerdictsRequest:
         since: seen from then on.
         state: `open`, `cleared`, or None for both.
         principal: only of this one.
-        form: what rows are written as.
-        output: directory to write to; None is stdout.
-        limit: rows of a table of text, or causes of the list.
-        columns: of a table of text.
+        to: where rows are written, and as what; its limit is one of the list's causes, too.
         conf: settings of Spark, of which those of s3a count.
         shows_all: a terminal lists consequences under their causes.
     """
@@ -42,15 +38,12 @@ class VerdictsRequest:
     since: datetime | None = None
     state: str | None = None
     principal: str | None = None
-    form: Format = Format.TABLE
-    output: str | None = None
-    limit: int = 50
-    columns: str | None = None
+    to: Output
     conf: Mapping[str, str] = field(default_factory=dict)
     shows_all: bool = False
 
     def __post_init__(self) -> None:
-        check_form(self.form, self.output, self.columns)
+        self.to.check()
 
 
 _CHOSEN: Final = TableForm(
@@ -105,7 +98,7 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
             rows = rows.filter(pc.equal(rows[column], str(value)))
     if request.since is not None:
         rows = rows.filter(pc.greater_equal(rows["last_seen_at"], pa.scalar(request.since, rows["last_seen_at"].type)))
-    if request.form is Format.TABLE and request.columns is None:
+    if request.to.form is Format.TABLE and request.to.columns is None:
         wanted = "".join(
             f" {word} {value}"
             for word, value in (
@@ -119,12 +112,12 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
             wide_console(out),
             rows.to_pylist(),
             judged(store),
-            limit=request.limit,
+            limit=request.to.limit,
             shows_all=request.shows_all,
             wanted=wanted,
         )
     else:
-        write_rows(request, rows, _CHOSEN, out)
+        write_table(rows, request.to, _CHOSEN, out)
     return set(rows.filter(pc.equal(rows["state"], "open"))["severity"].to_pylist())
 
 
@@ -163,10 +156,10 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
     store = opened(request.tables, request.conf)
     clients = store.snapshot(catalog.CLIENTS).table(COLUMNS)
     rows = coverage(clients, *latest_memory(store))
-    if request.form is Format.TABLE and request.columns is None:
+    if request.to.form is Format.TABLE and request.to.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())
     else:
-        write_rows(request, rows, _COVERAGE, out)
+        write_table(rows, request.to, _COVERAGE, out)
 
 
 def opened(tables: str, conf: Mapping[str, str]) -> Store:
@@ -185,17 +178,3 @@ def opened(tables: str, conf: Mapping[str, str]) -> Store:
                 "again in an empty directory"
             )
     return store
-
-
-def write_rows(request: VerdictsRequest, rows: Table, form: TableForm, out: TextIO) -> None:
-    """Writes rows as `--format` has it: JSON to `out` as one array."""
-    if request.form is Format.TABLE:
-        first = rows.slice(0, request.limit).to_pylist()
-        print_table(out, first, rows.num_rows, form=form.only(request.columns))
-    elif request.output is not None:
-        write_path(Rows(schema=rows.schema, batches=rows.to_batches()), request.form, request.output)
-    elif request.form is Format.JSON:
-        lines = [line for batch in rows.to_batches() for line in json_lines(batch)]
-        out.write("[" + ",\n".join(lines) + "]\n")
-    else:
-        write_stream(Rows(schema=rows.schema, batches=rows.to_batches()), request.form, out)

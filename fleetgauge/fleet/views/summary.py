@@ -1,6 +1,5 @@
 """What a run or an upkeep did, for an operator's eyes or as one JSON object for machines."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, TextIO
 
@@ -125,8 +124,3 @@ def _table(headings: tuple[str, ...], rows: Mapping[str, tuple[str, ...]]) -> Ta
     for name, cells in rows.items():
         table.add_row(name, *cells)
     return table
-
-
-def print_json(out: TextIO, what: dict[str, Any]) -> None:
-    """One line."""
-    out.write(json.dumps(what) + "\n")

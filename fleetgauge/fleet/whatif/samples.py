@@ -44,7 +44,6 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 _LATEST_S: Final = 100_000_000_000
 _POINTS_AT_ONCE: Final = 10_000
 """Of a series; Prometheus refuses more than 11,000."""
-_WITHIN_S: Final = 60.0
 _HELD: Final = 2.5
 """Steps that a sample counts for at most: longer ones are gaps."""
 _US: Final = 1_000_000
@@ -111,7 +110,9 @@ def _samples(time: Array, user: Array, client_id: Array, rate: Array, broker: Ar
     return rows.filter(pc.and_(pc.is_finite(rows["rate"]), pc.greater_equal(rows["rate"], 0.0)))
 
 
-def read_prometheus(url: str, query: str, since: datetime, until: datetime, step_s: int) -> Table:
+def read_prometheus(
+    url: str, query: str, since: datetime, until: datetime, step_s: int, *, within_s: float = 60.0
+) -> Table:
     """SAMPLES of a range query.
 
     Args:
@@ -120,6 +121,7 @@ def read_prometheus(url: str, query: str, since: datetime, until: datetime, step
         since: first time.
         until: last time.
         step_s: between two samples [s].
+        within_s: how long one request may take [s].
 
     Raises:
         RatesError: it does not answer, refuses the query, or has no series.
@@ -138,6 +140,7 @@ def read_prometheus(url: str, query: str, since: datetime, until: datetime, step
                 "end": min(begin + step_s * (_POINTS_AT_ONCE - 1), int(until.timestamp())),
                 "step": step_s,
             },
+            within_s,
         )
     ]
     if not found:
@@ -145,11 +148,11 @@ def read_prometheus(url: str, query: str, since: datetime, until: datetime, step
     return pa.concat_tables(found)
 
 
-def _asked(url: str, parameters: Mapping[str, Any]) -> list[Any]:
+def _asked(url: str, parameters: Mapping[str, Any], within_s: float) -> list[Any]:
     place = f"{url.rstrip('/')}/api/v1/query_range"
     request = Request(f"{place}?{urlencode(parameters)}")  # noqa: S310  # http or https
     try:
-        answer = exchange(request, within_s=_WITHIN_S)
+        answer = exchange(request, within_s=within_s)
     except (OSError, HTTPException) as error:
         raise RatesError(f"--prometheus: no answer: {error}") from error
     if answer.status != HTTPStatus.OK:

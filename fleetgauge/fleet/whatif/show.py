@@ -1,12 +1,9 @@
 """What `fleet whatif` prints: the ranked table, the suggestions, and what the figures are and whom they leave out."""
 
 from collections.abc import Iterator
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Rows, pa
-from fleetgauge.fleet.report.cells import json_lines
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import print_table, write_path, write_stream
+from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.report.tables import Row, TableForm, number_text
 from fleetgauge.fleet.whatif.whatif import Answer
 
@@ -92,20 +89,6 @@ FORM: Final = TableForm(
         "waiting", "mean delay", "quota",
     ),
 )  # fmt: skip
-
-
-def write(answer: Answer, form: Format, output: str | None, limit: int, columns: str | None, out: TextIO) -> None:
-    """Writes the rows as `--format` has it: JSON to `out` as one array."""
-    rows = answer.rows
-    batches = rows.to_batches()
-    if form is Format.TABLE:
-        print_table(out, rows.slice(0, limit).to_pylist(), rows.num_rows, form=FORM.only(columns))
-    elif output is not None:
-        write_path(Rows(schema=rows.schema, batches=batches), form, output)
-    elif form is Format.JSON:
-        out.write("[" + ",\n".join(line for batch in batches for line in json_lines(batch)) + "]\n")
-    else:
-        write_stream(Rows(schema=rows.schema, batches=batches), form, out)
 
 
 def remarks(answer: Answer, window_s: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
+from fleetgauge.base.varint import encode_varint, read_uvarint
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.requests.layout import Layout, request_layout, response_layout
 from fleetgauge.quotas.controller_mutation import (
@@ -18,8 +19,8 @@ from fleetgauge.quotas.controller_mutation import (
     CREATE_TOPICS_STRICT_SINCE_VERSION,
     DELETE_TOPICS_STRICT_SINCE_VERSION,
 )
-from fleetgauge.wire.codec import encode_response
-from fleetgauge.wire.request_reader import read_body, read_uvarint
+from fleetgauge.wire.messages.codec import encode_response
+from fleetgauge.wire.messages.request_reader import read_body
 
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
@@ -107,7 +108,7 @@ class MutationRequest:
         """
         count, end = read_uvarint(body, _RESULTS_AT)
         own = b"".join(_written(self._refused(each)) for each in refused)
-        return body[:_RESULTS_AT] + _uvarint(count + len(refused)) + own + body[end:]
+        return body[:_RESULTS_AT] + encode_varint(count + len(refused)) + own + body[end:]
 
     @property
     def _results(self) -> "dataclasses.Field[Any]":
@@ -172,12 +173,3 @@ def _written(message: Any) -> bytes:
     buffer = io.BytesIO()
     entity_writer(type(message))(buffer, message)
     return buffer.getvalue()
-
-
-def _uvarint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
+from fleetgauge.base.varint import scan_varint
 from fleetgauge.gateway.requests.layout import Op, Step
 
 MAX_TEXT_BYTES: Final = 32_767
@@ -22,6 +23,7 @@ MAX_TOPIC_CHARACTERS: Final = 249
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
+_MAX_VARINT_BYTES: Final = 5
 _MAX_INT32: Final = 2**31 - 1
 _INT16, _INT32, _PAIR = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">ii")
 _LENGTH_AND_MAGIC: Final = struct.Struct(">8xi4xb")
@@ -50,7 +52,6 @@ _TAGS: Final = Op.TAGS
 _TEXT: Final = Op.TEXT
 _THROTTLE_TIME: Final = Op.THROTTLE_TIME
 _TOPIC_ID: Final = Op.TOPIC_ID
-
 Steps = Generator[None, None, None]
 
 
@@ -244,33 +245,27 @@ class Walk:
                         yield from self._walk(inner, count)
                 elif op is _RECORDS:
                     yield from self._records(size)
-                elif op is _ENDPOINTS:
-                    self.endpoints_at = self.position
-                    self._endpoints = inner if self.addresses is not None else ()
-                elif op is _ADDRESS:
-                    while not self._address(size):
-                        yield
-                elif op is _ADDRESSES_END:
-                    self.addresses_end = True
                 elif op is _OPTIONAL:
-                    while self._at >= len(self._data):
-                        yield
-                    self._at += 1
-                    if self._data[self._at - 1] < 0x80:
-                        yield from self._walk(inner)
+                    yield from self._optional(inner)
                 else:
                     while not self._leaf(step):
                         yield
+
+    def _optional(self, steps: tuple[Step, ...]) -> Steps:
+        while self._at >= len(self._data):
+            yield
+        self._at += 1
+        if self._data[self._at - 1] < 0x80:
+            yield from self._walk(steps)
 
     def _leaf(self, step: Step) -> bool:
         op = step.op
         if op is _ERROR:
             return self._error()
-        if op is _THROTTLE_TIME:
-            self.throttle_time_at = self.position
-            self._at += step.size
+        if op is _THROTTLE_TIME or op is _ENDPOINTS or op is _ADDRESSES_END:
+            self._mark(step)
             return True
-        if op is _NUMBER or op is _TOPIC_ID or op is _LEADER:
+        if op is _NUMBER or op is _TOPIC_ID or op is _LEADER or op is _ADDRESS:
             return self._fixed(step)
         before = self._at
         length = self._length(step.size)
@@ -295,6 +290,17 @@ class Walk:
             self._begin_topic(text, self.topics.get(text) or Topic(text, self._code))
         return True
 
+    def _mark(self, step: Step) -> None:
+        """Notes a place in the body."""
+        if step.op is _THROTTLE_TIME:
+            self.throttle_time_at = self.position
+            self._at += step.size
+        elif step.op is _ENDPOINTS:
+            self.endpoints_at = self.position
+            self._endpoints = step.steps if self.addresses is not None else ()
+        else:
+            self.addresses_end = True
+
     def _error(self) -> bool:
         end = self._at + 2
         if end > len(self._data):
@@ -318,6 +324,8 @@ class Walk:
     def _fixed(self, step: Step) -> bool:
         if step.op is _LEADER:
             return self._leader(step.size)
+        if step.op is _ADDRESS:
+            return self._address(step.size)
         end = self._at + step.size
         if end > len(self._data):
             return False
@@ -401,16 +409,12 @@ class Walk:
         if at < len(data) and data[at] < 0x80:
             self._at = at + 1
             return data[at]
-        value = 0
-        for shift in range(0, 35, 7):
-            if at >= len(data):
-                return None
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80 and value <= _MAX_INT32:
-                self._at = at
-                return value
+        value, end = scan_varint(data, at, len(data), _MAX_VARINT_BYTES)
+        if end < 0 and len(data) - at < _MAX_VARINT_BYTES:
+            return None
+        if end > 0 and value <= _MAX_INT32:
+            self._at = end
+            return value
         raise MalformedError(f"a varint that is too long at {self.position}")
 
     def bound(self) -> None:

@@ -12,7 +12,7 @@ from fleetgauge.base.errors import ConfigError
 from fleetgauge.http.access import AccessSettings
 from fleetgauge.node.config.listeners import HTTPS, Endpoint
 from fleetgauge.node.config.security import Names, OptionalPath, TlsVersions, key_of
-from fleetgauge.wire.tls import TLS_VERSIONS, ClientAuth, TlsSettings
+from fleetgauge.wire.tls.server import TLS_VERSIONS, ClientAuth, TlsSettings
 
 
 class HttpKeys(BaseModel):

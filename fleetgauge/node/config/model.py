@@ -34,7 +34,7 @@ from fleetgauge.push_log.loop_commit import DEFAULT_LINGER_US, MAX_LINGER_US
 from fleetgauge.quotas.config import QuotaConfig
 from fleetgauge.quotas.metrics.metric_config import INT_MAX
 from fleetgauge.telemetry.codecs import CompressionType
-from fleetgauge.telemetry.manager import ClientMetricsSettings
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.wire.listener import ListenerSettings
 from fleetgauge.wire.sasl.login import Login
 from fleetgauge.wire.security_protocol import SecurityProtocol

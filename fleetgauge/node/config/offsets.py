@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fleetgauge.base.errors import ConfigError
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings, connection_settings
+from fleetgauge.cluster.settings import ClusterSettings, connection_settings
 from fleetgauge.exporters.group_offsets.settings import (
     OffsetsConfigError,
     OffsetsSettings,

@@ -16,14 +16,14 @@ from fleetgauge.base.errors import ConfigError
 from fleetgauge.base.redaction import is_secret, shown
 from fleetgauge.quotas.config import QuotaConfig
 from fleetgauge.quotas.metrics.metric_config import INT_MAX
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.principal_mapping import DEFAULT_RULES, PrincipalMapper
-from fleetgauge.wire.proxy_header import ProxyTrust
+from fleetgauge.wire.context.listener_security import ListenerSecurity
+from fleetgauge.wire.messages.proxy_header import ProxyTrust
 from fleetgauge.wire.sasl.authenticator import MECHANISMS, OAUTHBEARER, SaslSettings
 from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 from fleetgauge.wire.sasl.oauthbearer import TokenVerifier
 from fleetgauge.wire.security_protocol import SecurityProtocol
-from fleetgauge.wire.tls import (
+from fleetgauge.wire.tls.principal_mapping import DEFAULT_RULES, PrincipalMapper
+from fleetgauge.wire.tls.server import (
     HOW_TO_CONVERT,
     TLS_VERSIONS,
     ClientAuth,

@@ -7,8 +7,8 @@ They apply to the node, all listeners and workers together; each worker gets its
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fleetgauge.base.machine import files_for_clients, memory_bytes, open_files
 from fleetgauge.node.config.model import ServiceConfig
-from fleetgauge.node.machine import files_for_clients, memory_bytes, open_files
 
 MIB: Final = 1 << 20
 

@@ -20,7 +20,7 @@ from fleetgauge.quotas import (
 from fleetgauge.quotas.connections.connection_quota_config import check_listener_limits
 from fleetgauge.quotas.drivers.asyncio_connections import AsyncioConnectionQuotas
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.wire.connection_limits import Place, Refusal
+from fleetgauge.wire.context.connection_limits import Place, Refusal
 
 _WAITS_FOR_RATE: Final = "more new connections than max.connection.creation.rate lets in; the next is in {} ms"
 _WAITS_FOR_ROOM: Final = "as many connections as max.connections lets in; the next comes in when one ends"
@@ -107,7 +107,7 @@ class NodeConnectionLimits:
         self._close_excess[listener_name] = close_excess
 
     async def take(self, listener_name: str, address: str | None, on_wait: Callable[[str], None]) -> Place | Refusal:
-        """See `wire.connection_limits.ConnectionLimits.take`."""
+        """See `wire.context.connection_limits.ConnectionLimits.take`."""
         try:
             connection = await self._driver.inc(listener_name, address, lambda wait: on_wait(_reason_of(wait)))
         except (TooManyConnectionsError, ConnectionThrottledError) as error:
@@ -116,13 +116,13 @@ class NodeConnectionLimits:
         return connection
 
     def identify(self, place: Place, address: str) -> Refusal | None:
-        """See `wire.connection_limits.ConnectionLimits.identify`."""
+        """See `wire.context.connection_limits.ConnectionLimits.identify`."""
         assert isinstance(place, Connection)
         decision = self.quotas.identify(place, address, self._time.hi_res_clock_ms())
         return _refusal(decision.error) if isinstance(decision, Refuse) else None
 
     def give_back(self, place: Place) -> None:
-        """See `wire.connection_limits.ConnectionLimits.give_back`."""
+        """See `wire.context.connection_limits.ConnectionLimits.give_back`."""
         assert isinstance(place, Connection)
         self.quotas.dec(place)
 

@@ -12,17 +12,17 @@ from fleetgauge.node.listener.apis.subscriptions import SubscriptionsHandler
 from fleetgauge.node.listener.misdirected_clients import RECORD_APIS, MisdirectedClients
 from fleetgauge.node.listener.push import PushHandler
 from fleetgauge.node.listener.request_quota import RequestQuota
-from fleetgauge.telemetry.manager import ClientMetricsManager
+from fleetgauge.telemetry.instances.known import KnownInstances
 from fleetgauge.wire.api_table import ADMIN_KEYS, ApiKey, ApiTable
-from fleetgauge.wire.codec import Request
 from fleetgauge.wire.listener import Channel
+from fleetgauge.wire.messages.codec import Request
 
 Handler = Callable[[Channel, Request], bytes | None]
 
 
 class RequestDispatcher:
     """Request handler of the listener: calls the handler of the API, records request time if a request quota is set,
-    and notifies the manager of ended connections.
+    and notifies the client instances of ended connections.
 
     Args:
         table: the served APIs; for other requests `wire` closes the connection.
@@ -30,7 +30,7 @@ class RequestDispatcher:
         subscriptions: answers GetTelemetrySubscriptions.
         pushes: answers PushTelemetry.
         admin: answers admin tools.
-        manager: notified of every ended connection.
+        instances: notified of every ended connection.
         misdirected: records clients that request records.
         request_quota: records the time of requests.
         time: the clocks.
@@ -43,12 +43,12 @@ class RequestDispatcher:
         subscriptions: SubscriptionsHandler,
         pushes: PushHandler,
         admin: AdminApis,
-        manager: ClientMetricsManager,
+        instances: KnownInstances,
         misdirected: MisdirectedClients,
         request_quota: RequestQuota,
         time: Time,
     ) -> None:
-        self._manager = manager
+        self._instances = instances
         self._admin = admin
         self._misdirected = misdirected
         self._request_quota = request_quota
@@ -101,6 +101,6 @@ class RequestDispatcher:
         """Does nothing: a connection has no state before its first telemetry request."""
 
     def connection_lost(self, channel: Channel, reason: str) -> None:
-        """Removes the connection from the manager, and its waiting requests."""
+        """Removes the connection from the client instances, and its waiting requests."""
         self._admin.connection_lost(channel)
-        self._manager.connection_disconnected(channel.connection_id, now_ms=self._time.hi_res_clock_ms())
+        self._instances.disconnect(channel.connection_id, self._time.hi_res_clock_ms())

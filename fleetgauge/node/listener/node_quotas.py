@@ -53,6 +53,7 @@ class NodeQuotas:
         time: the clocks.
 
     Attributes:
+        managers: of Kafka's quotas, for the traffic of a gateway, too.
         identities: maps requests to quota entities.
         request: the REQUEST quota of the listener.
         pace: interval scaling by the telemetry quotas (docs/decisions/012-telemetry-quotas-scale-the-interval.md).
@@ -76,35 +77,30 @@ class NodeQuotas:
         self._passes_records = bool(config.gateway_broker)
         sampling = _sampling(config)
         try:
-            self._managers = QuotaManagers.instantiate(sampling, metrics, time, callback_configs)
+            self.managers = QuotaManagers.instantiate(sampling, metrics, time, callback_configs)
         except InvalidConfigError as error:
             problem = hide(str(error), config.client_quota_callback_config.values())
             raise ConfigError(CLIENT_QUOTA_CALLBACK_CLASS_CONFIG, problem) from error
-        callback = self._managers.client_quota_callback
+        callback = self.managers.client_quota_callback
         payloads = ClientQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_BYTE, time, callback)
         pushes = ClientQuotaManager(sampling.client, metrics, QuotaType.TELEMETRY_PUSH, time, callback)
         self._by_key: dict[str, ClientQuotaManager] = {
             "telemetry_byte_rate": payloads,
             "telemetry_push_rate": pushes,
             **{
-                key.name: self._managers.client_quota_manager(key.quota_type)
+                key.name: self.managers.client_quota_manager(key.quota_type)
                 for key in USER_AND_CLIENT_QUOTA_KEYS.values()
                 if key.quota_type is not None
             },
         }
         self.identities = Identities()
-        self.request = RequestQuota(self._managers.request, self.identities, table, time)
+        self.request = RequestQuota(self.managers.request, self.identities, table, time)
         self.pace = TelemetryIntervalScaling(pushes, payloads, self.identities)
         self._limits: dict[Entity, Mapping[str, float]] = {}
         self._workers = config.workers
         self._callback_class = config.client_quota_callback_class
-        self._managers.start_reapers(AsyncioReaper)
+        self.managers.start_reapers(AsyncioReaper)
         self.install(by_entity(read_limits(config.quotas)))
-
-    @property
-    def managers(self) -> QuotaManagers:
-        """The managers of Kafka's quotas, for the traffic of a gateway."""
-        return self._managers
 
     def install(self, limits: Limits) -> None:
         """Puts all limits of some entities in force in place of their earlier ones; recorded usage is kept and counts
@@ -165,18 +161,10 @@ class NodeQuotas:
 
     def cluster_changed(self, cluster: Cluster) -> None:
         """Passes changed partitions and leaders to the callback; limits that this changes are in force at once."""
-        if self._managers.update_cluster_metadata(cluster):
+        if self.managers.update_cluster_metadata(cluster):
             for key in _TELEMETRY_KEYS:
                 self._by_key[key].update_quota_metric_configs()
             self.pace.quotas_changed()
-
-    def wake_all(self) -> None:
-        """Unmutes all throttled channels, and throttles none from now on."""
-        self._managers.stop_reapers()
-
-    def close(self) -> None:
-        """Closes the callback."""
-        self._managers.shutdown()
 
     def status(self) -> dict[str, Any]:
         """Returns usage and limits of entities by quota type, as plain values."""
@@ -190,7 +178,7 @@ class NodeQuotas:
                 shown["throttled_clients"] = self.pace.slowed_by(each.kind, each.tags)
             by_kind.setdefault(each.kind, {})[each.entity] = shown
         return {
-            "channels_held": len(self._managers.request.reaper.delay_queue),
+            "channels_held": len(self.managers.request.reaper.delay_queue),
             "requests_throttled": self.request.throttled,
             "requests_of_others": self.identities.shared,
             "exempt_request_time": self._exempt_time(),
@@ -200,7 +188,7 @@ class NodeQuotas:
 
     def _exempt_time(self) -> float:
         """Loop time exempt from quotas [percent]; 0 while no request quota is set."""
-        return self._managers.request.exempt_sensor.metrics[0].measurable_value()
+        return self.managers.request.exempt_sensor.metrics[0].measurable_value()
 
 
 def share(entity: Entity, key: str, limit: float, workers: int) -> float:

@@ -1,8 +1,8 @@
 """PushTelemetry (72): appends a push to the push log, and answers it with the outcome.
 
 The usual push arrives as exactly one chunk, from an instance that pushed before on the same connection, and so is
-allowed to: `try_fast_path` handles it in one straight function. All others are decoded by `wire.codec` and handled by
-`handle`. Both end in `ClientMetricsManager.validate_push` and `_log`.
+allowed to: `try_fast_path` handles it in one straight function. All others are decoded by `wire.messages.codec` and
+handled by `handle`. Both end in `ClientMetricsManager.validate_push` and `_log`.
 
 A push is answered when it is in the push log (docs/decisions/003-answer-after-the-log.md). `throttle_time_ms` is 0
 unless a request quota is exceeded, so that telemetry never stalls a client's connection.
@@ -27,9 +27,14 @@ from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push import Push
 from fleetgauge.wire.api_table import ApiKey
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import NO_TAGGED_FIELDS, Request
-from fleetgauge.wire.push_telemetry import FIXED_FIELDS, PushTelemetry, encode_push_telemetry_response, read_payload
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.messages.codec import NO_TAGGED_FIELDS, Request
+from fleetgauge.wire.messages.push_telemetry import (
+    FIXED_FIELDS,
+    PushTelemetry,
+    encode_push_telemetry_response,
+    read_payload,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -143,7 +148,7 @@ class PushHandler:
 
     def handle(self, channel: Channel, request: Request) -> bytes | None:
         """Answers a push: a refused one at once, an accepted one when it is in the push log."""
-        context = request_context(channel, request, is_exact=self._manager.has_receivers)
+        context = request_context(channel, request, is_exact=not self._manager.plugin.is_empty)
         authorization = self._authorization
         if authorization.restricts_telemetry and authorization.refuses_telemetry(
             channel.principal, channel.client_address, context.client_id, ApiKey.PUSH_TELEMETRY.name

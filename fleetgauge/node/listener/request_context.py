@@ -3,8 +3,8 @@
 import dataclasses
 
 from fleetgauge.telemetry.plugin import RequestContext
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.messages.codec import Request
 
 
 def request_context(channel: Channel, request: Request, *, is_exact: bool) -> RequestContext:

@@ -8,9 +8,9 @@ from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager, na
 from fleetgauge.quotas.identities import Identities
 from fleetgauge.quotas.usage import entity_name
 from fleetgauge.wire.api_table import ApiKey, ApiTable
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request
-from fleetgauge.wire.throttled_response import with_throttle_time
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.messages.codec import Request
+from fleetgauge.wire.messages.throttled_response import with_throttle_time
 
 Handle = Callable[[Channel, Request], bytes | None]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fleetgauge.base.redaction import secrets_in
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.exporters.dead_letters.letter import DeadLetterSettings
 from fleetgauge.exporters.group_offsets.settings import OffsetsSettings
 from fleetgauge.node.data_dir import DataDirectory, LogPlace

@@ -41,7 +41,7 @@ from fleetgauge.node.status.own_metrics import own_metrics
 from fleetgauge.node.status.topic_inventory import TopicInventory, list_clients
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.log import PushLogError
-from fleetgauge.wire.tls import TlsSettings, expires_at
+from fleetgauge.wire.tls.server import TlsSettings, expires_at
 
 log = structlog.get_logger(__name__)
 

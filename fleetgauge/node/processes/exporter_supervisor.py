@@ -18,7 +18,6 @@ from fleetgauge.node.processes.child_process import ChildProcess
 from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.node.processes.job_line import to_line
 
-_LOOK_EVERY_S: Final = 1.0
 _STALLED_MS: Final = 3_000
 _FIRST_REPORT_MS: Final = 60_000
 
@@ -36,6 +35,9 @@ class ExporterSupervisor(ChildProcess):
         hangs: how often the process was ended since it hung.
         has_reported: True if the process that runs now has reported its status.
     """
+
+    look_every_s: float = 1.0
+    """Time between two checks whether the process hangs [s]."""
 
     command = module_command("fleetgauge.node.processes.exporter_process")
 
@@ -98,7 +100,7 @@ class ExporterSupervisor(ChildProcess):
         """Kills a process that hangs; its end is handled like any other. No push is lost: its cursor has not moved."""
         while True:
             before_ms = self._time.hi_res_clock_ms()
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(self.look_every_s)
             if self._time.hi_res_clock_ms() - before_ms > _STALLED_MS:
                 continue  # this process was stopped itself, and reports wait to be read
             if self.pid is not None and (problem := self._hang()):

@@ -11,11 +11,12 @@ import structlog
 
 from fleetgauge.base.clock import Time
 from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.cluster.subscriptions.allowed import AllowedIntervals, Properties, WaitsForClients
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 
 if TYPE_CHECKING:
-    from fleetgauge.cluster.subscriptions.service import Store
+    from fleetgauge.cluster.plan import Store
+    from fleetgauge.cluster.subscriptions.resources import Resource
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +86,7 @@ class SubscriptionDeadlines:
                 self._problem = f"{type(error).__name__}: {error}"
             self._stopped.wait(_AGAIN_S)
 
-    def _look(self, cluster: "Store") -> None:
+    def _look(self, cluster: "Store[str, Resource]") -> None:
         from fleetgauge.cluster.subscriptions.deadlines import taking_back
 
         now_us = self._time.microseconds()
@@ -93,7 +94,7 @@ class SubscriptionDeadlines:
         due, changes = taking_back(resources, datetime.fromtimestamp(now_us / 1e6, UTC))
         if changes:
             cluster.alter(changes)
-        self._in_force = {each.name: each.properties() for each in resources if each.name not in changes}
+        self._in_force = {name: each.properties() for name, each in resources.items() if name not in changes}
         self._allowed.take(self._in_force, self._waiting)
         for each in due:
             self._taken_back += 1

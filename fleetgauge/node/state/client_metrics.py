@@ -11,10 +11,9 @@ from fleetgauge.node.state.node_state import Transaction
 from fleetgauge.node.state.store import RecordKind, Records
 from fleetgauge.telemetry.catalogue.nearest_prefix import nearest_prefix
 from fleetgauge.telemetry.catalogue.standard_metrics import is_known_prefix
-from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.subscriptions.overrides import ClientMetricsResources, Properties, ToolChanges
 from fleetgauge.telemetry.subscriptions.prefix_advice import MAX_ADVISED
-from fleetgauge.telemetry.subscriptions.resources import METRICS_CONFIG, check_subscription
+from fleetgauge.telemetry.subscriptions.resources import METRICS_CONFIG, Subscriptions, check_subscription
 
 log = structlog.get_logger(__name__)
 
@@ -24,18 +23,18 @@ _REPLACES_DEFAULT = {"replaces_default": "true"}
 
 
 class ClientMetrics:
-    """The resources; a `StateKind` that has the manager apply what is in force.
+    """The resources; a `StateKind` that puts them in force.
 
     Args:
-        manager: gets every change.
+        subscriptions: gets every change.
         configured: resources of the configuration.
         max_resources: see `ClientMetricsResources`.
     """
 
     kind = RecordKind.CLIENT_METRICS
 
-    def __init__(self, manager: ClientMetricsManager, configured: Properties, max_resources: int) -> None:
-        self._manager = manager
+    def __init__(self, subscriptions: Subscriptions, configured: Properties, max_resources: int) -> None:
+        self._subscriptions = subscriptions
         self._resources = ClientMetricsResources(
             configured=configured, changes=ToolChanges(), max_resources=max_resources
         )
@@ -95,7 +94,7 @@ class ClientMetrics:
 
     def _put_in_force(self, resources: ClientMetricsResources) -> None:
         self._resources = resources
-        self._manager.replace_subscriptions(resources.effective())
+        self._subscriptions.replace(resources.effective())
 
     def _warn_of_overrides(self) -> None:
         for name, keys in self._resources.overridden().items():
@@ -124,7 +123,7 @@ def to_records(changes: ToolChanges) -> Records:
 
 
 def _prepare_advice(effective: Properties) -> None:
-    """Searches for the nearest known prefixes here rather than on the loop, where the manager asks for them."""
+    """Searches for the nearest known prefixes here rather than on the loop, where `Subscriptions` needs them."""
     lists = (values.get(METRICS_CONFIG, "").split(",") for values in effective.values())
     prefixes = (part.strip() for parts in lists for part in parts)
     for prefix in islice((each for each in prefixes if each and not is_known_prefix(each)), MAX_ADVISED):

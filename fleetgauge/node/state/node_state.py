@@ -24,9 +24,6 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 
-_REVIEW_S: Final = 0.5
-_WITHIN_S: Final = 10.0
-"""How long one request of a tool may take [s]; beyond it, its connection is closed."""
 _CAUSES: Final = "look at the disk of the data directory, and with state.store=kafka at the brokers"
 
 
@@ -145,10 +142,16 @@ class NodeState:
         PushLogError: the state cannot be read.
     """
 
+    review_s: float = 0.5
+    """Time between two looks for changes of others [s]."""
+
+    within_s: float = 10.0
+    """How long one request of a tool may take [s]; beyond it, its connection is closed."""
+
     def __init__(self, store: Store, time: Time) -> None:
         self._store = store
         self._time = time
-        self._off_loop = OffLoop("reading or changing the node's state", _WITHIN_S, _CAUSES)
+        self._off_loop = OffLoop("reading or changing the node's state", self.within_s, _CAUSES)
         self._turn = asyncio.Lock()
         self._review: asyncio.Task[None] | None = None
         self._log = LogLimiter()
@@ -207,7 +210,7 @@ class NodeState:
 
     async def _keep_reviewing(self) -> None:
         while True:
-            await asyncio.sleep(_REVIEW_S)
+            await asyncio.sleep(self.review_s)
             try:
                 await self.run(lambda transaction: transaction.refresh())
             except FleetgaugeError as error:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_START_S: Final = 60.0
-"""How long a start without a copy of the state waits for the topic [s]."""
 _READ_S: Final = 2.0
 _CHANGE_S: Final = 8.0
 """How long one change may take [s]; less than `node.state.node_state` waits."""
@@ -77,6 +75,9 @@ class StateTopic:
         PushLogError: confluent-kafka is missing, or rejects a setting.
     """
 
+    start_within_s: float = 60.0
+    """How long a start without a copy of the state waits for the topic [s]."""
+
     def __init__(self, settings: KafkaTopicSettings, copy: StateStore, clock: Time, former: State) -> None:
         self._settings = settings
         self._place = f"topic {settings.topic} at {settings.bootstrap_servers}"
@@ -100,7 +101,7 @@ class StateTopic:
             PushLogError: it cannot be read, and there is no copy; or it has several partitions, or is not compacted.
         """
         copied, read_before = of_copy(self._copy.read())
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + self.start_within_s
         while True:
             try:
                 ensure_topic(self._admin, self._settings)

@@ -7,7 +7,7 @@ from fleetgauge.base.clock import Time
 from fleetgauge.node.status.node_socket import Candidates, Part
 from fleetgauge.telemetry.instances.instance import ClientInstance
 from fleetgauge.telemetry.instances.inventory import ClientFilter, row_of
-from fleetgauge.telemetry.manager import ClientMetricsManager
+from fleetgauge.telemetry.instances.known import KnownInstances
 
 _PLACES_AT_ONCE: Final = 8
 
@@ -16,15 +16,13 @@ class NodeInventory:
     """The `Inventory` of a node.
 
     Args:
-        clients: the source of the instances.
+        instances: those of the process.
         time: the clocks.
         asked_for_records: True for a client id and address that requested records from this node.
     """
 
-    def __init__(
-        self, clients: ClientMetricsManager, time: Time, asked_for_records: Callable[[str, str], bool]
-    ) -> None:
-        self._clients = clients
+    def __init__(self, instances: KnownInstances, time: Time, asked_for_records: Callable[[str, str], bool]) -> None:
+        self._instances = instances
         self._time = time
         self._asked_for_records = asked_for_records
 
@@ -34,9 +32,9 @@ class NodeInventory:
 
     def rows(self, wanted: ClientFilter, part: Part) -> Candidates:
         """See `Inventory.rows`. An instance that departs or returns meanwhile is listed at most once."""
-        departed = self._clients.departed.snapshot()
+        departed = self._instances.departed.snapshot()
         yield from (self._row(each, wanted) for each in _of_part(self._remembered(), part))
-        holds = self._clients.departed.holds
+        holds = self._instances.departed.holds
         yield from (self._row(each, wanted) if holds(each) else None for each in _of_part(departed, part))
 
     def own_metrics(self, part: Part) -> Candidates:
@@ -46,7 +44,7 @@ class NodeInventory:
             yield None if each.metrics is None else (each.instance_id_text, *each.metrics.values(now_ms))
 
     def _remembered(self) -> Iterator[ClientInstance]:
-        register = self._clients.register
+        register = self._instances.cache.register
         place = 0
         while place < len(register):
             for instance in register.between(place, place + _PLACES_AT_ONCE):

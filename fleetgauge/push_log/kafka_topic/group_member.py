@@ -31,13 +31,9 @@ _MAX_POLL_RECORDS: Final = 500
 """Records per poll of the consumer."""
 _POLL_S: Final = 0.02
 """Timeout of a poll; also the longest wait of a commit while no record arrives."""
-_PAUSE_AFTER_S: Final = 0.5
-"""How long a batch may wait before the partitions are paused, which discards prefetched records."""
 _REQUEST_S: Final = 5.0
 _METADATA_S: Final = 1.0
-_CHECK_EVERY_MS: Final = 1_000
 _CLOSE_S: Final = 5.0
-_RESTART_AFTER_S: Final = 1.0
 
 
 class RebalancingError(PushLogError):
@@ -66,6 +62,15 @@ class GroupMember:
     Raises:
         PushLogError: confluent-kafka is missing, or rejects a setting.
     """
+
+    pause_after_s: float = 0.5
+    """How long a batch may wait before the partitions are paused, which discards prefetched records."""
+
+    check_every_ms: int = 1_000
+    """Time between two requests for the topic's metadata [ms]."""
+
+    restart_after_s: float = 1.0
+    """Wait before a consumer that failed is replaced [s]."""
 
     def __init__(
         self,
@@ -175,7 +180,7 @@ class GroupMember:
             made = False
             while not made:
                 with self.changed:
-                    if self.changed.wait_for(lambda: self.is_closing, _RESTART_AFTER_S):
+                    if self.changed.wait_for(lambda: self.is_closing, self.restart_after_s):
                         return
                 made = self._succeeds(self._make_another)
 
@@ -208,7 +213,9 @@ class GroupMember:
         """Pauses the partitions while a batch waits to be taken."""
         with self.changed:
             if not self._paused:
-                self.changed.wait_for(lambda: self.is_closing or self._calls or not self.shares.is_full, _PAUSE_AFTER_S)
+                self.changed.wait_for(
+                    lambda: self.is_closing or self._calls or not self.shares.is_full, self.pause_after_s
+                )
             full = self.shares.is_full and not self._calls
             places = [self._place(share.partition) for share in self.shares.current]
         if full != self._paused:
@@ -314,7 +321,7 @@ class GroupMember:
         now_ms = self._time.hi_res_clock_ms()
         if not self._check_topic or now_ms < self._check_due_ms:
             return
-        self._check_due_ms = now_ms + _CHECK_EVERY_MS
+        self._check_due_ms = now_ms + self.check_every_ms
         try:
             found = self._request("read", lambda: self._consumer.list_topics(self._topic, timeout=_METADATA_S))
         except PushLogError as error:

@@ -25,8 +25,6 @@ log = get_logger(__name__)
 
 _COMMIT_WITHIN_S: Final = 60.0
 _COMMIT_RETRY_S: Final = 0.1
-_REBALANCE_WITHIN_MS: Final = 60_000
-"""A rebalance that takes longer than this is treated as an error [ms]."""
 _CALL_HEADERS: Final = methodcaller("headers")
 """For a header name that is not UTF-8, confluent-kafka sets an exception and still returns a broken list. A call from C
 detects that; the interpreter's own specialised call (PEP 659) does not, and the list crashes the process."""
@@ -44,12 +42,15 @@ class KafkaTopicReader:
         seen: collects the clients of the records; None collects none.
 
     Attributes:
-        member: its part in the consumer group, with what went wrong and what was lost.
-        last_lag: what `lag` found last, also after `close`; None without an assigned partition, or before.
+        member: joins the group and fetches.
+        last_lag: what `lag` found last, also after `close`; None if it found none, or no partition was assigned.
 
     Raises:
         PushLogError: confluent-kafka is missing, or rejects a setting.
     """
+
+    rebalance_within_ms: int = 60_000
+    """A rebalance that takes longer than this is treated as an error [ms]."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class KafkaTopicReader:
 
     def commit(self, batch: Batch) -> int:
         """See `PushLogReader.commit`. Waits for the end of a rebalance, which may reassign partitions of the batch."""
-        deadline_ms = self._time.hi_res_clock_ms() + _REBALANCE_WITHIN_MS
+        deadline_ms = self._time.hi_res_clock_ms() + self.rebalance_within_ms
         while True:
             try:
                 return self.member.call(lambda: self._settle(batch), _COMMIT_WITHIN_S)

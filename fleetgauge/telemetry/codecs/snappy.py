@@ -5,6 +5,7 @@ from typing import Final
 
 import snappy
 
+from fleetgauge.base.varint import UnreadableError, read_varint
 from fleetgauge.telemetry.codecs.bounds import MAX_BLOCKS, broken, too_large, too_many_frames
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -12,6 +13,7 @@ _XERIAL_HEADER_BYTES: Final = 16
 """The magic, then two int32: version and lowest compatible version."""
 
 _BLOCK_LENGTH = struct.Struct(">i")
+_MAX_LENGTH_BYTES: Final = 5
 _MAX_EXPANSION: Final = 22
 """A copy of 64 bytes takes 3 bytes: no snappy block decompresses to more than 21.4 times its length."""
 
@@ -70,9 +72,7 @@ def _decompress_block(block: bytes, room: int, max_bytes: int) -> bytes:
 
 def _stated_length(block: bytes) -> int:
     """Returns the decompressed length [B] from the head of a raw block: a little-endian varint of up to 32 bits."""
-    length = 0
-    for index, byte in enumerate(block[:5]):
-        length |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return length
-    raise broken("snappy", "no length at its head")
+    try:
+        return read_varint(block, 0, len(block), _MAX_LENGTH_BYTES)[0]
+    except UnreadableError:
+        raise broken("snappy", "no length at its head") from None

@@ -202,6 +202,17 @@ class ClientInstance:
         self.context = context
         self.row_context = None
 
+    def use_interval(self, now_ms: int) -> bool:
+        """True if the client is known to keep to its interval; on an earlier connection, which counts once."""
+        interval_ms = self.subscription.push_interval_ms
+        if self.gate.has_waited(interval_ms, now_ms):
+            return True
+        before = self.pace
+        if before is None or not before.had_waited(interval_ms, now_ms):
+            return False
+        before.previous_push_ms = None  # from now on the gate has the times
+        return True
+
     def note_refusal(self, refusal: Refusal, now_ms: int) -> None:
         """Records that its latest request was refused at `now_ms` [ms, monotonic]."""
         self.gate.last_known_error = refusal.error_code

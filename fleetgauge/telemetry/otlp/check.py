@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i64_le
 
+from fleetgauge.base.varint import scan_varint
 from fleetgauge.telemetry.otlp.fields import (
     BYTES,
     FIXED32,
@@ -20,7 +21,6 @@ from fleetgauge.telemetry.otlp.fields import (
     PACKED_VARINT,
     STRING,
     UNDECIDED,
-    read_varint,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _is_message(data: bytes, at: i64, end: i64, row: i64, depth: i64, table: byt
             size: i64 = data[at]
             at += 1
             if size >= 0x80:
-                size, at = read_varint(data, at - 1, end, _MAX_LENGTH_BYTES)
+                size, at = scan_varint(data, at - 1, end, _MAX_LENGTH_BYTES)
                 if at < 0:
                     return False
             stop: i64 = at + size
@@ -126,7 +126,7 @@ def read_length(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
     size: i64 = data[at]
     at += 1
     if size >= 0x80:
-        size, at = read_varint(data, at - 1, end, _MAX_LENGTH_BYTES)
+        size, at = scan_varint(data, at - 1, end, _MAX_LENGTH_BYTES)
     if at < 0 or size > end - at:
         return 0, -1
     return size, at
@@ -139,7 +139,7 @@ def skip_scalar(data: bytes, at: i64, end: i64, action: i64) -> i64:
     elif action == FIXED32:
         at += 4
     else:
-        return read_varint(data, at, end)[1]
+        return scan_varint(data, at, end)[1]
     if at > end:
         return -1
     return at
@@ -147,7 +147,7 @@ def skip_scalar(data: bytes, at: i64, end: i64, action: i64) -> i64:
 
 def _are_varints(data: bytes, at: i64, end: i64) -> bool:
     while 0 <= at < end:
-        at = read_varint(data, at, end)[1]
+        at = scan_varint(data, at, end)[1]
     return at == end
 
 

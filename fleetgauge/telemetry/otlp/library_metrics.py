@@ -8,7 +8,7 @@ one.
 from collections.abc import Iterator
 from typing import Final
 
-from fleetgauge.telemetry.otlp.fields import encode_varint, read_varint
+from fleetgauge.base.varint import UnreadableError, encode_varint, read_varint
 
 _RESOURCE_METRICS: Final = 1 << 3 | 2
 _SCOPE_METRICS: Final = 2 << 3 | 2
@@ -29,7 +29,7 @@ def with_scope_metrics(metrics: bytes) -> bytes:
             _delimited(tag, _converted(metrics[content:end])) if tag == _RESOURCE_METRICS else metrics[start:end]
             for tag, start, content, end in _fields(metrics)
         ]
-    except ValueError:
+    except UnreadableError:
         return metrics
     converted = b"".join(pieces)
     return metrics if converted == metrics else converted
@@ -55,7 +55,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Yields the tag of each field of a message, and where the field, its content and the next one begin.
 
     Raises:
-        ValueError: it is not well-formed, or has a group, which OTLP does not have.
+        UnreadableError: it is not well-formed, or has a group, which OTLP does not have.
     """
     at, end = 0, len(data)
     while at < end:
@@ -69,5 +69,5 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
         else:
             at = content + _FIXED_BYTES.get(tag & 7, -end)
         if not 0 < content <= at <= end:
-            raise ValueError(f"no field of OTLP at byte {start}")
+            raise UnreadableError(f"no field of OTLP at byte {start}")
         yield tag, start, content, at

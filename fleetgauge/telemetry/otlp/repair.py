@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from fleetgauge.base.varint import MAX_VARINT_BYTES, encode_varint, scan_varint
 from fleetgauge.telemetry.otlp.fields import (
     BYTES,
     MAX_DEPTH,
-    MAX_VARINT_BYTES,
     MESSAGE,
     STRING,
-    encode_varint,
-    read_varint,
 )
 
 if TYPE_CHECKING:
@@ -103,14 +101,14 @@ class TextRepair:
         self._fields_left -= 1
         if self._fields_left < 0:
             raise ValueError(f"there are more than {MAX_FIELDS} fields")
-        tag, after = read_varint(self._data, at, end, _MAX_TAG_BYTES)
+        tag, after = scan_varint(self._data, at, end, _MAX_TAG_BYTES)
         if after < 0 or tag > 0xFFFFFFFF:
             raise ValueError(f"a field's tag is cut off or too long at byte {at}")
         return tag, after
 
     def _length(self, start: i64, at: i64, end: i64) -> tuple[i64, i64]:
         """Where the content of the field at `start` begins and ends."""
-        size, after = read_varint(self._data, at, end, _MAX_TAG_BYTES)
+        size, after = scan_varint(self._data, at, end, _MAX_TAG_BYTES)
         if after < 0:
             raise ValueError(f"a length is cut off or too long at byte {at}")
         if size > end - after:
@@ -121,7 +119,7 @@ class TextRepair:
         """The end of a field that is no bytes: a number, or a group, which OTLP does not have."""
         wire_type: i64 = tag & 7
         if wire_type == 0:
-            at = read_varint(self._data, at, end, MAX_VARINT_BYTES)[1]
+            at = scan_varint(self._data, at, end, MAX_VARINT_BYTES)[1]
             if at < 0:
                 raise ValueError(f"a number is cut off or too long at byte {start}")
         elif wire_type == 1:

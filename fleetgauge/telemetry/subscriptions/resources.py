@@ -11,6 +11,7 @@ from cachetools import LRUCache, cachedmethod
 from fleetgauge.base.arguments import check_types
 from fleetgauge.base.errors import InvalidConfigError, InvalidRequestError
 from fleetgauge.telemetry.subscriptions.match import ClientAttributes, Selector, parse_match
+from fleetgauge.telemetry.subscriptions.prefix_advice import PrefixAdvice
 from fleetgauge.telemetry.subscriptions.subscription_id import subscription_checksum
 
 METRICS_CONFIG: Final = "metrics"
@@ -141,6 +142,7 @@ class Subscriptions:
 
     Attributes:
         version: incremented with every change; instances evaluated under an older one are evaluated again.
+        advice: the prefixes in force without a known metric.
     """
 
     def __init__(self, default_interval_ms: int = INTERVAL_MS_DEFAULT) -> None:
@@ -149,6 +151,7 @@ class Subscriptions:
         self._default_interval_ms = default_interval_ms
         self._shared: LRUCache[Any, EffectiveSubscription] = LRUCache(_MAX_EFFECTIVE)
         self.version = 0
+        self.advice = PrefixAdvice()
 
     def update(self, name: str, properties: Mapping[str, str]) -> None:
         """Sets one resource; empty `properties` remove it. Without a change the version stays.
@@ -190,6 +193,7 @@ class Subscriptions:
         self._by_name = resources
         self._shared.clear()
         self.version += 1
+        self.advice.review(self.requested_prefixes())
 
     @staticmethod
     def _properties(resources: Mapping[str, Subscription]) -> dict[str, dict[str, str]]:

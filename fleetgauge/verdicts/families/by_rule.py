@@ -75,13 +75,7 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
     found = judge(rule, points, values, remembered).judge(rows, window.end_us)
     if not len(rows):
         return None
-    instances, row = _last_of_each(points, rows)  # what is not found otherwise is all right
-    observed = np.zeros(len(row)) if isinstance(rule.condition, Increase) else values[row]
-    is_known: Numbers = np.ones(len(row), np.bool_)
-    texts: Numbers = np.full(len(row), "", np.object_)
-    for place, each in zip(np.searchsorted(instances, list(found)).tolist(), found.values(), strict=True):
-        row[place], observed[place], is_known[place] = each.row, each.value, each.is_known
-        texts[place] = _text(rule, points, each) if each.is_bad else ""
+    row, observed, is_known, texts = _judged_of_each(rule, points, rows, values, found)
     registry = memory.registry.instances
     codes = registry.codes(*points.names_of(row), at_us=window.end_us)
     memory.instances.grow(len(registry))
@@ -107,6 +101,20 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
             for number, name in enumerate(rule.metrics)
         ],
     )
+
+
+def _judged_of_each(
+    rule: UserRule, points: Points, rows: Numbers, values: Numbers, found: Mapping[int, _Judged]
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Of each instance the row, the value, whether it is known, and the sentence of a bad one."""
+    instances, row = _last_of_each(points, rows)  # what is not found otherwise is all right
+    observed = np.zeros(len(row)) if isinstance(rule.condition, Increase) else values[row]
+    is_known: Numbers = np.ones(len(row), np.bool_)
+    texts: Numbers = np.full(len(row), "", np.object_)
+    for place, each in zip(np.searchsorted(instances, list(found)).tolist(), found.values(), strict=True):
+        row[place], observed[place], is_known[place] = each.row, each.value, each.is_known
+        texts[place] = _text(rule, points, each) if each.is_bad else ""
+    return row, observed, is_known, texts
 
 
 def _note_sent(is_read: Numbers, points: Points, window: Window, memory: Memory) -> None:

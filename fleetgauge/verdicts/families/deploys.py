@@ -68,7 +68,6 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     of_row = np.where(np.isnan(before["latency"])[clients.of_row], -1, clients.of_row)
     expected = medians(of_row, latency.usual, len(clients))
     before_ms = np.expm1(expected + before["latency"])
-    own = medians(of_row, latency.own, len(clients))
     failing = clients.sum(failed * sent) / np.maximum(clients.sum(np.where(np.isnan(failed), np.nan, sent)), 1)
     age_s = (window.begin_us - deploys.began_us) / _US
     per_s, sends = before["throughput"], clients.sum(np.expm1(rate))
@@ -97,7 +96,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     ]  # fmt: skip
     judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"])
     bad = judged & np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
-    more = _words(window, memory, deploys, bad, own)
+    more = _words(window, memory, deploys, bad, medians(of_row, latency.own, len(clients)))
     return of_subjects(clients, [replace(test, more=more) for test in tests], judged=judged, certainty=OWN_HISTORY)
 
 

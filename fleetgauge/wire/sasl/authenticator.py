@@ -16,8 +16,8 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from fleetgauge.base.errors import ErrorCode
 from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.wire.api_table import ApiKey, ApiTable
-from fleetgauge.wire.codec import Request, encode_response, parse_request
 from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.messages.codec import Request, encode_response, parse_request
 from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 from fleetgauge.wire.sasl.mechanism import PasswordCheck, SaslAuthenticationError, SaslMechanism, SaslTokenError
 from fleetgauge.wire.sasl.oauthbearer import OAuthBearerServer, TokenVerifier

@@ -1,4 +1,4 @@
-"""`wire.frames` and `wire.connection`: the stream arrives in any pieces, responses are made in any order."""
+"""`messages.frames` and `channels.connection` of `wire`: the stream arrives in any pieces, responses in any order."""
 
 import struct
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from fuzz.target import Target
 from support.clients.raw_client import framed, get_request, push_request
 from support.payloads.payloads import metrics_data
 
-from fleetgauge.wire.connection import Connection
+from fleetgauge.wire.channels.connection import Connection
 from fleetgauge.wire.errors import ProtocolError
 
 MAX_FRAME_BYTES = 4_096

@@ -6,13 +6,13 @@ from contextlib import suppress
 from fuzz.target import Target
 from support.gateway.gateway_traffic import Relay, produce, request, response
 
+from fleetgauge.base.varint import encode_varint
 from fleetgauge.gateway.apis import API_VERSIONS
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.quotas.mutations import STRICT_SINCE, MutationRequest
 from fleetgauge.gateway.requests.layout import request_layout, response_layout
 from fleetgauge.gateway.requests.walk import Walk
 from fleetgauge.gateway.rules import WHOLE_FRAME, ClientConnection, More, NoRules, RequestVerdict
-from fleetgauge.gateway.splices import uvarint
 from fleetgauge.wire.errors import ProtocolError
 
 MAX_REQUEST_BYTES = 1 << 16
@@ -137,11 +137,11 @@ def _announced() -> Iterator[bytes]:
         sent = produce(1, 1, version=version) if key == 0 else request(key, version, 1, b"")
         for count in _ANNOUNCED:
             head = bytes(6) + b"\0\0\x01" + bytes(8) if key == 60 else bytes(size)
-            body = head + uvarint(count) + b"\x01\x02\x03abcdefghijklmnopqrst" * 8
+            body = head + encode_varint(count) + b"\x01\x02\x03abcdefghijklmnopqrst" * 8
             yield _turns((True, sent), (False, response(key, version, 1, body)))
     for key, version in ((19, 7), (20, 6), (37, 3)):
         for count in _ANNOUNCED:
-            yield _turns((True, request(key, version, 1, uvarint(count) + b"\x02t" + bytes(60))))
+            yield _turns((True, request(key, version, 1, encode_varint(count) + b"\x02t" + bytes(60))))
     for count in _ANNOUNCED[:-1]:
         body = b"\xff\xff\0\x01\0\0\0\0" + count.to_bytes(4) + b"\0\x01t" + count.to_bytes(4)
         yield _turns((True, request(0, 8, 1, body)), (False, response(0, 8, 1, count.to_bytes(4) + bytes(60))))

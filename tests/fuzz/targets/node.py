@@ -17,6 +17,7 @@ from fuzz.program import Program
 from fuzz.target import Target
 from fuzz.targets.codecs import COMPRESS
 from structlog.testing import capture_logs
+from support.accepted import accepted
 from support.clients.raw_client import framed, get_request, header, parse_get, parse_push, push_request, uvarint
 from support.payloads.payloads import metrics_data
 
@@ -39,15 +40,16 @@ from fleetgauge.quotas.client_request_quota import ClientRequestQuotaManager
 from fleetgauge.quotas.identities import Identities
 from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.codecs import CompressionType
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.push import Push
 from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.wire.api_table import ApiTable
+from fleetgauge.wire.channels.tcp_channel import TcpChannel
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.listener_context import ListenerContext
-from fleetgauge.wire.listener_counters import ListenerCounters
-from fleetgauge.wire.listener_settings import ListenerSettings
-from fleetgauge.wire.tcp_channel import TcpChannel
+from fleetgauge.wire.context.listener_context import ListenerContext
+from fleetgauge.wire.context.listener_counters import ListenerCounters
+from fleetgauge.wire.context.listener_settings import ListenerSettings
 
 MAX_INSTANCES = 6
 MAX_BUFFERED_BYTES = 8_192
@@ -85,6 +87,9 @@ class _Transport(asyncio.Transport):
 
     def is_reading(self) -> bool:
         return self.reads and not self.closed
+
+    def is_closing(self) -> bool:
+        return self.closed
 
     def pause_reading(self) -> None:
         assert self.reads, "paused twice"
@@ -152,9 +157,7 @@ class _Client:
 
     def __init__(self, node: "_Node", number: int) -> None:
         self.transport = _Transport()
-        self.channel = TcpChannel(
-            node.context, connection_id=f"c{number}", client_address="127.0.0.1", client_port=1_000 + number
-        )
+        self.channel = TcpChannel(accepted(node.context, client=("127.0.0.1", 1_000 + number), index=number))
         self.channel.connection_made(self.transport)
         self.asked: deque[tuple[int, int]] = deque()
         self.is_raw = False
@@ -222,7 +225,15 @@ class _Node:
         self.context = ListenerContext(
             listener_name="PLAINTEXT",
             handler=RequestDispatcher(
-                table, cluster, subscriptions, pushes, admin, self.manager, misdirected, request_quota, self.time
+                table,
+                cluster,
+                subscriptions,
+                pushes,
+                admin,
+                self.manager.instances,
+                misdirected,
+                request_quota,
+                self.time,
             ),
             api_table=table,
             settings=ListenerSettings(
@@ -254,7 +265,7 @@ class _Node:
                 self._check_answer(api_key, body)
             if client.transport.closed:
                 self.lose(index)
-        assert self.manager.instance_count <= MAX_INSTANCES
+        assert len(self.manager.instances.cache) <= MAX_INSTANCES
         assert self.context.requests.held_bytes <= MAX_BUFFERED_BYTES
         assert CloseReason.HANDLER_ERROR not in self.counters.closed
 
@@ -281,7 +292,7 @@ class _Node:
         self.loop.run()
         assert not self.context.channels
         assert self.context.requests.held_bytes == 0
-        assert self.manager.instance_count == 0
+        assert len(self.manager.instances.cache) == 0
         self.manager.close()
 
 
@@ -348,7 +359,7 @@ def _ask(node: _Node, program: Program, api_key: int, request: Callable[[int, st
 def _wait(node: _Node, program: Program) -> None:
     node.time.sleep(_STEPS_MS[program.byte() % len(_STEPS_MS)])
     now_ms = node.time.hi_res_clock_ms()
-    node.manager.expire(now_ms)
+    node.manager.instances.expire(now_ms)
     for client in node.clients:
         client.channel.expire(now_ms)
 
@@ -376,7 +387,7 @@ def _pause(node: _Node, program: Program) -> None:
 
 
 def _subscribe(node: _Node, program: Program) -> None:
-    node.manager.replace_subscriptions(_SUBSCRIPTIONS[program.byte() % len(_SUBSCRIPTIONS)])
+    node.manager.subscriptions.replace(_SUBSCRIPTIONS[program.byte() % len(_SUBSCRIPTIONS)])
 
 
 _OPERATIONS: tuple[Callable[[_Node, Program], None], ...] = (

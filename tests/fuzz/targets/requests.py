@@ -1,4 +1,4 @@
-"""`wire.codec`, `wire.request_reader`, `wire.push_telemetry`: a frame's header and body, against kio and each other."""
+"""`codec`, `request_reader` and `push_telemetry` of `wire.messages`: header and body, against kio and each other."""
 
 import io
 import struct
@@ -13,10 +13,10 @@ from support.clients.raw_client import get_request, header, push_request, uvarin
 from support.payloads.payloads import metrics_data
 
 from fleetgauge.wire.api_table import ADMIN_KEYS, SERVED, ApiKey, ApiTable
-from fleetgauge.wire.codec import Request, parse_request, read_admin_request
 from fleetgauge.wire.errors import ProtocolError
-from fleetgauge.wire.push_telemetry import PushTelemetry, read_push_telemetry
-from fleetgauge.wire.request_reader import read_body
+from fleetgauge.wire.messages.codec import Request, parse_request, read_admin_request
+from fleetgauge.wire.messages.push_telemetry import PushTelemetry, read_push_telemetry
+from fleetgauge.wire.messages.request_reader import read_body
 
 _TABLE = ApiTable()
 _REASONS = {"short_frame", "unknown_api_key", "unsupported_version", "malformed_header", "malformed_body"}

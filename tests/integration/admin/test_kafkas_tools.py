@@ -16,7 +16,7 @@ from support.programs.node import Node
 from support.waiting import wait_for
 from typer.testing import CliRunner
 
-from fleetgauge.cli.quotas import app as quotas
+from fleetgauge.cli.cluster.quotas import app as quotas
 from fleetgauge.telemetry import parse_instance_id
 
 pytestmark = pytest.mark.integration

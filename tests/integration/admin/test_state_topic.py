@@ -345,16 +345,12 @@ def test_a_node_that_lost_the_topic_serves_what_it_knows_says_so_and_refuses_cha
         assert "Traceback" not in first.output() + second.output()
 
 
-def test_a_node_without_a_copy_does_not_start_without_the_topic(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fleetgauge.node.state.topic._START_S", 0.1)
+def test_a_node_without_a_copy_does_not_start_without_the_topic(tmp_path: Path) -> None:
     settings = KafkaTopicSettings(bootstrap_servers=f"127.0.0.1:{free_ports(1)[0]}", cleanup_policy="compact")
-    with (
-        closing(StateTopic(settings, StateStore(tmp_path / "copy.db"), SystemTime(), {})) as node,
-        pytest.raises(PushLogError, match="no copy"),
-    ):
-        node.start()
+    with closing(StateTopic(settings, StateStore(tmp_path / "copy.db"), SystemTime(), {})) as node:
+        node.start_within_s = 0.1
+        with pytest.raises(PushLogError, match="no copy"):
+            node.start()
 
 
 def test_a_kill_at_any_moment_loses_no_acknowledged_change_of_a_topic(

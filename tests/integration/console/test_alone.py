@@ -7,7 +7,7 @@ import pytest
 from support.brokers.kafka_broker import MISSING, KafkaBroker
 from support.programs.node import run_cli
 
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.console.api.node import Node
 from fleetgauge.node.data_dir import DataDirectory
 

@@ -16,7 +16,7 @@ from support.waiting import wait_for
 from typer.testing import CliRunner
 from unit.fleet.decode import dialect_payloads as dialect
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.push_log.kafka_topic.clients import make_admin
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.kafka_topic.topic import ensure_topic

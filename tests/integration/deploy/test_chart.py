@@ -37,7 +37,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fleetgauge.cli import app as fleetgauge
-from fleetgauge.fleet.cli import app as fleet
+from fleetgauge.cli.fleet.app import app as fleet
 from fleetgauge.node.config.load import load_config
 from fleetgauge.node.gateway_node import gateway_settings
 from fleetgauge.push_log.kafka_topic.clients import make_admin

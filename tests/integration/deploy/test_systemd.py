@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fleetgauge.cli import app as fleetgauge
-from fleetgauge.fleet.cli import app as fleet
+from fleetgauge.cli.fleet.app import app as fleet
 
 UNITS = ROOT / "deploy" / "systemd"
 SERVICES = sorted(path.name for path in UNITS.glob("*.service"))

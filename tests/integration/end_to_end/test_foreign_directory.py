@@ -10,8 +10,8 @@ import pytest
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
 from fleetgauge.base.module_command import module_command
+from fleetgauge.cluster.errors import ResourceError
 from fleetgauge.cluster.quotas.limits import entity_of
-from fleetgauge.cluster.quotas.planning import QuotaError
 from fleetgauge.cluster.quotas.usage import usage
 from fleetgauge.demo.processes import OtlpReceiver
 from fleetgauge.node.data_dir import DataDirectory
@@ -50,8 +50,8 @@ def test_a_child_process_imports_none_of_them(module: str) -> None:
 def test_neither_does_what_the_demo_and_the_usage_of_quotas_start(tmp_path: Path) -> None:
     receiver = OtlpReceiver()
     assert receiver.finish()["exports"] == 0
-    limits = {entity_of({"user": "alice"}): {"producer_byte_rate": 1e6}}
-    with pytest.raises(QuotaError) as refused:
+    limits = {(entity_of({"user": "alice"}), "producer_byte_rate"): 1e6}
+    with pytest.raises(ResourceError) as refused:
         usage(limits, str(tmp_path / "no tables"), "1h")
     assert "foreign module" not in str(refused.value)
     assert "no tables" in str(refused.value)

@@ -356,7 +356,7 @@ def test_a_stop_does_not_wait_for_a_batch_to_fill(receiver: Receiver, log: Log) 
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that was told to end may take its time on a busy machine."""
-    monkeypatch.setattr("fleetgauge.exporters.delivery.pipeline._CLOSE_GRACE_S", PATIENCE_S)
+    monkeypatch.setattr(Pipeline, "close_grace_s", PATIENCE_S)
 
 
 @pytest.mark.usefixtures("_patient")

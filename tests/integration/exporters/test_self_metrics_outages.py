@@ -67,13 +67,12 @@ def test_what_was_counted_since_the_last_interval_is_sent_at_the_end(receiver: G
 
 
 def test_an_end_does_not_wait_for_a_receiver_that_is_away_or_for_one_without_time(
-    receiver: GrpcReceiver, monkeypatch: pytest.MonkeyPatch
+    receiver: GrpcReceiver,
 ) -> None:
-    # A thread that was told to end may take its time on a busy machine.
-    monkeypatch.setattr("fleetgauge.exporters.self_metrics._CLOSE_GRACE_S", PATIENCE_S)
     port = free_port()
     away, late = exporter_to(port, Things(), HOUR_MS), exporter_to(receiver.port, Things(), HOUR_MS)
     for exporter in (away, late):
+        exporter.close_grace_s = PATIENCE_S  # a thread that was told to end may take its time on a busy machine
         exporter.start()
     wait_for(lambda: away.stats().retried, "a receiver that is away")
     wait_for(lambda: told(receiver), "the counter at its start")

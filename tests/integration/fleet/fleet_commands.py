@@ -50,7 +50,7 @@ class FleetCommands:
 
 
 def _answer_all() -> None:
-    from fleetgauge.fleet.cli import app
+    from fleetgauge.cli.fleet.app import app
 
     for line in sys.stdin:
         result = CliRunner().invoke(app, json.loads(line))

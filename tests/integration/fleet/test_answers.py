@@ -16,6 +16,7 @@ from fleetgauge.fleet.gold.throttling import throttling
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.pipeline.answers import Answers
+from fleetgauge.fleet.pipeline.of_clients import OfClients
 from fleetgauge.fleet.pipeline.spans import Span, of_windows, whole
 from fleetgauge.fleet.schemas import CLIENTS, INSTANCE, POINTS, PUSHES
 from fleetgauge.fleet.silver.clients import clients, seen
@@ -267,7 +268,7 @@ def test_a_client_without_points_or_group_is_a_client(tables: Tables) -> None:
 def test_clients_are_added_up_from_run_to_run_and_counts_are_of_all_pushes(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, merged_at: int
 ) -> None:
-    monkeypatch.setattr("fleetgauge.fleet.pipeline.of_clients._MERGED_AT", merged_at)
+    monkeypatch.setattr(OfClients, "merged_at", merged_at)
     times = [NOON, NOON + MINUTE, NOON + timedelta(days=1), NOON + 2 * MINUTE, NOON + 3 * MINUTE]
     for at in times:
         spans = tables.read(at)

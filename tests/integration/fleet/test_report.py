@@ -18,7 +18,7 @@ from support.fleet.report_tables import HOSTILE, empty_tables, hostile_tables
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.html.words import name
 
 pytestmark = pytest.mark.integration

@@ -23,7 +23,7 @@ from support.programs.node import Node
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.testkit.simulate.plan import BEGIN
 
 pytestmark = pytest.mark.integration

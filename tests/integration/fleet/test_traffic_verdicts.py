@@ -11,7 +11,7 @@ from support.gateway.traffic_rows import MINUTE_US, Row, produced, write_traffic
 from typer.testing import CliRunner
 from unit.fleet.decode import dialect_payloads as dialect
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
 from fleetgauge.fleet.tables.catalog import Table
 from fleetgauge.fleet.tables.store import Store

@@ -25,8 +25,8 @@ from support.waiting import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 from unit.fleet.decode import dialect_payloads as dialect
 
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.exporters.group_offsets.zone import FOLDER
-from fleetgauge.fleet.cli import app
 
 pytestmark = pytest.mark.integration
 
@@ -84,7 +84,7 @@ class Watch:
 
     def __init__(self, *command: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fleetgauge.fleet.cli", *command, "--trigger", "200ms"],
+            [sys.executable, "-m", "fleetgauge.cli.fleet.app", *command, "--trigger", "200ms"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

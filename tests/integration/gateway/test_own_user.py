@@ -26,8 +26,8 @@ from support.ports import free_ports
 from support.programs.node import credential_lines
 from support.waiting import PATIENCE_S, wait_for
 
-from fleetgauge.cli.doctor.finding import Finding
-from fleetgauge.cli.doctor.gateway import check_gateway
+from fleetgauge.cli.node.doctor.finding import Finding
+from fleetgauge.cli.node.doctor.gateway import check_gateway
 from fleetgauge.node.config.load import load_config
 
 pytestmark = pytest.mark.integration

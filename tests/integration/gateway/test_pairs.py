@@ -17,19 +17,19 @@ from support.ports import free_ports
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import SystemTime
+from fleetgauge.base.varint import encode_varint
 from fleetgauge.gateway.addresses import parse_brokers, parse_nodes
 from fleetgauge.gateway.gateway import Gateway, GatewaySettings
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.rules import Answer, ClientConnection, NoRules, RequestVerdict
 from fleetgauge.gateway.server_names import ServerNames
-from fleetgauge.gateway.splices import uvarint
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.context.listener_security import ListenerSecurity
 from fleetgauge.wire.listener import Listener, ListenerSettings
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.proxy_header import ProxyTrust
+from fleetgauge.wire.messages.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.messages.proxy_header import ProxyTrust
 from fleetgauge.wire.security_protocol import SecurityProtocol
-from fleetgauge.wire.tls import ClientAuth, TlsSettings, make_server_context
+from fleetgauge.wire.tls.server import ClientAuth, TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 Broker = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -564,7 +564,7 @@ def test_a_client_that_sends_thousands_of_requests_at_once_takes_turns_with_the_
 def test_a_client_with_a_response_of_99000_addresses_takes_turns_with_the_others() -> None:
     asked = request(10, 4, 1, b"")
     address = b"\x04key" + struct.pack(">i", 1) + b"\x07broker" + struct.pack(">i", 9092) + b"\0\0\x01\0"
-    body = struct.pack(">i", 0) + uvarint(99_001) + address * 99_000 + b"\0"
+    body = struct.pack(">i", 0) + encode_varint(99_001) + address * 99_000 + b"\0"
 
     async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

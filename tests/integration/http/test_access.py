@@ -28,7 +28,7 @@ from fleetgauge.http.connection import USER, HttpSettings
 from fleetgauge.http.server import HttpServer
 from fleetgauge.http.users import token_hash
 from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism
-from fleetgauge.wire.tls import ClientAuth, TlsSettings
+from fleetgauge.wire.tls.server import ClientAuth, TlsSettings
 
 pytestmark = pytest.mark.integration
 

@@ -19,6 +19,7 @@ from support.http import get_at, read_to_end, reset, responses_of
 from support.waiting import PATIENCE_S, pause_async, wait_for
 
 from fleetgauge.http.access import Access, AccessSettings
+from fleetgauge.http.connection import Connection
 from fleetgauge.http.users import token_hash
 
 pytestmark = pytest.mark.integration
@@ -218,7 +219,7 @@ def test_a_peer_that_sends_requests_without_a_pause_gives_way_before_one_with_a_
 def test_a_peer_that_pauses_between_its_requests_counts_as_one_with_a_single_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fleetgauge.http.connection._PAUSE_S", 0.0)  # any time is a pause
+    monkeypatch.setattr(Connection, "pause_s", 0.0)  # any time is a pause
     app = App()
     with serving(app, max_connections=2, max_answers=100, **NEVER) as address, contextlib.ExitStack() as stack:
         [scraper] = held(app, address, stack, request("small"))
@@ -339,10 +340,10 @@ def test_a_scraper_is_answered_at_once_while_peers_of_its_address_hold_every_pla
             assert get_at(*address, "/small").body == b"small"
 
 
-def test_log_ins_that_fail_hold_no_place_while_they_wait_for_their_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgauge.http.access._FAILURE_DELAY_S", 10 * PATIENCE_S)
+def test_log_ins_that_fail_hold_no_place_while_they_wait_for_their_answer() -> None:
     forged = request("small")[:-2] + b"Authorization: Bearer forged\r\n\r\n"
     access = Access(AccessSettings(operator_token="x" * 32))
+    access.failure_delay_s = 10 * PATIENCE_S
     with serving(App(), access, max_connections=2) as address, asked(address, *[forged] * 2):
         wait_for(access.failures.total, "two failures", until=lambda count: count == 2)
         assert get_at(*address, "/small").body == b"small"

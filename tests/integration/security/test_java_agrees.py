@@ -17,7 +17,7 @@ from support.clients.java_clients import clients_jars
 from support.programs.node import Node, credential_lines, run_cli
 from support.waiting import PATIENCE_S, follow, unfollow
 
-from fleetgauge.wire.distinguished_name import subject_of
+from fleetgauge.wire.tls.distinguished_name import subject_of
 
 pytestmark = pytest.mark.integration
 

@@ -31,13 +31,12 @@ from support.programs.export import Export
 from support.programs.node import run_cli
 from support.waiting import PATIENCE_S, pause, wait_for
 
-from fleetgauge.cli.subscription_file import read_file
+from fleetgauge.cli.cluster.resource_file import read_file
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.cluster.subscriptions.canary import sample
 from fleetgauge.cluster.subscriptions.cluster import Cluster
 from fleetgauge.cluster.subscriptions.deadlines import deadlines
-from fleetgauge.cluster.subscriptions.resources import Resource
-from fleetgauge.cluster.subscriptions.service import Subscriptions
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
+from fleetgauge.cluster.subscriptions.resources import SUBSCRIPTIONS, Resource
 from fleetgauge.telemetry.subscriptions.match import parse_match
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
@@ -83,7 +82,7 @@ class Pipeline:
         return str(file)
 
     def listed(self) -> dict[str, Resource]:
-        return {each.name: each for each in self.cluster.list()}
+        return self.cluster.list()
 
     def wait_listed(self, *names: str) -> None:
         """Waits until these are listed: brokers answer a change before their own lists show it."""
@@ -196,8 +195,8 @@ def _only_standing(request: pytest.FixtureRequest) -> Iterator[None]:
     if "pipeline" not in request.fixturenames:
         return
     pipeline: Pipeline = request.getfixturevalue("pipeline")
-    subscriptions = Subscriptions(pipeline.cluster)
-    subscriptions.apply(subscriptions.plan(read_file(Path(pipeline.file(_STANDING))), prune=True))
+    wanted = read_file(Path(pipeline.file(_STANDING)), SUBSCRIPTIONS)
+    SUBSCRIPTIONS.apply(pipeline.cluster, SUBSCRIPTIONS.plan(pipeline.cluster.list(), wanted, prune=True))
     pipeline.wait_listed("standing")
 
 

@@ -21,13 +21,13 @@ from fleetgauge.base.clock import MockTime, SystemTime, Time
 from fleetgauge.node.config import load_config
 from fleetgauge.node.listener.connection_limits import NodeConnectionLimits
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.context.listener_security import ListenerSecurity
 from fleetgauge.wire.listener import Listener, ListenerSettings
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.proxy_header import ProxyTrust
+from fleetgauge.wire.messages.codec import Request
+from fleetgauge.wire.messages.proxy_header import ProxyTrust
 from fleetgauge.wire.security_protocol import SecurityProtocol
-from fleetgauge.wire.tls import TlsSettings, make_server_context
+from fleetgauge.wire.tls.server import TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 

@@ -17,8 +17,8 @@ from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime, SystemTime, Time
 from fleetgauge.base.errors import InvalidConfigError
-from fleetgauge.wire.codec import Request, encode_push_telemetry_response
 from fleetgauge.wire.listener import Channel, Listener, ListenerSettings
+from fleetgauge.wire.messages.codec import Request, encode_push_telemetry_response
 
 pytestmark = pytest.mark.integration
 

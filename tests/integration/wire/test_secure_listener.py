@@ -16,15 +16,15 @@ from support.certificates import Authority
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime, SystemTime, Time
-from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.context.listener_security import ListenerSecurity
 from fleetgauge.wire.listener import Channel, Listener, ListenerSettings
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.principal_mapping import PrincipalMapper
-from fleetgauge.wire.proxy_header import ProxyTrust
+from fleetgauge.wire.messages.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.messages.proxy_header import ProxyTrust
 from fleetgauge.wire.sasl.authenticator import MECHANISMS, SaslSettings
 from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 from fleetgauge.wire.security_protocol import SecurityProtocol
-from fleetgauge.wire.tls import ClientAuth, TlsSettings, make_server_context
+from fleetgauge.wire.tls.principal_mapping import PrincipalMapper
+from fleetgauge.wire.tls.server import ClientAuth, TlsSettings, make_server_context
 
 pytestmark = pytest.mark.integration
 

@@ -16,9 +16,10 @@ from fleetgauge.node.processes.workers.questions import WorkersSocket
 from fleetgauge.node.status.node_inventory import NodeInventory
 from fleetgauge.node.status.node_socket import NodeSocket, NotRunningError, Status, ask_async
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push_record import PushIds, format_instance_id
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 
 pytestmark = pytest.mark.integration
 
@@ -38,15 +39,17 @@ class Worker:
             push_ids=PushIds(),
             plugin=None,
         )
-        self.manager.update_subscription("all", {"metrics": "*", "interval.ms": "60000"})
-        self.socket = NodeSocket(path, dict, NodeInventory(self.manager, clock, lambda *_: False), SystemTime())
+        self.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": "60000"})
+        self.socket = NodeSocket(
+            path, dict, NodeInventory(self.manager.instances, clock, lambda *_: False), SystemTime()
+        )
         self.node_socket = path
         self.pid = 1
         self.is_ready = True
 
     @property
     def last(self) -> Status:
-        return {"telemetry": {"counters": self.manager.counters()}}
+        return {"telemetry": {"counters": self.manager.figures.counters()}}
 
     def sees(self, *instances: uuid.UUID, port: int = 1, client_id: str = "app") -> None:
         for instance in instances:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fleet.console_fleet import GivenPushes
 
-import fleetgauge.console.state.windows
 from fleetgauge.base.clock import MockTime
 from fleetgauge.console.state.fleet import Fleet, FleetSettings
 from fleetgauge.console.state.live import metric_names
@@ -66,13 +65,12 @@ def test_in_whatever_pieces_pushes_come_their_judged_rows_are_those_of_all_at_on
     sizes: list[int], at_once: int
 ) -> None:
     records, _ = simulated(12, 0.1)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fleetgauge.console.state.windows, "_ROWS_AT_ONCE", at_once)
-        assert ordered(judged_in_pieces(records, sizes)) == of_all_at_once()
+    assert ordered(judged_in_pieces(records, sizes, at_once)) == of_all_at_once()
 
 
-def judged_in_pieces(records: Sequence[PushRecord], sizes: list[int]) -> list[Table]:
+def judged_in_pieces(records: Sequence[PushRecord], sizes: list[int], at_once: int) -> list[Table]:
     live, windows = LivePushes(WINDOW_S, metric_names(), 1_000), OpenWindows()
+    windows.rows_at_once = at_once
     found, at, turn = [], 0, 0
     while at < len(records):
         piece = records[at : at + sizes[turn % len(sizes)]]

@@ -9,8 +9,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, ResourceMetr
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from support.payloads.label_reference import label, read, reference
 
+from fleetgauge.base.varint import encode_varint
 from fleetgauge.exporters.protobuf_wire import MalformedPayloadError
-from fleetgauge.telemetry.otlp.fields import encode_varint
 
 names = st.sampled_from(["", "client_id", "node_id", "client_source_port", "group_id", "environment", "x" * 130])
 any_values = st.one_of(

@@ -8,7 +8,7 @@ from support.clients.raw_sasl import authenticate, handshake
 from support.gateway.gateway_pair import FETCH, PUSH, Pair
 from support.gateway.gateway_traffic import framed, produce, request
 
-from fleetgauge.gateway.broker_login import BrokerLogin
+from fleetgauge.gateway.streams.broker_login import BrokerLogin
 from fleetgauge.wire.sasl.authenticator import SaslSettings
 from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 from fleetgauge.wire.sasl.login import LOGIN_MECHANISMS, Login, LoginError

@@ -9,10 +9,10 @@ from support.gateway.gateway_traffic import Relay, encoded, produce, request, re
 from support.payloads.made_messages import Made
 
 from fleetgauge.gateway.apis import PASSED
-from fleetgauge.gateway.hidden_endpoints import has_hidden_endpoints
 from fleetgauge.gateway.in_flight import InFlight
+from fleetgauge.gateway.responses.hidden_endpoints import has_hidden_endpoints
+from fleetgauge.gateway.responses.splices import has_addresses
 from fleetgauge.gateway.rules import WHOLE_FRAME, ClientConnection, NoRules, Patched, RequestVerdict
-from fleetgauge.gateway.splices import has_addresses
 from fleetgauge.wire.errors import ProtocolError
 
 NODES = ("1=gateway-one.example.com:19001", "*=g{id}:20000+id")

@@ -11,10 +11,11 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ErrorCode
 from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings
+from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.telemetry.plugin import RequestContext
 from fleetgauge.telemetry.push import Push as AcceptedPush
 from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.telemetry.subscriptions.subscription_id import subscription_checksum, subscription_id
 
 CLIENTS = range(3)
@@ -53,6 +54,8 @@ class Known:
     cure_opens: bool = True
     """The latest push was due, so that a Get that cures its error makes the next one due."""
     error: ErrorCode = ErrorCode.NONE
+    ended_ms: int | None = None
+    """When the latest terminating push was accepted, on any connection; the next one is due an interval later."""
 
 
 @dataclass
@@ -76,7 +79,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
             metrics=Metrics(time=self.time),
             push_ids=PushIds(),
         )
-        self.manager.update_subscription("s", {"metrics": "*", "interval.ms": str(self.interval_ms)})
+        self.manager.subscriptions.update("s", {"metrics": "*", "interval.ms": str(self.interval_ms)})
         self.ids = [uuid.UUID(int=5 + client // 2) for client in CLIENTS]  # two clients share an id
         self.subscription_ids = [0 for _ in CLIENTS]
         self.model: dict[int, Known] = {}
@@ -105,6 +108,7 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         state = self.model.setdefault(client, Known(self.interval_ms))
         if state.interval_ms != self.interval_ms:
             state.interval_ms = self.interval_ms
+            state.ended_ms = None
             for times in (state.latest, *state.connections.values()):
                 times.get_ms = times.push_ms = None
         state.connections.setdefault(connection, Times())
@@ -138,7 +142,8 @@ class ManagerAgainstModel(RuleBasedStateMachine):
         times = state.connections[connection].begin_with(state.latest)
         if times.terminated:
             return ErrorCode.INVALID_REQUEST
-        if not (push.terminating or state.due_after_get or self.passed(times.push_ms)):
+        may_end = push.terminating and self.passed(state.ended_ms)
+        if not (may_end or state.due_after_get or self.passed(times.push_ms)):
             state.connections[connection] = times
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         if not right_id:
@@ -181,6 +186,8 @@ class ManagerAgainstModel(RuleBasedStateMachine):
             (self.manager.logged if log_works else self.manager.not_logged)((outcome,), self.now_ms)
             state.error = ErrorCode.NONE if log_works else ErrorCode.THROTTLING_QUOTA_EXCEEDED
             state.connections[connection].terminated = terminating and log_works
+            if terminating:
+                state.ended_ms = self.now_ms if log_works else None
         else:
             assert outcome is expected
             state.error = outcome
@@ -197,13 +204,13 @@ class ManagerAgainstModel(RuleBasedStateMachine):
 
     @rule(interval_ms=st.sampled_from(INTERVALS))
     def edit(self, interval_ms: int) -> None:
-        self.manager.update_subscription("s", {"metrics": "*", "interval.ms": str(interval_ms)})
+        self.manager.subscriptions.update("s", {"metrics": "*", "interval.ms": str(interval_ms)})
         self.interval_ms = interval_ms
 
     @rule(connection=connections)
     def disconnect(self, connection: str) -> None:
         self.expire()
-        self.manager.connection_disconnected(connection, now_ms=self.now_ms)
+        self.manager.instances.disconnect(connection, self.now_ms)
         for client, state in list(self.model.items()):
             if connection in state.connections:
                 del state.connections[connection]
@@ -213,14 +220,14 @@ class ManagerAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.model)
     @rule()
     def expire(self) -> None:
-        self.manager.expire(self.now_ms)
+        self.manager.instances.expire(self.now_ms)
         for client, state in list(self.model.items()):
             if self.now_ms - state.seen_ms >= max(60_000, 3 * state.interval_ms):
                 del self.model[client]
 
     @invariant()
     def the_node_remembers_whom_the_model_remembers(self) -> None:
-        assert self.manager.instance_count == len(self.model)
+        assert len(self.manager.instances.cache) == len(self.model)
 
 
 TestManagerAgainstModel = ManagerAgainstModel.TestCase

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetgauge.wire.api_table import ApiTable
-from fleetgauge.wire.distinguished_name import CertificateError, subject_of
 from fleetgauge.wire.errors import ProtocolError
-from fleetgauge.wire.proxy_header import MAX_V2_BYTES, ProxyHeaderDecoder
+from fleetgauge.wire.messages.proxy_header import MAX_V2_BYTES, ProxyHeaderDecoder
 from fleetgauge.wire.sasl.authenticator import MECHANISMS, SaslAuthenticator, SaslSettings
 from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
 from fleetgauge.wire.sasl.mechanism import SaslAuthenticationError, SaslTokenError
+from fleetgauge.wire.tls.distinguished_name import CertificateError, subject_of
 
 STORE = CredentialStore({"alice": (ScramCredential.make(ScramMechanism.SCRAM_SHA_256, "x", iterations=4096),)})
 V2 = b"\r\n\r\n\0\r\nQUIT\n"

@@ -17,12 +17,12 @@ from kio.static.constants import EntityType
 from kio.static.primitive import Records, i32Timedelta, i64Timedelta
 
 from fleetgauge.wire.api_table import ADMIN_KEYS, SERVED, ApiTable
-from fleetgauge.wire.codec import parse_request, read_admin_request
-from fleetgauge.wire.connection import Connection
+from fleetgauge.wire.channels.connection import Connection
 from fleetgauge.wire.errors import LocalProtocolError, ProtocolError
-from fleetgauge.wire.frames import FrameDecoder
-from fleetgauge.wire.push_telemetry import read_push_telemetry
-from fleetgauge.wire.request_reader import read_body
+from fleetgauge.wire.messages.codec import parse_request, read_admin_request
+from fleetgauge.wire.messages.frames import FrameDecoder
+from fleetgauge.wire.messages.push_telemetry import read_push_telemetry
+from fleetgauge.wire.messages.request_reader import read_body
 
 LIMIT = 200
 

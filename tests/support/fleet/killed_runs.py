@@ -25,7 +25,7 @@ def start_run(source: str, tables: Path, *more: str) -> subprocess.Popen[str]:
     """In a process group of its own."""
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "fleetgauge.fleet.cli", "run"),
+            *(sys.executable, "-m", "fleetgauge.cli.fleet.app", "run"),
             *("--source", source, "--tables", str(tables), *more),
         ],
         env={**os.environ, **QUICK_JVM},

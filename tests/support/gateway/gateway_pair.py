@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
+from support.accepted import accepted
 from support.gateway.gateway_traffic import request, response
 
 from fleetgauge.base.clock import MockTime
@@ -13,19 +14,18 @@ from fleetgauge.gateway.client_channel import ClientChannel
 from fleetgauge.gateway.gateway import Gateway, GatewaySettings
 from fleetgauge.gateway.rules import NoRules, Rules
 from fleetgauge.wire.api_table import ApiTable
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request, encode_push_telemetry_response
-from fleetgauge.wire.handshakes import Handshakes
-from fleetgauge.wire.listener_context import ListenerContext
-from fleetgauge.wire.listener_counters import AuthenticationCounters, ListenerCounters
-from fleetgauge.wire.listener_security import ListenerSecurity
-from fleetgauge.wire.listener_settings import ListenerSettings
-from fleetgauge.wire.new_channel import Accepted
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.context.handshakes import Handshakes
+from fleetgauge.wire.context.listener_context import ListenerContext
+from fleetgauge.wire.context.listener_counters import AuthenticationCounters, ListenerCounters
+from fleetgauge.wire.context.listener_security import ListenerSecurity
+from fleetgauge.wire.context.listener_settings import ListenerSettings
+from fleetgauge.wire.context.secure_context import SecureContext
+from fleetgauge.wire.context.unread_responses import UnreadResponses
+from fleetgauge.wire.messages.codec import Request, encode_push_telemetry_response
 from fleetgauge.wire.sasl.authenticator import SaslSettings
 from fleetgauge.wire.sasl.login import Login
-from fleetgauge.wire.secure_context import SecureContext
 from fleetgauge.wire.security_protocol import SecurityProtocol
-from fleetgauge.wire.unread_responses import UnreadResponses
 
 FETCH = request(1, 15, 1, b"\0" * 10)
 FETCHED = response(1, 15, 1, b"records")
@@ -181,16 +181,7 @@ class Pair:
         self.handshakes = Handshakes(max_unfinished=10, timeout_ms=30_000)
         self.shared = SecureContext(self.security, self.handshakes, AuthenticationCounters())
         made = gateway.channel(
-            Accepted(
-                context=self.context,
-                shared=self.shared,
-                security=self.security,
-                handshake=None if sasl is None else self.handshakes.begin(lambda _: None, 0),
-                connection_id="1",
-                client_address="127.0.0.1",
-                client_port=1,
-                place=None,
-            )
+            accepted(self.context, self.shared, None if sasl is None else self.handshakes.begin(lambda _: None, 0))
         )
         self.channel = cast(ClientChannel, made)
         self.client, self.broker = Transport(), Transport()

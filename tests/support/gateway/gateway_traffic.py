@@ -11,14 +11,15 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
+from fleetgauge.base.varint import encode_varint
 from fleetgauge.gateway.addresses import NodeAddresses, parse_nodes
 from fleetgauge.gateway.apis import API_VERSIONS, PASSED
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.policy import Policy
-from fleetgauge.gateway.request_stream import RequestStream
-from fleetgauge.gateway.response_stream import ResponseStream
+from fleetgauge.gateway.responses.splices import api_versions_splicer
 from fleetgauge.gateway.rules import NoRules, Rules
-from fleetgauge.gateway.splices import api_versions_splicer, uvarint
+from fleetgauge.gateway.streams.request_stream import RequestStream
+from fleetgauge.gateway.streams.response_stream import ResponseStream
 
 OWN = {71: (0, 0), 72: (0, 0)}
 
@@ -153,7 +154,7 @@ def handshake(mechanism: bytes) -> bytes:
 
 
 def authenticate(token: bytes, version: int = 2) -> bytes:
-    length = uvarint(len(token) + 1) if version >= 2 else struct.pack(">i", len(token))
+    length = encode_varint(len(token) + 1) if version >= 2 else struct.pack(">i", len(token))
     return request(36, version, 0, length + token + b"\0" * (version >= 2))
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from fleetgauge.exporters.protobuf_wire import read_varint
-from fleetgauge.telemetry.otlp.fields import encode_varint
+from fleetgauge.base.varint import encode_varint, read_varint
 
 _BYTES = (0x00, 0x01, 0x07, 0x08, 0x0A, 0x0B, 0x0C, 0x12, 0x7F, 0x80, 0xFF)
 _PIECES = (

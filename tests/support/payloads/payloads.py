@@ -2,7 +2,7 @@
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from fleetgauge.telemetry.otlp.fields import encode_varint
+from fleetgauge.base.varint import encode_varint
 
 
 def metrics_data(points: int = 3, *, name: str = "org.apache.kafka.producer.node.request.latency.avg") -> bytes:

@@ -25,7 +25,7 @@ manager = ClientMetricsManager(
     ClientMetricsSettings(), node_id=1, cluster_id="c", metrics=Metrics(time=MockTime()), push_ids=PushIds(1),
     plugin=plugin,
 )
-manager.update_subscription("s", {"metrics": "org.apache.kafka.produzer."})
+manager.subscriptions.update("s", {"metrics": "org.apache.kafka.produzer."})
 plugin.export_metrics(
     None, ClientTelemetryPayload(client_instance_id=uuid.uuid4(), is_terminating=False, data=b"S3CRET"), 1_000
 )

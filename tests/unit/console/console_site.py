@@ -8,7 +8,7 @@ from typing import Any
 from support.fleet.report_tables import HOSTILE
 
 from fleetgauge.console.api.node import Node
-from fleetgauge.console.api.routes import Fleetless
+from fleetgauge.console.api.routes import Api, Fleetless
 from fleetgauge.console.api.sessions import Sessions
 from fleetgauge.console.api.subscriptions import PageSubscriptions
 from fleetgauge.console.api.web import make_app
@@ -88,7 +88,7 @@ class ConsoleSite:
         node = Node(socket, DataDirectory(data))
         self.subscriptions = PageSubscriptions(None, node, list)
         index: dict[str, Any] = {"endpoints": {}}
-        self.app = make_app(self.state, node, Sessions(token), lambda: self.subscriptions, [], index)
+        self.app = make_app(Api(self.state, node, Sessions(token), lambda: self.subscriptions), [], index)
 
     def ask(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> Answer:
         """One request; underscores in the names of headers stand for hyphens."""

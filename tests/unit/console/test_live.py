@@ -249,7 +249,7 @@ def test_a_backlog_of_large_payloads_is_decoded_as_it_is_read(of: FleetOfTest) -
         of.push("orders", large, number=number, terminating=False)
     while not of.source.is_read:
         of.fleet.step()
-    waiting = of.fleet._analysis._live._waiting  # type: ignore[union-attr]
+    waiting = of.fleet._analysis.live._waiting  # type: ignore[union-attr]
     assert sum(push.size_bytes for push in waiting) < 4 << 20
 
 
@@ -277,7 +277,7 @@ def test_ids_without_end_are_forgotten_by_the_judge_too() -> None:
         of.pass_time(6, 3)
     analysis = of.fleet._analysis
     assert analysis is not None
-    assert len(analysis._live.memory.registry.instances) <= 60
+    assert len(analysis.live.memory.registry.instances) <= 60
     assert len(of.fleet._clients._instances) <= 21
     assert analysis._numbers <= 60
     assert any(each.startswith("Live verdicts have begun again") for each in of.fleet.overview()["notices"])

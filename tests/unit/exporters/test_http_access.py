@@ -2,18 +2,16 @@
 
 import asyncio
 
-import pytest
 from cachetools import TTLCache
 
-from fleetgauge.http import access as module
 from fleetgauge.http.access import FAILURES_FOR_S, MAX_FAILURES, Access, AccessSettings
 
 
-def test_an_address_is_limited_for_a_minute_from_its_first_failure_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_limited_for_a_minute_from_its_first_failure_on() -> None:
     """A client with an outdated password that comes every few seconds must not lock out its neighbours for good."""
-    monkeypatch.setattr(module, "_FAILURE_DELAY_S", 0.0)
     now = [0.0]
     access = Access(AccessSettings())
+    access.failure_delay_s = 0.0
     access._failed = TTLCache(10, FAILURES_FOR_S, timer=lambda: now[0])
 
     async def scenario() -> list[float]:

@@ -3,9 +3,9 @@
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
+from fleetgauge.base.varint import encode_varint
 from fleetgauge.exporters.labels import LABEL_NAMES, Labeller, LabelSettings, labelled
 from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, fields
-from fleetgauge.telemetry.otlp.fields import encode_varint
 from fleetgauge.telemetry.push_record import PushRecord
 
 RECORD = PushRecord(

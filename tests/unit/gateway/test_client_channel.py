@@ -9,7 +9,7 @@ from support.gateway.gateway_traffic import produce, response
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.rules import ClientConnection, NoRules, RequestVerdict
 from fleetgauge.wire.close_reason import CloseReason
-from fleetgauge.wire.codec import encode_push_telemetry_response
+from fleetgauge.wire.messages.codec import encode_push_telemetry_response
 
 
 class _MutesProducers(NoRules):

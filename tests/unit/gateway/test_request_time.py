@@ -21,8 +21,8 @@ from support.gateway.judged_relay import JudgedRelay
 
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.quotas.judge import with_throttle_time
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request, encode_push_telemetry_response
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.messages.codec import Request, encode_push_telemetry_response
 
 HEARTBEAT = request(12, 4, 9, b"\x02g\0\0\0\x01\x02m\0\0")
 LONGEST_MS = 1_000

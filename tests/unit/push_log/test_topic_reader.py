@@ -12,8 +12,7 @@ from support.brokers.topic import TopicMessage, place, topic_message
 from support.programs.push_log import numbers
 from support.waiting import wait_for
 
-from fleetgauge.push_log.kafka_topic import group_member
-from fleetgauge.push_log.kafka_topic import reader as reader_module
+from fleetgauge.push_log.kafka_topic.group_member import GroupMember
 from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.log import Batch, PushLogError
@@ -158,9 +157,9 @@ class Rig:
 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    monkeypatch.setattr(group_member, "_PAUSE_AFTER_S", 0.02)
-    monkeypatch.setattr(group_member, "_CHECK_EVERY_MS", 5)
-    monkeypatch.setattr(group_member, "_RESTART_AFTER_S", 0.01)
+    monkeypatch.setattr(GroupMember, "pause_after_s", 0.02)
+    monkeypatch.setattr(GroupMember, "check_every_ms", 5)
+    monkeypatch.setattr(GroupMember, "restart_after_s", 0.01)
     with capture_logs():
         made = Rig()
         assert made.reader.poll(1, 1, 0) is None  # joins the group
@@ -238,8 +237,8 @@ def test_a_commit_waits_for_the_end_of_a_rebalance_which_is_no_error(rig: Rig, c
     assert rig.cursors == {1: 8}
 
 
-def test_a_rebalance_that_does_not_end_is_an_error_in_the_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_module, "_REBALANCE_WITHIN_MS", 300)
+def test_a_rebalance_that_does_not_end_is_an_error_in_the_end(rig: Rig) -> None:
+    rig.reader.rebalance_within_ms = 300
     rig.consumer.assign(0)
     rig.consumer.fetch(0, 1)
     batch = rig.poll()

@@ -10,10 +10,12 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ErrorCode
 from fleetgauge.base.principal import ANONYMOUS
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.telemetry.manager import ClientMetricsManager, ClientMetricsSettings, GetTelemetrySubscriptionsResult
+from fleetgauge.telemetry.manager import ClientMetricsManager
+from fleetgauge.telemetry.messages import GetTelemetrySubscriptionsResult
 from fleetgauge.telemetry.plugin import ClientTelemetryExporterPlugin, RequestContext
 from fleetgauge.telemetry.push import Push as AcceptedPush
 from fleetgauge.telemetry.push_record import PushIds
+from fleetgauge.telemetry.settings import ClientMetricsSettings
 from fleetgauge.telemetry.subscriptions.interval_scaling import TelemetryIntervalScaling
 
 INTERVAL_MS = 60_000
@@ -61,7 +63,7 @@ class Node:
             pace=None if pace_of is None else pace_of(self.time, self.metrics),
         )
         if subscribed:
-            self.manager.update_subscription("all", {"metrics": "*", "interval.ms": str(interval_ms)})
+            self.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": str(interval_ms)})
 
     def sensor(self, name: str) -> float:
         """The value of one of our own metrics."""
@@ -72,10 +74,10 @@ class Node:
         return value
 
     def expire(self) -> int:
-        return self.manager.expire(self.time.hi_res_clock_ms())
+        return self.manager.instances.expire(self.time.hi_res_clock_ms())
 
     def disconnect(self, connection_id: str) -> int:
-        return self.manager.connection_disconnected(connection_id, now_ms=self.time.hi_res_clock_ms())
+        return self.manager.instances.disconnect(connection_id, self.time.hi_res_clock_ms())
 
 
 class Client:

@@ -10,7 +10,7 @@ from unit.telemetry.node import Client, Node
 
 from fleetgauge.base.errors import ErrorCode, InvalidConfigError
 from fleetgauge.telemetry.codecs import CompressionType
-from fleetgauge.telemetry.manager import GetTelemetrySubscriptionsResult
+from fleetgauge.telemetry.messages import GetTelemetrySubscriptionsResult
 from fleetgauge.telemetry.subscriptions.client_guard import GuardAction
 from fleetgauge.telemetry.subscriptions.known_clients import SHIPPED, guard_rules
 
@@ -30,7 +30,7 @@ def asked(
     make_node: type[Node], make_client: type[Client], metrics: str, **software: str
 ) -> GetTelemetrySubscriptionsResult:
     node = make_node(subscribed=False)
-    node.manager.update_subscription("s", {"metrics": metrics, "interval.ms": "60000"})
+    node.manager.subscriptions.update("s", {"metrics": metrics, "interval.ms": "60000"})
     return make_client(node, **software).get()
 
 
@@ -146,7 +146,7 @@ def test_a_guarded_client_pushes_under_the_id_that_it_was_given(
     make_node: type[Node], make_client: type[Client]
 ) -> None:
     node = make_node(subscribed=False)
-    node.manager.update_subscription("s", {"metrics": "no.such.", "interval.ms": "60000"})
+    node.manager.subscriptions.update("s", {"metrics": "no.such.", "interval.ms": "60000"})
     guarded, other = make_client(node, **PYTHON_250), make_client(node, "c2")
     guarded.get()
     other.get()
@@ -200,19 +200,19 @@ def test_a_note_changes_nothing_for_the_client(node: Node, make_client: type[Cli
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     node.time.sleep(60_000)
     assert client.get().subscription_id == first.subscription_id
-    assert node.manager.guard_counters()["old"]["subscriptions"] == 1
+    assert node.manager.guard.counters()["old"]["subscriptions"] == 1
 
 
 def test_what_was_applied_is_counted_by_rule_and_logged_once_for_a_version(
     make_node: type[Node], make_client: type[Client]
 ) -> None:
     node = make_node(subscribed=False)
-    node.manager.update_subscription("s", {"metrics": "no.such."})
+    node.manager.subscriptions.update("s", {"metrics": "no.such."})
     with capture_logs() as said:
         for number in range(3):
             make_client(node, f"c{number}", **PYTHON_250).get()
         make_client(node, "java").get()
-    counters = node.manager.guard_counters()
+    counters = node.manager.guard.counters()
     assert [(name, rule["action"], rule["subscriptions"]) for name, rule in counters.items()] == [
         ("librdkafka-crash", "rewrite", 3)
     ]
@@ -225,7 +225,7 @@ def test_a_flood_of_software_versions_is_logged_and_remembered_in_bounded_space(
     make_node: type[Node], make_client: type[Client]
 ) -> None:
     node = make_node(subscribed=False)
-    node.manager.update_subscription("s", {"metrics": "no.such."})
+    node.manager.subscriptions.update("s", {"metrics": "no.such."})
     with capture_logs() as said:
         for number in range(1_500):
             version = f"1.{number}-rdkafka-2.5.0"
@@ -233,7 +233,7 @@ def test_a_flood_of_software_versions_is_logged_and_remembered_in_bounded_space(
             assert client.get().requested_metrics == ALL_OF_KAFKA
     lines = guard_lines(said)
     assert (len(lines), max(len(str(line)) for line in lines) < 600) == (256, True)
-    assert node.manager.guard_counters()["librdkafka-crash"]["subscriptions"] == 1_500
+    assert node.manager.guard.counters()["librdkafka-crash"]["subscriptions"] == 1_500
 
 
 def test_the_shipped_rules_say_why_and_where_that_can_be_read() -> None:

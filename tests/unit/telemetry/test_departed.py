@@ -13,7 +13,7 @@ INTERVAL_MS = 60_000
 def departed(node: Node) -> dict[str, str]:
     """Client id -> state, of those that are no longer served."""
     now_ms = node.time.hi_res_clock_ms()
-    return {each.client_id: state_of(each, now_ms).value for each in node.manager.departed.snapshot()}
+    return {each.client_id: state_of(each, now_ms).value for each in node.manager.instances.departed.snapshot()}
 
 
 def pushes_and_vanishes(client: Client) -> None:
@@ -33,7 +33,7 @@ def killed(node: Node, client: Client) -> Node:
 
 def test_a_client_whose_connection_ends_without_a_terminating_push_is_vanished_for_a_day(killed: Node) -> None:
     assert departed(killed) == {"app": "vanished"}
-    assert killed.manager.counters()["instances_vanished"] == 1
+    assert killed.manager.figures.counters()["instances_vanished"] == 1
     killed.time.sleep(VANISHED_SHOWN_MS - 1)
     killed.expire()
     assert departed(killed) == {"app": "vanished"}
@@ -45,7 +45,7 @@ def test_a_client_whose_connection_ends_without_a_terminating_push_is_vanished_f
 def test_a_client_that_comes_back_under_its_id_is_no_longer_vanished(killed: Node, client: Client) -> None:
     client.get("c2")
     assert departed(killed) == {}
-    assert killed.manager.counters()["instances"] == 1
+    assert killed.manager.figures.counters()["instances"] == 1
 
 
 def test_another_principal_under_the_id_of_a_vanished_client_is_another_client(
@@ -145,7 +145,7 @@ def test_two_softwares_of_one_sender_that_vanish_are_both_listed(
     other = make_client(killed, "c2", client_software_version="3.7.0")
     other.id = client.id
     pushes_and_vanishes(other)
-    found = killed.manager.departed
+    found = killed.manager.instances.departed
     assert sorted(each.client_software_version for each in found.snapshot()) == ["3.7.0", "4.4.0"]
     assert all(found.holds(each) for each in found.snapshot())
 

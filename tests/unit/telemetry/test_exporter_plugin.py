@@ -144,7 +144,7 @@ def test_a_throwing_receiver_reaches_neither_the_client_nor_the_next_receiver(no
     with capture_logs() as said:
         assert client.answer() is ErrorCode.NONE
     assert len(good.calls) == 1
-    assert node.manager.plugin_errors() == {"Receiving": 1}
+    assert node.manager.plugin.errors() == {"Receiving": 1}
     assert node.sensor("plugin-error-count") == 1
     assert node.sensor("plugin-export-count") == 2  # the good one and the push log
     assert [(line["event"], line["reason"]) for line in said] == [("telemetry.reporter_failed", "ValueError('boom')")]
@@ -173,14 +173,14 @@ def test_a_receiver_that_could_block_is_isolated_and_a_coroutine_function_is_cal
 def test_a_failing_receiver_is_logged_once_a_minute_each(node: Node, client: Client) -> None:
     node.plugin.add(Receiving(ValueError("first")))
     node.plugin.add(Exporting(ValueError("second")))
-    node.manager.update_subscription("all", {"metrics": "*", "interval.ms": "1000"})
+    node.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": "1000"})
     client.get()
     with capture_logs() as said:
         for _ in range(61):
             assert client.answer() is ErrorCode.NONE
             node.time.sleep(1_000)
     assert [line["errors"] for line in said] == [1, 1, 61, 61]
-    assert node.manager.plugin_errors() == {"Receiving": 61, "Exporting": 61}
+    assert node.manager.plugin.errors() == {"Receiving": 61, "Exporting": 61}
 
 
 def test_a_removed_reporter_is_called_no_more(node: Node, client: Client) -> None:

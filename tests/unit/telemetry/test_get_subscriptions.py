@@ -23,7 +23,7 @@ def test_a_first_get_makes_an_instance_and_tells_everything(node: Node, client: 
     assert result.telemetry_max_bytes == 1_048_576
     assert result.delta_temporality
     assert result.requested_metrics == ("*",)
-    assert node.manager.instance_count == 1
+    assert len(node.manager.instances.cache) == 1
 
 
 def test_none_is_never_announced(make_node: type[Node], make_client: type[Client]) -> None:
@@ -54,7 +54,7 @@ def test_no_new_id_begins_with_a_dash_or_is_reserved_or_in_use(
     node = make_node()
     used, fresh = uuid.UUID(int=2 << 64), uuid.UUID(int=3 << 64)
     ids = [uuid.UUID(int=0), uuid.UUID(int=1), uuid.UUID(int=0b111110 << 122), used, fresh]
-    node.manager._instances._new_instance_id = iter(ids).__next__
+    node.manager.instances._new_instance_id = iter(ids).__next__
     other = make_client(node, "c2", principal=alice)
     other.id = used
     other.get()
@@ -66,7 +66,7 @@ def test_a_null_get_on_a_connection_that_is_known_is_answered_with_the_known_id(
     node.time.sleep(INTERVAL_MS)
     client.id = None
     assert client.get().client_instance_id == first
-    assert node.manager.instance_count == 1
+    assert len(node.manager.instances.cache) == 1
 
 
 @pytest.mark.parametrize("other", [{"client_id": "other"}, {"principal": "alice"}])
@@ -89,7 +89,7 @@ def test_a_null_get_is_answered_with_the_known_id_among_the_latest_of_a_crowded_
         each.id = None
     assert [each.get().client_instance_id for each in clients[-16:]] == first_ids[-16:]
     assert clients[0].get().client_instance_id not in first_ids
-    assert node.manager.instance_count == 41
+    assert len(node.manager.instances.cache) == 41
 
 
 def test_a_null_get_after_a_terminating_push_starts_a_new_life(node: Node, client: Client) -> None:
@@ -114,7 +114,7 @@ def test_a_get_before_its_interval_is_refused_and_still_echoes_the_id(node: Node
     assert result.error_code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert (result.client_instance_id, result.throttle_time_ms) == (known, 0)
     assert node.sensor("throttle-count") == 1
-    assert node.manager.refusals() == {"THROTTLING_QUOTA_EXCEEDED": {"get_before_interval": 1}}
+    assert node.manager.figures.refusals() == {"THROTTLING_QUOTA_EXCEEDED": {"get_before_interval": 1}}
     node.time.sleep(1)
     assert client.get().error_code is ErrorCode.NONE
 
@@ -163,7 +163,7 @@ def test_an_interval_above_five_minutes_is_honoured(make_node: type[Node], make_
 def test_a_change_that_concerns_the_client_makes_its_id_unknown_and_opens_the_gate(node: Node, client: Client) -> None:
     client.get()
     client.answer()
-    node.manager.update_subscription("all", {"metrics": "*", "interval.ms": "1000"})
+    node.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": "1000"})
     assert client.answer() is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert client.get().push_interval_ms == 1_000
     assert client.answer() is ErrorCode.NONE
@@ -172,7 +172,7 @@ def test_a_change_that_concerns_the_client_makes_its_id_unknown_and_opens_the_ga
 def test_a_change_that_does_not_concern_the_client_leaves_its_gate_and_id_alone(node: Node, client: Client) -> None:
     client.get()
     client.answer()
-    node.manager.update_subscription("others", {"metrics": "a.", "match": "client_id=other"})
+    node.manager.subscriptions.update("others", {"metrics": "a.", "match": "client_id=other"})
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert client.get().error_code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     node.time.sleep(INTERVAL_MS)
@@ -182,20 +182,20 @@ def test_a_change_that_does_not_concern_the_client_leaves_its_gate_and_id_alone(
 def test_a_change_does_not_revive_a_terminated_client(node: Node, client: Client) -> None:
     client.get()
     client.answer(terminating=True)
-    node.manager.update_subscription("all", {"metrics": "*", "interval.ms": "1000"})
+    node.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": "1000"})
     client.get()
     assert client.answer() is ErrorCode.INVALID_REQUEST
 
 
 def test_removing_the_last_subscription_empties_the_next_answer(node: Node, client: Client) -> None:
     client.get()
-    node.manager.replace_subscriptions({})
+    node.manager.subscriptions.replace({})
     assert client.answer() is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert client.get().requested_metrics == ()
-    assert node.manager.list_client_metrics_resources() == ()
+    assert node.manager.subscriptions.names() == ()
 
 
 def test_resources_are_listed_and_described_as_they_were_configured(node: Node) -> None:
-    assert node.manager.list_client_metrics_resources() == ("all",)
-    assert node.manager.describe("all") == {"metrics": "*", "interval.ms": "60000"}
-    assert node.manager.describe("unknown") == {}
+    assert node.manager.subscriptions.names() == ("all",)
+    assert node.manager.subscriptions.properties("all") == {"metrics": "*", "interval.ms": "60000"}
+    assert node.manager.subscriptions.properties("unknown") == {}

@@ -15,7 +15,7 @@ INTERVAL_MS = 60_000
 def test_an_instance_goes_with_its_only_connection(node: Node, client: Client) -> None:
     client.get()
     assert node.disconnect("c1") == 1
-    assert node.manager.instance_count == 0
+    assert len(node.manager.instances.cache) == 0
     assert node.disconnect("c1") == 0
 
 
@@ -40,14 +40,14 @@ def test_a_connection_ends_every_client_that_lived_on_it_alone(node: Node, make_
         each.get()
     clients[1].answer("c2")
     assert node.disconnect("c1") == 2
-    assert node.manager.instance_count == 1
+    assert len(node.manager.instances.cache) == 1
 
 
 def test_only_the_latest_connections_of_a_client_are_remembered(node: Node, client: Client) -> None:
     client.id = uuid.uuid4()
     for index in range(100):
         client.get(f"c{index}")
-    assert len(node.manager._instances.cache._by_connection) == MAX_TIMED
+    assert len(node.manager.instances.cache._by_connection) == MAX_TIMED
     for index in range(99):
         assert node.disconnect(f"c{index}") == 0
     assert node.disconnect("c99") == 1
@@ -63,7 +63,7 @@ def test_a_silent_instance_expires_after_three_intervals_but_never_within_a_minu
     assert node.expire() == 0
     node.time.sleep(1)
     assert node.expire() == 1
-    assert node.manager.instance_count == 0
+    assert len(node.manager.instances.cache) == 0
     assert node.disconnect("c1") == 0
 
 
@@ -88,14 +88,14 @@ def test_an_old_deadline_does_not_remove_an_instance_that_came_back(
     client.answer()  # back again, and the second is evicted
     node.time.sleep(1)
     assert node.expire() == 0
-    assert node.manager.instance_count == 1
+    assert len(node.manager.instances.cache) == 1
 
 
 def test_a_shorter_interval_brings_the_deadline_forward(make_node: type[Node], make_client: type[Client]) -> None:
     node = make_node(interval_ms=3_600_000)
     client = make_client(node)
     client.get()
-    node.manager.update_subscription("all", {"metrics": "*", "interval.ms": "100"})
+    node.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": "100"})
     client.get()
     node.time.sleep(60_000)
     assert node.expire() == 1
@@ -110,10 +110,10 @@ def test_the_least_recently_used_instance_goes_when_the_cache_is_full(
     second.get()
     first.answer()
     third.get()
-    assert node.manager.instance_count == 2
+    assert len(node.manager.instances.cache) == 2
     assert first.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED  # its gate is still known
     assert node.disconnect("c1") == 0  # the second is gone, with its connection
-    assert node.manager.counters()["instances_evicted"] == 1
+    assert node.manager.figures.counters()["instances_evicted"] == 1
 
 
 def test_eviction_warns_at_most_once_in_five_minutes(make_node: type[Node], make_client: type[Client]) -> None:
@@ -127,7 +127,7 @@ def test_eviction_warns_at_most_once_in_five_minutes(make_node: type[Node], make
         node.time.sleep(300_000)
         make_client(node, "later").get()
         assert [line["evicted"] for line in said] == [1, 10]
-    assert node.manager.counters()["instances_evicted"] == 10
+    assert node.manager.figures.counters()["instances_evicted"] == 10
 
 
 def test_a_flood_of_new_ids_leaves_no_more_behind_than_the_cache_holds(
@@ -138,6 +138,6 @@ def test_a_flood_of_new_ids_leaves_no_more_behind_than_the_cache_holds(
     for index in range(5_000):
         client.id = uuid.UUID(int=index + 2)
         client.get(f"c{index}")
-    cache = node.manager._instances.cache
+    cache = node.manager.instances.cache
     assert len(cache) == len(cache._by_connection) == len(cache.register) == 50
     assert len(cache._queue) <= 2 * 50 + 1_024 + 1

@@ -18,7 +18,7 @@ INTERVAL_MS = 60_000
 
 
 def rows(node: Node) -> list[ClientRow]:
-    register = node.manager.register
+    register = node.manager.instances.cache.register
     clocks = {"now_ms": node.time.hi_res_clock_ms(), "now_us": node.time.microseconds()}
     return [row_of(each, **clocks) for each in register.between(0, len(register))]
 
@@ -104,7 +104,7 @@ def test_the_port_is_that_of_the_latest_request(node: Node, client: Client) -> N
 def test_a_subscription_under_another_name_is_named_and_disturbs_nobody(node: Node, client: Client) -> None:
     client.get()
     known = client.subscription_id
-    node.manager.replace_subscriptions({"b": {"metrics": "*", "interval.ms": "60000"}, "a": {"metrics": "*"}})
+    node.manager.subscriptions.replace({"b": {"metrics": "*", "interval.ms": "60000"}, "a": {"metrics": "*"}})
     assert client.answer(subscription_id=known) is ErrorCode.NONE
     assert the_row(node).subscriptions == ("a", "b")
 
@@ -149,7 +149,7 @@ def test_a_client_that_nothing_is_asked_of_is_never_late(make_node: type[Node], 
 
 def test_every_state_can_be_asked_for(node: Node, client: Client) -> None:
     client.get()
-    instance = next(node.manager.register.between(0, 1))
+    instance = next(node.manager.instances.cache.register.between(0, 1))
     now_ms = node.time.hi_res_clock_ms()
     found = [each for each in ClientState if ClientFilter.of({"state": each}).accepts(instance, now_ms)]
     assert found == [state_of(instance, now_ms)]
@@ -179,7 +179,7 @@ def test_a_filter_takes_whole_texts_and_prefixes(
     node: Node, client: Client, wanted: dict[str, object], fits: bool
 ) -> None:
     client.get()
-    instance = next(node.manager.register.between(0, 1))
+    instance = next(node.manager.instances.cache.register.between(0, 1))
     assert ClientFilter.of(wanted).accepts(instance, node.time.hi_res_clock_ms()) is fits
 
 
@@ -193,7 +193,7 @@ def test_an_instance_is_found_by_its_id_in_every_form_that_clients_log(node: Nod
     now_ms = node.time.hi_res_clock_ms()
     for form in (url_safe, standard, standard + "==", one.id.hex, str(one.id)):
         chosen = ClientFilter.of({"instance_id": form})
-        found = [each for each in node.manager.register.between(0, 9) if chosen.accepts(each, now_ms)]
+        found = [each for each in node.manager.instances.cache.register.between(0, 9) if chosen.accepts(each, now_ms)]
         assert [each.instance_id for each in found] == [one.id]
 
 
@@ -210,13 +210,13 @@ def test_places_of_those_who_left_are_used_again(make_node: type[Node], make_cli
     node = make_node(cache_max_size=10)
     for index in range(100):
         make_client(node, f"c{index}").get()
-    assert len(node.manager.register) == 10
+    assert len(node.manager.instances.cache.register) == 10
     assert len(rows(node)) == 10
     for index in range(100):
         node.disconnect(f"c{index}")
     assert rows(node) == []
     make_client(node, "again").get()
-    assert len(node.manager.register) == 10
+    assert len(node.manager.instances.cache.register) == 10
     assert len(rows(node)) == 1
 
 
@@ -225,7 +225,7 @@ def test_equal_software_of_many_clients_is_kept_once_and_long_software_is_cut(
 ) -> None:
     for index in range(2):
         make_client(node, f"c{index}", client_software_version="".join(["1.", "x" * 5_000])).get()
-    first, second = node.manager.register.between(0, 2)
+    first, second = node.manager.instances.cache.register.between(0, 2)
     assert first.client_software_version is second.client_software_version
     assert len(first.client_software_version) == 256
 
@@ -259,7 +259,7 @@ def test_the_totals_have_the_names_of_kafkas_broker(node: Node) -> None:
         "plugin-export-time-avg",
         "plugin-export-time-max",
     }
-    assert found == {metric.name for metric in TOTAL_METRICS} == set(node.manager.client_metrics())
+    assert found == {metric.name for metric in TOTAL_METRICS} == set(node.manager.figures.client_metrics.values())
 
 
 def test_without_asking_there_are_no_metrics_of_single_instances(node: Node, client: Client) -> None:
@@ -302,7 +302,7 @@ def test_no_series_of_a_gone_client_stays(make_node: type[Node], make_client: ty
         other = make_client(node, "c2")
         other.get()
         assert {instance for instance, _ in own_metrics(node)} == {format_instance_id(other.given_id)}
-        assert node.manager.counters()["instances_with_metrics"] == 1
+        assert node.manager.figures.counters()["instances_with_metrics"] == 1
         return
     if way == "expiry":
         node.time.sleep(3 * INTERVAL_MS)
@@ -312,7 +312,7 @@ def test_no_series_of_a_gone_client_stays(make_node: type[Node], make_client: ty
     else:
         node.manager.close()
     assert own_metrics(node) == {}
-    assert node.manager.counters()["instances_with_metrics"] == 0
+    assert node.manager.figures.counters()["instances_with_metrics"] == 0
 
 
 def test_metrics_of_single_instances_are_bounded_and_who_got_none_is_counted(
@@ -323,12 +323,12 @@ def test_metrics_of_single_instances_are_bounded_and_who_got_none_is_counted(
     for each in clients:
         each.get()
     assert len(own_metrics(node)) == 2 * len(INSTANCE_METRICS)
-    assert node.manager.counters()["instances_without_metrics"] == 1
+    assert node.manager.figures.counters()["instances_without_metrics"] == 1
     node.disconnect("c0")
     rogue = make_client(node, "c4", principal=alice)
     rogue.id = clients[1].id
     rogue.get()
-    assert node.manager.counters()["instances_without_metrics"] == 2, "one id is one series"
+    assert node.manager.figures.counters()["instances_without_metrics"] == 2, "one id is one series"
     node.disconnect("c4")
     assert len(own_metrics(node)) == len(INSTANCE_METRICS), "those of the other principal stay"
 
@@ -364,8 +364,8 @@ def test_instance_count_counts_an_id_once_however_many_senders_use_it(
         other.get()
     make_client(node, "c9", principal=alice).get()
     assert node.sensor("instance-count") == 2
-    assert node.manager.instance_count == 5
-    assert node.manager.counters()["instance_id_clashes"] == 3
+    assert len(node.manager.instances.cache) == 5
+    assert node.manager.figures.counters()["instance_id_clashes"] == 3
     node.disconnect("c1")
     assert node.sensor("instance-count") == 2
     client.get("c8")

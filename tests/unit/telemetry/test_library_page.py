@@ -2,9 +2,10 @@
 
 import doctest
 import re
+from operator import attrgetter
 from pathlib import Path
 
-from fleetgauge.telemetry import ClientMetricsManager
+from unit.telemetry.node import Node
 
 PAGE = Path(__file__).parents[3] / "docs" / "telemetry-library.md"
 
@@ -17,6 +18,7 @@ def test_the_examples_of_the_page_print_what_it_shows() -> None:
 
 def test_every_call_that_the_page_lists_is_one_of_the_manager() -> None:
     table = PAGE.read_text().partition("\n## What the caller does\n")[2]
-    listed = [name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
     assert len(listed) == 8
-    assert [name for name in listed if not callable(getattr(ClientMetricsManager, name, None))] == []
+    assert [name for name in listed if not callable(attrgetter(name)(Node().manager))] == []

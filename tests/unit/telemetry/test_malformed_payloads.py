@@ -26,7 +26,9 @@ def accepted(node: Node, client: Client, metrics: bytes) -> Push:
 
 
 def row(node: Node, client: Client) -> ClientRow:
-    [instance] = [each for each in node.manager.register.between(0, 100) if each.instance_id == client.id]
+    [instance] = [
+        each for each in node.manager.instances.cache.register.between(0, 100) if each.instance_id == client.id
+    ]
     return row_of(instance, now_ms=node.time.hi_res_clock_ms(), now_us=node.time.microseconds())
 
 
@@ -37,7 +39,7 @@ def test_a_payload_that_is_no_otlp_is_accepted_as_by_a_broker_and_logged_as_it_c
     client.get()
     push = accepted(node, client, DAMAGED[name])
     assert push.record.metrics == push.encoded == DAMAGED[name]
-    assert node.manager.refusals() == {}
+    assert node.manager.figures.refusals() == {}
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -48,15 +50,15 @@ def test_it_is_refused_where_the_operator_wants_that(
     client = make_client(node)
     client.get()
     assert client.answer(metrics=DAMAGED[name]) is ErrorCode.INVALID_RECORD
-    assert node.manager.refusals() == {"INVALID_RECORD": {"malformed_metrics_data": 1}}
-    assert node.manager.malformed() == {}
+    assert node.manager.figures.refusals() == {"INVALID_RECORD": {"malformed_metrics_data": 1}}
+    assert node.manager.figures.malformed.counts == {}
 
 
 @pytest.mark.parametrize("name", WELL_FORMED)
 def test_what_is_well_formed_is_not_counted_and_stays_as_it_is(node: Node, client: Client, name: str) -> None:
     client.get()
     accepted(node, client, WELL_FORMED[name])
-    assert node.manager.malformed() == {}
+    assert node.manager.figures.malformed.counts == {}
     assert row(node, client).malformed == 0
     assert read_metrics(WELL_FORMED[name]).metrics is WELL_FORMED[name]
 
@@ -72,7 +74,7 @@ def test_the_client_is_listed_with_the_reason_and_counted_by_it(node: Node, clie
     for _ in range(2):
         node.time.sleep(INTERVAL_MS)
         accepted(node, client, UNREADABLE["cut off"])
-    assert node.manager.malformed() == {"invalid_utf8": 1, "malformed_metrics_data": 2}
+    assert node.manager.figures.malformed.counts == {"invalid_utf8": 1, "malformed_metrics_data": 2}
     found = row(node, client)
     assert (found.malformed, found.malformed_reason) == (3, "malformed_metrics_data")
     assert "byte" in str(found.malformed_detail)
@@ -84,9 +86,9 @@ def test_a_push_that_the_log_refuses_and_the_client_repeats_is_counted_once(node
         push = client.push(metrics=with_rack(LATIN_1))
         assert isinstance(push, Push)
         node.manager.not_logged((push,), node.time.hi_res_clock_ms())
-        assert (node.manager.malformed(), row(node, client).malformed) == ({}, 0)
+        assert (node.manager.figures.malformed.counts, row(node, client).malformed) == ({}, 0)
         accepted(node, client, with_rack(LATIN_1))
-    assert (node.manager.malformed(), row(node, client).malformed) == ({"invalid_utf8": 1}, 1)
+    assert (node.manager.figures.malformed.counts, row(node, client).malformed) == ({"invalid_utf8": 1}, 1)
     assert [each["event"] for each in logs] == ["telemetry.payload_malformed"]
 
 
@@ -187,7 +189,7 @@ def test_metrics_in_the_form_of_otlp_before_0_15_are_accepted_and_read_as_scope_
     payload = with_library_metrics(metrics_data(3))
     client.get()
     assert accepted(node, client, payload).record.metrics == payload
-    assert node.manager.malformed() == {}
+    assert node.manager.figures.malformed.counts == {}
     assert MetricsData.FromString(read_metrics(payload).metrics) == MetricsData.FromString(metrics_data(3))
     assert MetricsData.FromString(payload) != MetricsData.FromString(metrics_data(3)), "protobuf skips the field"
 

@@ -16,28 +16,28 @@ KEPT = {"metrics": "org.apache.kafka.producer."}
 def test_a_subscription_is_set_by_a_mapping_of_texts_and_stays_as_it_is_at_anything_else(
     node: Any, properties: Any
 ) -> None:
-    node.manager.replace_subscriptions({"kept": KEPT})
+    node.manager.subscriptions.replace({"kept": KEPT})
     with pytest.raises(TypeError, match=r"must be (Mapping|str), not"):
-        node.manager.update_subscription("kept", properties)
+        node.manager.subscriptions.update("kept", properties)
     with pytest.raises(TypeError, match=r"must be (Mapping|str), not"):
-        node.manager.replace_subscriptions({"new": {"metrics": "*"}, "kept": properties})
-    assert node.manager.list_client_metrics_resources() == ("kept",)
-    assert node.manager.describe("kept") == KEPT
+        node.manager.subscriptions.replace({"new": {"metrics": "*"}, "kept": properties})
+    assert node.manager.subscriptions.names() == ("kept",)
+    assert node.manager.subscriptions.properties("kept") == KEPT
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda manager: manager.update_subscription(None, {"metrics": "*"}),
-        lambda manager: manager.update_subscription(5, {}),
-        lambda manager: manager.replace_subscriptions(None),
-        lambda manager: manager.replace_subscriptions({5: {}}),
+        lambda manager: manager.subscriptions.update(None, {"metrics": "*"}),
+        lambda manager: manager.subscriptions.update(5, {}),
+        lambda manager: manager.subscriptions.replace(None),
+        lambda manager: manager.subscriptions.replace({5: {}}),
         lambda manager: manager.replace_guard_rules(["a rule"]),
         lambda manager: manager.replace_guard_rules(None),
     ],
 )
 def test_names_mappings_and_rules_have_their_types(node: Any, call: Callable[[Any], None]) -> None:
-    before = {name: dict(node.manager.describe(name)) for name in node.manager.list_client_metrics_resources()}
+    before = {name: dict(node.manager.subscriptions.properties(name)) for name in node.manager.subscriptions.names()}
     with pytest.raises(TypeError):
         call(node.manager)
-    assert {name: node.manager.describe(name) for name in node.manager.list_client_metrics_resources()} == before
+    assert {name: node.manager.subscriptions.properties(name) for name in node.manager.subscriptions.names()} == before

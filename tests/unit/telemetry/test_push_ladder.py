@@ -53,7 +53,7 @@ def test_a_push_without_an_instance_id_is_an_invalid_request(
 ) -> None:
     client.get()
     assert client.answer(client_instance_id=null) is ErrorCode.INVALID_REQUEST
-    assert node.manager.refusals() == {"INVALID_REQUEST": {"null_client_instance_id": 1}}
+    assert node.manager.figures.refusals() == {"INVALID_REQUEST": {"null_client_instance_id": 1}}
 
 
 def test_a_push_before_its_interval_is_throttled_and_counted(node: Node, client: Client) -> None:
@@ -104,7 +104,7 @@ def test_the_terminating_flag_may_be_used_again_after_an_interval_or_under_anoth
     assert client.answer("c2") is ErrorCode.NONE
     assert client.answer("c2", terminating=True) is ErrorCode.NONE
     assert client.answer("c3", terminating=True) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    node.manager.update_subscription("all", {"metrics": "org.apache.kafka.", "interval.ms": str(INTERVAL_MS)})
+    node.manager.subscriptions.update("all", {"metrics": "org.apache.kafka.", "interval.ms": str(INTERVAL_MS)})
     assert client.answer("c3", terminating=True) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     client.get("c3")
     assert client.answer("c3") is ErrorCode.NONE
@@ -176,7 +176,7 @@ def test_a_payload_that_is_not_what_it_claims_uses_up_its_turn_but_does_not_term
     assert client.answer(terminating=True, **fault) is ErrorCode.INVALID_RECORD
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert client.answer(terminating=True) is ErrorCode.NONE
-    assert node.manager.refusals()["INVALID_RECORD"] == {reason: 1}
+    assert node.manager.figures.refusals()["INVALID_RECORD"] == {reason: 1}
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_payload_that_cannot_be_decompressed_counts_as_a_plugin_error_as_in_ka
     client.get()
     assert client.answer(**fault) is not ErrorCode.NONE
     assert node.sensor("plugin-error-count") == errors
-    assert node.manager.plugin_errors() == {}
+    assert node.manager.plugin.errors() == {}
 
 
 def test_a_compression_type_that_is_not_configured_is_refused_but_none_never_is(
@@ -230,7 +230,7 @@ def test_well_formed_metrics_inflated_beyond_any_real_ratio_are_too_large_before
     assert len(bomb) * 100 < 1 << 20
     assert client.answer(metrics=bomb, compression_type=4) is ErrorCode.TELEMETRY_TOO_LARGE
     assert checked == []
-    assert node.manager.refusals()["TELEMETRY_TOO_LARGE"] == {"inflated_beyond_max_compression_ratio": 1}
+    assert node.manager.figures.refusals()["TELEMETRY_TOO_LARGE"] == {"inflated_beyond_max_compression_ratio": 1}
 
 
 def test_what_is_small_may_have_any_ratio_and_what_is_large_a_hundredfold(
@@ -293,7 +293,7 @@ def test_a_push_that_the_log_did_not_take_costs_the_client_nothing(node: Node, c
     assert client.answer() is ErrorCode.NONE
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert client.answer(terminating=True) is ErrorCode.NONE
-    assert node.manager.refusals()["THROTTLING_QUOTA_EXCEEDED"]["push_log_unavailable"] == 1
+    assert node.manager.figures.refusals()["THROTTLING_QUOTA_EXCEEDED"]["push_log_unavailable"] == 1
     assert node.sensor("plugin-error-count") == 1
 
 
@@ -340,7 +340,7 @@ def test_a_client_that_fails_over_with_the_right_subscription_id_is_taken_in_at_
     client.node = second
     assert client.answer() is ErrorCode.NONE
     assert client.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert second.manager.instance_count == 1
+    assert len(second.manager.instances.cache) == 1
 
 
 def test_a_client_that_fails_over_to_other_subscriptions_is_sent_to_get_them(
@@ -362,7 +362,7 @@ def test_a_push_on_another_connection_than_the_get_is_the_same_instance(node: No
     client.get("bootstrap")
     assert client.answer("broker") is ErrorCode.NONE
     assert client.answer("bootstrap") is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert node.manager.instance_count == 1
+    assert len(node.manager.instances.cache) == 1
 
 
 def test_the_record_names_the_connection_of_the_push_itself(client: Client) -> None:
@@ -382,7 +382,7 @@ def test_long_values_of_a_client_are_cut_in_the_record_and_counted(
     assert record.client_id == "üüüü"
     assert record.client_software_version == "12345678"
     assert record.principal == "User:ANO"
-    assert node.manager.counters()["labels_truncated"] == 3
+    assert node.manager.figures.counters()["labels_truncated"] == 3
 
 
 def test_nobody_is_refused_for_an_id_and_nobody_disturbs_the_state_of_another(
@@ -394,21 +394,21 @@ def test_nobody_is_refused_for_an_id_and_nobody_disturbs_the_state_of_another(
     rogue.get()
     assert rogue.answer(terminating=True) is ErrorCode.NONE
     assert client.answer() is ErrorCode.NONE
-    assert node.manager.counters()["instance_id_clashes"] == 1
+    assert node.manager.figures.counters()["instance_id_clashes"] == 1
 
 
 def test_a_connection_that_names_no_software_is_of_the_client_that_named_it_elsewhere(
     node: Node, client: Client, make_client: type[Client]
 ) -> None:
     """franz-go before 1.22 sends ApiVersions on its first connection alone, and pushes on another."""
-    node.manager.update_subscription(
+    node.manager.subscriptions.update(
         "all", {"metrics": "*", "interval.ms": "60000", "match": "client_software_name=kgo"}
     )
     client.context["client_software_name"] = "kgo"
     client.get("bootstrap")
     client.context.update(client_software_name="unknown", client_software_version="unknown")
     assert client.answer("broker") is ErrorCode.NONE
-    assert node.manager.instance_count == 1
+    assert len(node.manager.instances.cache) == 1
     client.context.update(client_software_name="kgo", client_software_version="4.4.0")
     assert client.answer("bootstrap") is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
@@ -426,7 +426,7 @@ def test_another_sender_under_the_same_id_is_another_instance(
     thief.id = client.id = uuid.uuid4()
     for each in (thief, client) if thief_is_first else (client, thief):
         each.get()
-    assert node.manager.instance_count == 2
+    assert len(node.manager.instances.cache) == 2
     for _ in range(2):
         assert thief.answer() is client.answer() is ErrorCode.NONE
         node.time.sleep(INTERVAL_MS)
@@ -450,5 +450,5 @@ def test_the_sensors_carry_kafkas_names_and_count_the_log_as_a_receiver(node: No
 def test_closing_forgets_the_clients_and_leaves_no_metric_behind(node: Node, client: Client) -> None:
     client.get()
     node.manager.close()
-    assert node.manager.instance_count == 0
+    assert len(node.manager.instances.cache) == 0
     assert not [name for name in node.metrics.metrics() if name.group == "client-metrics"]

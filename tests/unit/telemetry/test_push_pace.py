@@ -286,7 +286,7 @@ def test_who_ignores_its_interval_is_refused_while_the_team_is_over_its_quota(
         made_up.get()
         answers.append(made_up.answer())
     assert answers == [NONE] * 11 + [THROTTLED] * 39, "ten windows of one, and the one that goes beyond"
-    assert node.manager.refusals() == {"THROTTLING_QUOTA_EXCEEDED": {"telemetry_quota": 39}}
+    assert node.manager.figures.refusals() == {"THROTTLING_QUOTA_EXCEEDED": {"telemetry_quota": 39}}
     node.time.sleep(MINUTE)
     assert obeying.push() in (NONE, UNKNOWN)
     assert THROTTLED not in obeying.answers
@@ -327,14 +327,14 @@ def test_nothing_is_left_of_clients_that_are_gone(paced: Paced, team: Team) -> N
     node.quotas.set(node.quotas.pushes, 1 / 60, None, DEFAULT_CLIENT_ID_ENTITY)
     for number in range(3):
         run(node, team(node, 3, client_id=f"app-{number}"), 10)
-    assert node.manager.counters()["instances_slowed"] == 9
+    assert node.manager.figures.counters()["instances_slowed"] == 9
     tags = [{"user": "", "client-id": f"app-{number}"} for number in range(4)]
     assert [node.quotas.pace.slowed_by("TelemetryPush", each) for each in tags] == [3, 3, 3, 0]
     assert node.quotas.pace.slowed_by("TelemetryByte", tags[0]) == 0
     node.time.sleep(3_600_000)
     node.expire()
     node.expire()
-    assert node.manager.counters()["instances_slowed"] == 0
+    assert node.manager.figures.counters()["instances_slowed"] == 0
     assert node.quotas.pace._sharers == ({}, {})
 
 

@@ -47,8 +47,8 @@ def test_new_instances_of_an_address_are_bounded_and_refused_so_that_they_come_a
     answers = [fresh(node, make_client, number).get().error_code for number in range(2 * INSTANCES_BURST_S + 5)]
     assert answers.count(ErrorCode.NONE) == 2 * INSTANCES_BURST_S
     assert set(answers[-5:]) == {ErrorCode.THROTTLING_QUOTA_EXCEEDED}
-    assert node.manager.refusals()["THROTTLING_QUOTA_EXCEEDED"]["sender_new_instance_rate"] == 5
-    assert node.manager.instance_count == 2 * INSTANCES_BURST_S
+    assert node.manager.figures.refusals()["THROTTLING_QUOTA_EXCEEDED"]["sender_new_instance_rate"] == 5
+    assert len(node.manager.instances.cache) == 2 * INSTANCES_BURST_S
     refused = fresh(node, make_client, 9_999)
     assert refused.get().client_instance_id == refused.id
     assert refused.answer() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -85,7 +85,7 @@ def test_bytes_of_new_instances_end_where_half_is_left_for_those_that_keep_to_th
     answers = [each.answer(metrics=PAYLOAD) for each in clients]
     assert answers.count(ErrorCode.NONE) == 10 * BYTES_BURST_S // 2
     assert honest.answer(metrics=PAYLOAD) is ErrorCode.NONE
-    assert node.manager.refusals()["THROTTLING_QUOTA_EXCEEDED"] == {"sender_byte_rate": 10 * BYTES_BURST_S // 2}
+    assert node.manager.figures.refusals()["THROTTLING_QUOTA_EXCEEDED"] == {"sender_byte_rate": 10 * BYTES_BURST_S // 2}
     elsewhere = fresh(node, make_client, 1, client_address="10.0.0.8")
     elsewhere.get()
     assert elsewhere.answer(metrics=PAYLOAD) is ErrorCode.NONE
@@ -101,11 +101,11 @@ def test_a_client_that_makes_its_pushes_due_by_errors_does_not_count_as_keeping_
         assert each.answer(metrics=PAYLOAD) is ErrorCode.NONE
     node.time.sleep(INTERVAL_MS)
     for _ in range(100):
-        node.manager.update_subscription("all", {"metrics": "*", "interval.ms": str(INTERVAL_MS + 1)})
+        node.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": str(INTERVAL_MS + 1)})
         thief.answer(metrics=PAYLOAD)
         thief.get()
         thief.answer(metrics=PAYLOAD)
-        node.manager.update_subscription("all", {"metrics": "*", "interval.ms": str(INTERVAL_MS)})
+        node.manager.subscriptions.update("all", {"metrics": "*", "interval.ms": str(INTERVAL_MS)})
         thief.get()
         thief.answer(metrics=PAYLOAD)
     assert honest.answer(metrics=PAYLOAD) is ErrorCode.NONE
@@ -188,6 +188,6 @@ def test_ids_that_are_equal_as_python_hashes_integers_do_not_share_a_slot(
     for index, each in enumerate(ids):
         client.id = each
         client.get(f"c{index}")
-    found = node.manager._instances.cache._instances
+    found = node.manager.instances.cache._instances
     assert len(found) == len(ids)
     assert len({hash(key) for key in found}) > len(ids) - 10

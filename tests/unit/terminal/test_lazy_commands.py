@@ -18,7 +18,7 @@ NOT_FOR_HELP = {
         "pydantic",
         "structlog",
         "fleetgauge.node.config",
-        "fleetgauge.cli.serve",
+        "fleetgauge.cli.node.serve",
         "telemetry",
         "wire",
     )

@@ -10,7 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app as fleetgauge
-from fleetgauge.fleet.cli import app as fleet
+from fleetgauge.cli.fleet.app import app as fleet
 
 MEANINGS_OF_ONE_SPELLING = {"-n": {"--limit", "--lines"}, "-f": {"--format", "--file"}}
 """Both are numbers of rows. `subscriptions plan -f FILE` is as kubectl has it; its --format has no short form."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.testkit.simulate.pathologies import fitting_apps
 from fleetgauge.testkit.simulate.request import SUBJECT_KINDS, parse_with

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,11 +29,10 @@ _COMES_WITH_SPARK: Final = (
 _DOES_NOTHING: Final = (
     "org.apache.hadoop.util.VersionInfo"  # spark-submit fetches jars for a program; this one ends at once
 )
-_FETCHED_WITHIN_S: Final = 300.0
 _SAYING_MOST: Final = ("Server access error", r"Host \S+ not found", "unresolved dependency", "Exception")
 """Patterns of the lines of a log that tell why nothing was fetched, the first of them most."""
 
-_SHA256: Final = {
+SHA256: Final = {
     "org.apache.commons_commons-pool2-2.12.0.jar": "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
     "org.apache.kafka_kafka-clients-3.9.0.jar": "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18",
     "org.apache.spark_spark-sql-kafka-0-10_2.13-4.0.0.jar": (
@@ -47,7 +46,12 @@ _SHA256: Final = {
 
 
 def connector_jars(
-    own: Iterable[str] = (), *, cache: Path | None = None, note: Callable[[str], None] = lambda _: None
+    own: Iterable[str] = (),
+    *,
+    cache: Path | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    sha256: Mapping[str, str] = SHA256,
+    within_s: float = 300.0,
 ) -> tuple[str, ...]:
     """The connector's jars, for `SessionSettings.jars`.
 
@@ -55,6 +59,8 @@ def connector_jars(
         own: jars, or directories of jars, to take instead of fetching any.
         cache: where fetched jars are kept; `cache_directory` by default.
         note: told in a sentence when jars are about to be fetched.
+        sha256: digests of the jars that are fetched, by name.
+        within_s: how long fetching may take [s].
 
     Raises:
         JarError: a jar of one's own is not there, Maven Central cannot be reached, or sends other bytes.
@@ -64,7 +70,7 @@ def connector_jars(
     kept = cache or cache_directory()
     if not kept.is_dir():
         note(f"fetching Spark's Kafka connector from Maven Central into {kept}, this once")
-        _fetch(kept)
+        _fetch(kept, sha256, within_s)
     return _jars_in(kept)
 
 
@@ -87,13 +93,13 @@ def _jars_in(directory: Path) -> tuple[str, ...]:
     return tuple(str(jar.absolute()) for jar in sorted(directory.glob("*.jar")))
 
 
-def _fetch(kept: Path) -> None:
+def _fetch(kept: Path, sha256: Mapping[str, str], within_s: float) -> None:
     """Fetches beside `kept` and renames, so that `kept` is never half there, whoever else fetches meanwhile."""
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=kept.parent) as directory:
-            _resolve(Path(directory))
-            _check(Path(directory) / "jars")
+            _resolve(Path(directory), within_s)
+            _check(Path(directory) / "jars", sha256)
             if not kept.is_dir():
                 (Path(directory) / "jars").rename(kept)
     except OSError as error:
@@ -101,14 +107,14 @@ def _fetch(kept: Path) -> None:
             raise JarError(f"Spark's Kafka connector cannot be kept in {kept}: {error}") from error
 
 
-def _check(directory: Path) -> None:
+def _check(directory: Path, sha256: Mapping[str, str]) -> None:
     """Compares what was fetched with the release's digests.
 
     Raises:
         JarError: a file differs, is missing or is no part of the connector.
     """
     found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in directory.glob("*.jar")}
-    wrong = sorted(name for name in found.keys() | _SHA256 if found.get(name) != _SHA256.get(name))
+    wrong = sorted(name for name in found.keys() | sha256 if found.get(name) != sha256.get(name))
     if wrong:
         raise JarError(
             f"Spark's Kafka connector was dropped: the SHA-256 of {', '.join(wrong)} is not the expected one; "
@@ -116,7 +122,7 @@ def _check(directory: Path) -> None:
         )
 
 
-def _resolve(ivy: Path) -> None:
+def _resolve(ivy: Path, within_s: float) -> None:
     """Has Spark's own Ivy put the jars into `ivy/jars`."""
     home = Path(pyspark.__file__).parent
     command = [
@@ -133,11 +139,11 @@ def _resolve(ivy: Path) -> None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_FETCHED_WITHIN_S,
+            timeout=within_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise JarError(_not_fetched(f"no answer within {_FETCHED_WITHIN_S:.0f} s")) from None
+        raise JarError(_not_fetched(f"no answer within {within_s:.0f} s")) from None
     if done.returncode != 0 or not _jars_in(ivy / "jars"):
         raise JarError(_not_fetched(_reason(done.stderr)))
 
@@ -145,7 +151,7 @@ def _resolve(ivy: Path) -> None:
 def _not_fetched(reason: str) -> str:
     return (
         f"Spark's Kafka connector {COORDINATES} cannot be fetched from Maven Central ({reason}): "
-        f"name jars of your own with --kafka-jars ({', '.join(_SHA256)})"
+        f"name jars of your own with --kafka-jars ({', '.join(SHA256)})"
     )
 
 

@@ -16,8 +16,8 @@ from fleetgauge.node.state.authorization import MAX_CHARACTERS, Authorization, d
 from fleetgauge.node.state.node_state import Transaction
 from fleetgauge.push_log.log import PushLogError
 from fleetgauge.wire.api_table import ApiKey
-from fleetgauge.wire.codec import Request
 from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.messages.codec import Request
 
 _DECLARED: Final = (
     "is declared in the configuration file of this node and would still be in force: remove it from its table and send "

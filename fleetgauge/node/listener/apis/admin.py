@@ -24,10 +24,10 @@ from fleetgauge.node.state.node_state import NodeState, Transaction
 from fleetgauge.node.state.store import UncertainChangeError
 from fleetgauge.push_log.log import PushLogError
 from fleetgauge.wire.api_table import ApiKey
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request, read_admin_request
+from fleetgauge.wire.context.channel import Channel
 from fleetgauge.wire.errors import ProtocolError
-from fleetgauge.wire.throttled_response import with_throttle_time
+from fleetgauge.wire.messages.codec import Request, read_admin_request
+from fleetgauge.wire.messages.throttled_response import with_throttle_time
 
 log = structlog.get_logger(__name__)
 

@@ -8,8 +8,8 @@ from fleetgauge.base.errors import ErrorCode
 from fleetgauge.base.software import MAX_KEPT_CHARACTERS, is_valid_software
 from fleetgauge.node.listener.apis.messages import NO_TIME, answer, new_part
 from fleetgauge.wire.api_table import Api, ApiKey, ApiTable
-from fleetgauge.wire.codec import Request
 from fleetgauge.wire.listener import Channel
+from fleetgauge.wire.messages.codec import Request
 
 
 def handle_api_versions(table: ApiTable, channel: Channel, request: Request) -> bytes:

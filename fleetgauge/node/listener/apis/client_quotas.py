@@ -15,7 +15,7 @@ from fleetgauge.node.state.node_state import Transaction
 from fleetgauge.push_log.log import PushLogError
 from fleetgauge.quotas.connections.connection_quota_config import canonical_address
 from fleetgauge.wire.api_table import ApiKey
-from fleetgauge.wire.codec import Request
+from fleetgauge.wire.messages.codec import Request
 
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
 """Kafka's match types of a filter."""

@@ -8,8 +8,8 @@ from fleetgauge.node.listener.apis.messages import NO_TIME, answer, new_part
 from fleetgauge.node.listener.apis.unknown_topics import with_unknown_topics
 from fleetgauge.node.listener.misdirected_clients import MisdirectedClients
 from fleetgauge.node.state.authorization import Authorization
-from fleetgauge.wire.codec import Request
 from fleetgauge.wire.listener import Channel
+from fleetgauge.wire.messages.codec import Request
 
 _BROKER_ENDPOINTS = 1
 _NOT_ASKED = -(2**31)

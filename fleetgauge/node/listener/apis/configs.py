@@ -22,7 +22,7 @@ from fleetgauge.push_log.log import PushLogError
 from fleetgauge.telemetry.subscriptions.overrides import Alteration, ClientMetricsResources, ConfigSource, ConfigValue
 from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_CONFIG, MATCH_CONFIG, METRICS_CONFIG
 from fleetgauge.wire.api_table import ApiKey
-from fleetgauge.wire.codec import Request, read_only_resource
+from fleetgauge.wire.messages.codec import Request, read_only_resource
 
 _DOCUMENTATION: Final = {
     INTERVAL_MS_CONFIG: "Metrics push interval in milliseconds",

@@ -10,7 +10,7 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from fleetgauge.base.errors import ErrorCode, KafkaError
-from fleetgauge.wire.codec import Request, encode_response
+from fleetgauge.wire.messages.codec import Request, encode_response
 
 NO_TIME: Final = datetime.timedelta(0)
 

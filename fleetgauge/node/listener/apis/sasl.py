@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from fleetgauge.base.errors import ErrorCode
 from fleetgauge.node.listener.apis.messages import answer
 from fleetgauge.wire.api_table import ApiKey
-from fleetgauge.wire.codec import Request
 from fleetgauge.wire.listener import Channel
+from fleetgauge.wire.messages.codec import Request
 
 _TOLD = "SaslAuthenticate request received after successful authentication"
 

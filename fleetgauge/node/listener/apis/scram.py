@@ -15,7 +15,7 @@ from fleetgauge.node.state.node_state import Transaction
 from fleetgauge.node.state.scram_users import NoCredentialError, NodeUsers, ScramUsers
 from fleetgauge.push_log.log import PushLogError
 from fleetgauge.wire.api_table import ApiKey
-from fleetgauge.wire.codec import Request
+from fleetgauge.wire.messages.codec import Request
 from fleetgauge.wire.sasl.credentials import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
 
 MAX_NAME_CHARACTERS: Final = 1_024

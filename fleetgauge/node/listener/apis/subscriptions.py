@@ -11,8 +11,8 @@ from fleetgauge.node.listener.request_context import request_context
 from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.telemetry.manager import ClientMetricsManager
 from fleetgauge.wire.api_table import ApiKey
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.messages.codec import Request
 
 
 class SubscriptionsHandler:
@@ -33,7 +33,7 @@ class SubscriptionsHandler:
 
         `throttle_time_ms` is 0, so that telemetry never stalls a client's connection.
         """
-        context = request_context(channel, request, is_exact=self._manager.has_receivers)
+        context = request_context(channel, request, is_exact=not self._manager.plugin.is_empty)
         wanted = request.body.client_instance_id
         authorization = self._authorization
         if authorization.restricts_telemetry and authorization.refuses_telemetry(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from fleetgauge.base.errors import ErrorCode
-from fleetgauge.telemetry.otlp.fields import encode_varint  # the unsigned varint of Kafka too
+from fleetgauge.base.varint import encode_varint
 
 _FIRST_FLEXIBLE: Final = 9
 _FIRST_WITH_ID: Final = 10

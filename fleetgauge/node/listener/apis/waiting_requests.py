@@ -7,8 +7,8 @@ bound the connections with the most are closed, of the principal with the most.
 from collections import OrderedDict, deque
 from typing import NamedTuple
 
-from fleetgauge.wire.channel import Channel
-from fleetgauge.wire.codec import Request
+from fleetgauge.wire.context.channel import Channel
+from fleetgauge.wire.messages.codec import Request
 
 
 class Waiting(NamedTuple):

@@ -18,8 +18,8 @@ from support.fleet.standing_tables import OF_SIDE_ROWS, assert_equal, contents, 
 from typer.testing import CliRunner, Result
 from unit.fleet.decode import dialect_payloads as dialect
 
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet import schemas
-from fleetgauge.fleet.cli import app
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.lock import only_run

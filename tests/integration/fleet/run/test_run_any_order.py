@@ -25,8 +25,8 @@ from support.fleet.standing_tables import OF_SIDE_ROWS, assert_equal, contents, 
 from support.gateway.traffic_rows import Row, produced, write_traffic
 from typer.testing import CliRunner
 
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.exporters.group_offsets.schema import Sample, record_batch
-from fleetgauge.fleet.cli import app
 
 FILES = 6
 HERE = "landing"

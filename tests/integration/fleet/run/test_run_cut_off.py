@@ -13,7 +13,7 @@ from support.fleet.standing_tables import assert_equal, contents, for_every_tabl
 from typer.testing import CliRunner, Result
 from unit.fleet.decode import dialect_payloads as dialect
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.tables.catalog import POINTS, Table
 from fleetgauge.fleet.tables.store import Store
 

@@ -12,7 +12,7 @@ from spark.landing_zone import NOON_US, LandingZone, push
 from support.fleet.standing_tables import for_every_table
 from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.engines.engine import InProcess
 from fleetgauge.telemetry.push_record import format_instance_id
 

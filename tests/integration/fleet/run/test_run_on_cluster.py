@@ -36,7 +36,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 def run(master: str, zone: LandingZone, tables: Path, *more: str, **environment: str) -> None:
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "fleetgauge.fleet.cli", "run", "--master", master, *QUICK_SPARK, *more),
+            *(sys.executable, "-m", "fleetgauge.cli.fleet.app", "run", "--master", master, *QUICK_SPARK, *more),
             *("--source", str(zone.root), "--tables", str(tables), "--max-files", "2"),
         ],
         env={**os.environ, **QUICK_JVM, **environment},

@@ -12,7 +12,7 @@ from support.ports import free_port
 from support.receivers.s3_store import SECRET, s3, s3_store
 from typer.testing import CliRunner, Result
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.source.zone_files import opened
 
 pytestmark = pytest.mark.integration

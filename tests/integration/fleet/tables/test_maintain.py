@@ -18,12 +18,11 @@ from support.fleet.standing_tables import rows
 from support.fleet.written_files import written
 from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.schemas import SENT_POINTS
 from fleetgauge.fleet.tables import catalog
-from fleetgauge.fleet.tables import maintain as upkeep
 from fleetgauge.fleet.tables.log import TableLog
 from fleetgauge.fleet.tables.maintain import Upkeep, maintain
 from fleetgauge.fleet.tables.parquet_files import FileLimits, WriteFiles
@@ -39,7 +38,15 @@ class SmallFiles(Store):
     """Writes as if some kilobytes were much."""
 
     def files_of(self, table: catalog.Table) -> WriteFiles:
-        return replace(super().files_of(table), limits=FileLimits(row_group_bytes=1 << 16, file_bytes=1))
+        limits = FileLimits(row_group_bytes=1 << 16, file_bytes=1, part_bytes=40_000)
+        return replace(super().files_of(table), limits=limits)
+
+
+class SmallParts(Store):
+    """Sorts the rows of one client after those of the other."""
+
+    def files_of(self, table: catalog.Table) -> WriteFiles:
+        return replace(super().files_of(table), limits=FileLimits(part_bytes=1))
 
 
 def client(number: int) -> str:
@@ -126,10 +133,7 @@ def test_a_day_without_small_files_is_left_alone(store: Store) -> None:
     assert {path.split("/")[0] for path in new - old} == {"date=2026-03-02"}
 
 
-def test_questions_about_one_client_read_few_of_the_files(
-    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(upkeep, "_PART_BYTES", 40_000)
+def test_questions_about_one_client_read_few_of_the_files(store: Store, tmp_path: Path) -> None:
     before = contents(store, catalog.POINTS)
     keep_up(SmallFiles(store.root))
     assert contents(store, catalog.POINTS) == before
@@ -146,9 +150,8 @@ def test_questions_about_one_client_read_few_of_the_files(
     assert sorted(map(str, answer["push_id"].to_pylist())) == [f"{copy}-02-5-{POINTS_EACH - 1}" for copy in range(3)]
 
 
-def test_rows_without_a_client_or_a_day_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_PART_BYTES", 1)
-    store = Store(str(tmp_path))
+def test_rows_without_a_client_or_a_day_are_kept(tmp_path: Path) -> None:
+    store = SmallParts(str(tmp_path))
     at = {"received_at": TODAY, "date": TODAY.date()}
     for number in range(2):
         add(

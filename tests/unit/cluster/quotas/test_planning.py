@@ -1,29 +1,45 @@
 """Wanted limits against those of a cluster: nothing is changed but what is asked for."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.cli.quotas import read_file
-from fleetgauge.cluster.quotas.limits import Limits, entity_path, read_entity
-from fleetgauge.cluster.quotas.planning import QuotaError, alterations, plan
-from fleetgauge.cluster.subscriptions.planning import Action
+from fleetgauge.cli.cluster.resource_file import read_file
+from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.plan import Action
+from fleetgauge.cluster.quotas.limits import QUOTAS, LimitName, entity_path, read_entity
 
 ALICE, BOB, ANY_IP = map(read_entity, ("users/alice", "users/bob", "ips/<default>"))
-CURRENT: Limits = {
-    ALICE: {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0},
-    ANY_IP: {"connection_creation_rate": 3.0},
+CURRENT: dict[LimitName, float] = {
+    (ALICE, "producer_byte_rate"): 1.0,
+    (ALICE, "consumer_byte_rate"): 2.0,
+    (ANY_IP, "connection_creation_rate"): 3.0,
 }
 
 
-def actions(wanted: Limits, *, prune: bool = False) -> dict[tuple[str, str], Action]:
-    found = plan(CURRENT, wanted, prune=prune)
-    return {(entity_path(each.entity), each.key): each.action for each in found}
+class Store:
+    """The limits of a cluster in memory."""
+
+    def __init__(self, kept: Mapping[LimitName, float]) -> None:
+        self.kept = kept
+        self.requests: list[Mapping[LimitName, float | None]] = []
+
+    def list(self) -> Mapping[LimitName, float]:
+        return self.kept
+
+    def alter(self, wanted: Mapping[LimitName, float | None]) -> None:
+        self.requests.append(wanted)
+
+
+def actions(wanted: dict[LimitName, float], *, prune: bool = False) -> dict[tuple[str, str], Action]:
+    found = QUOTAS.plan(CURRENT, wanted, prune=prune)
+    return {(entity_path(each.name[0]), each.name[1]): each.action for each in found}
 
 
 def test_limits_outside_of_the_file_are_left_alone_and_deleted_only_by_prune() -> None:
-    wanted = {ALICE: {"producer_byte_rate": 5.0}, BOB: {"request_percentage": 1.0}}
+    wanted: dict[LimitName, float] = {(ALICE, "producer_byte_rate"): 5.0, (BOB, "request_percentage"): 1.0}
     expected = {
         ("ips/<default>", "connection_creation_rate"): Action.LEAVE,
         ("users/alice", "consumer_byte_rate"): Action.LEAVE,
@@ -36,26 +52,26 @@ def test_limits_outside_of_the_file_are_left_alone_and_deleted_only_by_prune() -
 
 
 def test_the_request_has_the_changes_and_nothing_else() -> None:
-    planned = plan(CURRENT, {ALICE: {"producer_byte_rate": 5.0, "consumer_byte_rate": 2.0}}, prune=True)
-    assert alterations(planned, CURRENT) == {
-        ALICE: {"producer_byte_rate": 5.0},
-        ANY_IP: {"connection_creation_rate": None},
-    }
-    assert alterations(plan(CURRENT, CURRENT, prune=True), CURRENT) == {}
+    store = Store(CURRENT)
+    wanted: dict[LimitName, float] = {(ALICE, "producer_byte_rate"): 5.0, (ALICE, "consumer_byte_rate"): 2.0}
+    QUOTAS.apply(store, QUOTAS.plan(CURRENT, wanted, prune=True))
+    assert store.requests == [{(ALICE, "producer_byte_rate"): 5.0, (ANY_IP, "connection_creation_rate"): None}]
+    QUOTAS.apply(store, QUOTAS.plan(CURRENT, CURRENT, prune=True))
+    assert len(store.requests) == 1
 
 
 def test_a_plan_is_not_applied_to_limits_that_changed_meanwhile() -> None:
-    planned = plan(CURRENT, {ALICE: {"producer_byte_rate": 5.0}})
-    with pytest.raises(QuotaError, match="users/alice producer_byte_rate changed since"):
-        alterations(planned, {ALICE: {"producer_byte_rate": 1.5}})
-    assert alterations(planned, {ALICE: {"producer_byte_rate": 1.0}})  # others may change
+    planned = QUOTAS.plan(CURRENT, {(ALICE, "producer_byte_rate"): 5.0})
+    changed, others_changed = Store({(ALICE, "producer_byte_rate"): 1.5}), Store({(ALICE, "producer_byte_rate"): 1.0})
+    with pytest.raises(ResourceError, match="users/alice producer_byte_rate changed since"):
+        QUOTAS.apply(changed, planned)
+    QUOTAS.apply(others_changed, planned)
+    assert (len(changed.requests), len(others_changed.requests)) == (0, 1)
 
 
 def test_a_file_without_a_quota_prunes_nothing() -> None:
-    with pytest.raises(QuotaError, match="would delete all"):
-        plan(CURRENT, {}, prune=True)
-    with pytest.raises(QuotaError, match="would delete all"):
-        plan(CURRENT, {ALICE: {}}, prune=True)
+    with pytest.raises(ResourceError, match="would delete all"):
+        QUOTAS.plan(CURRENT, {}, prune=True)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +90,7 @@ def test_a_wrong_file_is_refused_with_a_sentence_that_names_it(tmp_path: Path, t
     file = tmp_path / "q.toml"
     file.write_text(text)
     with pytest.raises(FleetgaugeError) as refused:
-        read_file(file)
+        read_file(file, QUOTAS)
     assert problem in str(refused.value)
     assert "q.toml" in str(refused.value)
 
@@ -82,4 +98,4 @@ def test_a_wrong_file_is_refused_with_a_sentence_that_names_it(tmp_path: Path, t
 def test_a_file_has_the_form_of_a_nodes_configuration(tmp_path: Path) -> None:
     file = tmp_path / "q.toml"
     file.write_text('[quotas."users/svc.orders/clients/<default>"]\ntelemetry_push_rate = 0.5\n')
-    assert read_file(file) == {read_entity("users/svc.orders/clients/<default>"): {"telemetry_push_rate": 0.5}}
+    assert read_file(file, QUOTAS) == {(read_entity("users/svc.orders/clients/<default>"), "telemetry_push_rate"): 0.5}

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.cluster.quotas.limits import read_entity
-from fleetgauge.cluster.quotas.planning import QuotaError
+from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.quotas.limits import LimitName, read_entity
 from fleetgauge.cluster.quotas.usage import Usage, usage
 
 STRANGE = read_entity("users/a,b%25=%3Cdefault>/clients/<default>")
-LIMITS = {
-    STRANGE: {"producer_byte_rate": 10.0, "request_percentage": 1.0},
-    read_entity("ips/<default>"): {"connection_creation_rate": 1.0},
+LIMITS: dict[LimitName, float] = {
+    (STRANGE, "producer_byte_rate"): 10.0,
+    (STRANGE, "request_percentage"): 1.0,
+    (read_entity("ips/<default>"), "connection_creation_rate"): 1.0,
 }
 
 
@@ -53,13 +54,13 @@ def test_a_default_is_used_as_far_as_by_those_who_use_most_of_it(monkeypatch: py
     ]
     answering(monkeypatch, 0, json.dumps(rows))
     place = (read_entity("clients/<default>"), "consumer_byte_rate")
-    found = usage({place[0]: {"consumer_byte_rate": 1.0}}, "./fleet", "1h")
+    found = usage({place: 1.0}, "./fleet", "1h")
     assert found == {place: Usage(utilization=1.5, instances=6, without_bytes=1, throttled=1)}
 
 
 def test_without_such_limits_nothing_is_run_and_a_failure_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = answering(monkeypatch, 1, "", "there are no tables\n")
-    assert usage({STRANGE: {"request_percentage": 1.0}}, "./fleet", "1h") == {}
+    assert usage({(STRANGE, "request_percentage"): 1.0}, "./fleet", "1h") == {}
     assert ran == []
-    with pytest.raises(QuotaError, match=r"^there are no tables$"):
+    with pytest.raises(ResourceError, match=r"^there are no tables$"):
         usage(LIMITS, "./fleet", "1h")

@@ -8,7 +8,10 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from support.subscriptions import by_name
 
+from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.plan import Action
 from fleetgauge.cluster.subscriptions.canary import (
     CLASSES,
     Fares,
@@ -22,8 +25,7 @@ from fleetgauge.cluster.subscriptions.canary import (
     worse,
 )
 from fleetgauge.cluster.subscriptions.clients import Client
-from fleetgauge.cluster.subscriptions.planning import Action
-from fleetgauge.cluster.subscriptions.resources import Resource, SubscriptionError
+from fleetgauge.cluster.subscriptions.resources import Resource
 from fleetgauge.telemetry.push_record import format_instance_id
 from fleetgauge.telemetry.subscriptions.match import instance_id_forms, parse_match
 
@@ -85,7 +87,7 @@ def test_every_number_of_classes_makes_a_pattern_that_kafkas_match_has_room_for(
 
 @pytest.mark.parametrize("text", ["0%", "100%", "5", "-1%", "nan%", "%", "a%", "1e9%"])
 def test_what_is_no_share_is_refused(text: str) -> None:
-    with pytest.raises(SubscriptionError, match="is no share"):
+    with pytest.raises(ResourceError, match="is no share"):
         parse_share(text)
 
 
@@ -99,13 +101,13 @@ def test_a_canary_is_the_subscription_with_one_more_selector() -> None:
 
 
 def test_a_subscription_that_selects_instances_has_no_canary() -> None:
-    with pytest.raises(SubscriptionError, match="Kafka uses the last of two"):
+    with pytest.raises(ResourceError, match="Kafka uses the last of two"):
         canary_of(replace(ORDERS, match="client_id=a, client_instance_id=[A-Z].*"), 0.05)
 
 
 def test_a_canary_is_promoted_or_aborted_from_the_cluster_alone() -> None:
     canary, _ = canary_of(ORDERS, 0.05)
-    current = [replace(ORDERS, interval_ms=60_000), canary, replace(ORDERS, name="other")]
+    current = by_name([replace(ORDERS, interval_ms=60_000), canary, replace(ORDERS, name="other")])
     actions = {each.name: each.action for each in promotion(current, "orders")}
     assert actions == {"orders": Action.CHANGE, "orders.canary": Action.DELETE, "other": Action.LEAVE}
     assert next(each.after for each in promotion(current, "orders") if each.name == "orders") == ORDERS
@@ -114,7 +116,7 @@ def test_a_canary_is_promoted_or_aborted_from_the_cluster_alone() -> None:
         "orders.canary": Action.DELETE,
         "other": Action.LEAVE,
     }
-    with pytest.raises(SubscriptionError, match="billing has no canary"):
+    with pytest.raises(ResourceError, match="billing has no canary"):
         promotion(current, "billing")
 
 

@@ -9,9 +9,9 @@ from support.ports import free_ports
 from support.proxies.trickling import KAFKA, trickling
 from support.waiting import wait_for
 
+from fleetgauge.cluster.errors import NotAuthorizedError, ResourceError
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.cluster.subscriptions.cluster import Cluster, _refusal
-from fleetgauge.cluster.subscriptions.resources import NotAuthorizedError, SubscriptionError
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from fleetgauge.cluster.subscriptions.settings import ClusterSettings
     ],
 )
 def test_settings_that_cannot_be_used_are_named(servers: str, client: dict[str, str], words: str) -> None:
-    with pytest.raises(SubscriptionError) as raised:
+    with pytest.raises(ResourceError) as raised:
         Cluster(ClusterSettings(bootstrap_servers=servers, client=client, timeout_ms=100))
     assert words in str(raised.value)
 
@@ -51,7 +51,7 @@ def collected(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.mark.usefixtures("collected")
 def test_a_broker_whose_answer_has_no_end_is_given_up() -> None:
     with trickling(KAFKA) as server:
-        with pytest.raises(SubscriptionError) as raised:
+        with pytest.raises(ResourceError) as raised:
             Cluster(ClusterSettings(bootstrap_servers=server.address, timeout_ms=1_000))
         assert f"no broker at {server.address} answers" in str(raised.value)
         assert server.asked
@@ -63,7 +63,7 @@ def test_a_broker_whose_answer_has_no_end_is_given_up() -> None:
 def test_an_address_that_no_broker_answers_at_is_named_with_the_reason() -> None:
     (port,) = free_ports(1)
     threads = threading.active_count()
-    with pytest.raises(SubscriptionError) as raised:
+    with pytest.raises(ResourceError) as raised:
         Cluster(ClusterSettings(bootstrap_servers=f"127.0.0.1:{port}", timeout_ms=2_000))
     assert f"no broker at 127.0.0.1:{port} answers" in str(raised.value)
     assert "ECONNREFUSED" in str(raised.value)

@@ -1,44 +1,42 @@
 """Deadlines are kept in the cluster, and whoever reads them can keep them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.subscriptions import by_name
 
+from fleetgauge.cluster.errors import ResourceError
 from fleetgauge.cluster.subscriptions.clients import Client
 from fleetgauge.cluster.subscriptions.deadlines import cancelling, deadline, deadlines, setting, take_back
-from fleetgauge.cluster.subscriptions.planning import plan
-from fleetgauge.cluster.subscriptions.resources import Resource, SubscriptionError, resource_of
-from fleetgauge.cluster.subscriptions.service import Changes, Subscriptions
+from fleetgauge.cluster.subscriptions.resources import SUBSCRIPTIONS, Resource
 
 NOW = datetime(2026, 11, 23, 18, 45, 0, 500, tzinfo=UTC)
 ORDERS = Resource(name="orders", metrics=("*",), interval_ms=1_000)
 
 
 class Store:
-    """A cluster in memory, with Kafka's rule that a resource without keys is none."""
+    """A cluster in memory."""
 
     def __init__(self, *resources: Resource) -> None:
-        self.kept: dict[str, dict[str, str]] = {each.name: each.properties() for each in resources}
+        self.kept = by_name(resources)
         self.requests = 0
 
-    def list(self) -> tuple[Resource, ...]:
-        return tuple(resource_of(name, self.kept[name]) for name in sorted(self.kept))
+    def list(self) -> dict[str, Resource]:
+        return dict(sorted(self.kept.items()))
 
-    def alter(self, changes: Changes) -> None:
+    def alter(self, wanted: Mapping[str, Resource | None]) -> None:
         self.requests += 1
-        for name, keys in changes.items():
-            kept: Mapping[str, str | None] = {**self.kept.get(name, {}), **keys}
-            self.kept[name] = {key: value for key, value in kept.items() if value is not None}
-            if not self.kept[name]:
-                del self.kept[name]
+        kept = {**self.kept, **wanted}
+        self.kept = {name: each for name, each in kept.items() if each is not None}
 
 
 def test_a_deadline_is_a_resource_that_matches_no_client() -> None:
     store = Store(ORDERS)
     wanted = deadline("orders", NOW + timedelta(minutes=30))
     store.alter(setting(store.list(), wanted))
-    marker = next(each for each in store.list() if each.name == wanted.resource)
+    marker = store.list()[wanted.resource]
     assert wanted.resource == "orders.until.20261123T191501Z"
     assert deadlines(store.list()) == [wanted]
     client = Client(
@@ -54,7 +52,7 @@ def test_what_is_due_is_taken_back_once_and_nothing_else() -> None:
     store.alter(setting(store.list(), deadline("other", NOW + timedelta(hours=1))))
     assert take_back(store, NOW) == []  # a second begins after NOW
     assert [each.name for each in take_back(store, NOW + timedelta(seconds=1))] == ["orders"]
-    assert [each.name for each in store.list()] == ["other", "other.until.20261123T194501Z"]
+    assert list(store.list()) == ["other", "other.until.20261123T194501Z"]
     before = store.requests
     assert take_back(store, NOW + timedelta(seconds=1)) == []
     assert store.requests == before
@@ -63,9 +61,9 @@ def test_what_is_due_is_taken_back_once_and_nothing_else() -> None:
 def test_a_subscription_that_is_gone_already_leaves_no_deadline() -> None:
     store = Store(ORDERS)
     store.alter(setting(store.list(), deadline("orders", NOW)))
-    store.alter({"orders": dict.fromkeys(("metrics", "interval.ms", "match"))})
+    store.alter({"orders": None})
     assert len(take_back(store, NOW + timedelta(hours=1))) == 1
-    assert store.list() == ()
+    assert store.list() == {}
 
 
 def test_a_later_deadline_replaces_the_earlier_one_and_cancelling_keeps_the_subscription() -> None:
@@ -74,7 +72,7 @@ def test_a_later_deadline_replaces_the_earlier_one_and_cancelling_keeps_the_subs
         store.alter(setting(store.list(), deadline("orders", NOW + timedelta(minutes=minutes))))
     assert [each.at.minute for each in deadlines(store.list())] == [15]
     store.alter(cancelling(store.list(), "orders"))
-    assert store.list() == (ORDERS,)
+    assert store.list() == {"orders": ORDERS}
     assert cancelling(store.list(), "orders") == {}
 
 
@@ -82,7 +80,7 @@ def test_a_subscription_and_its_deadline_are_set_by_one_request() -> None:
     store = Store()
     store.alter(setting((), deadline("orders", NOW), ORDERS))
     assert store.requests == 1
-    assert store.list()[0] == ORDERS
+    assert store.list()["orders"] == ORDERS
 
 
 def test_names_that_only_look_like_deadlines_are_left_alone() -> None:
@@ -94,23 +92,20 @@ def test_names_that_only_look_like_deadlines_are_left_alone() -> None:
 
 def test_apply_makes_the_changes_of_a_plan_and_no_other() -> None:
     store = Store(ORDERS, Resource(name="other", metrics=("*",)))
-    subscriptions = Subscriptions(store)
-    wanted = [Resource(name="orders", metrics=("a.",), match="client_id=x"), Resource(name="new", metrics=("*",))]
-    subscriptions.apply(subscriptions.plan(wanted))
-    assert {each.name: each for each in store.list()} == {
-        "orders": wanted[0],
-        "new": wanted[1],
-        "other": Resource(name="other", metrics=("*",)),
-    }
+    wanted = by_name(
+        [Resource(name="orders", metrics=("a.",), match="client_id=x"), Resource(name="new", metrics=("*",))]
+    )
+    SUBSCRIPTIONS.apply(store, SUBSCRIPTIONS.plan(store.list(), wanted))
+    assert store.list() == {**wanted, "other": Resource(name="other", metrics=("*",))}
     assert store.requests == 1
-    subscriptions.apply(subscriptions.plan(wanted))
+    SUBSCRIPTIONS.apply(store, SUBSCRIPTIONS.plan(store.list(), wanted))
     assert store.requests == 1
 
 
 def test_a_plan_that_is_out_of_date_is_not_applied() -> None:
     store = Store(ORDERS)
-    planned = plan(store.list(), [Resource(name="orders", metrics=("a.",))], [])
-    store.alter({"orders": {"interval.ms": "5000"}})
-    with pytest.raises(SubscriptionError, match="orders changed since the plan was made"):
-        Subscriptions(store).apply(planned)
-    assert store.list()[0].metrics == ("*",)
+    planned = SUBSCRIPTIONS.plan(store.list(), {"orders": Resource(name="orders", metrics=("a.",))})
+    store.alter({"orders": replace(ORDERS, interval_ms=5_000)})
+    with pytest.raises(ResourceError, match="orders changed since the plan was made"):
+        SUBSCRIPTIONS.apply(store, planned)
+    assert store.list()["orders"].metrics == ("*",)

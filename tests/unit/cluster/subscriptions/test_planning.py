@@ -4,10 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.subscriptions import plan
 
+from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.plan import Action
 from fleetgauge.cluster.subscriptions.clients import Client
-from fleetgauge.cluster.subscriptions.planning import Action, Plan, plan
-from fleetgauge.cluster.subscriptions.resources import Resource, SubscriptionError
+from fleetgauge.cluster.subscriptions.planning import Effect, Plan
+from fleetgauge.cluster.subscriptions.resources import Resource
 
 JAVA = Client(
     instance_id="TaPBdoXKTJC6sSpzRYxDbA",
@@ -33,6 +36,11 @@ def actions(planned: Plan) -> dict[str, Action]:
     return {change.name: change.action for change in planned.changes}
 
 
+def effects(planned: Plan) -> list[Effect]:
+    """In the order of the changes."""
+    return [planned.effects[change.name] for change in planned.changes]
+
+
 def test_names_outside_the_file_are_left_alone_unless_pruned() -> None:
     current, wanted = [ALL, PRODUCERS], [replace(PRODUCERS, interval_ms=10_000), replace(ALL, name="new")]
     assert actions(plan(current, wanted, [])) == {
@@ -50,7 +58,7 @@ def test_what_is_as_the_file_wants_it_is_no_change() -> None:
 
 
 def test_an_empty_file_does_not_prune_a_cluster() -> None:
-    with pytest.raises(SubscriptionError, match="would delete all"):
+    with pytest.raises(ResourceError, match="would delete all"):
         plan([ALL], [], [], prune=True)
 
 
@@ -65,14 +73,14 @@ def test_pruning_leaves_the_canary_and_the_deadline_of_a_name_in_the_file() -> N
 def test_clients_count_as_matching_by_all_selectors() -> None:
     orders = Resource(name="o", metrics=("*",), match="client_id=ord.*,client_source_address=10\\.0\\.0\\.1")
     planned = plan([], [orders], [JAVA, LIBRDKAFKA])
-    assert planned.changes[0].matching == (JAVA,)
+    assert effects(planned)[0].matching == (JAVA,)
     assert planned.touched == (JAVA,)
 
 
 def test_what_a_wider_subscription_asks_for_already_touches_no_client() -> None:
     planned = plan([ALL], [replace(PRODUCERS, interval_ms=60_000)], [JAVA])
     assert planned.has_changes
-    assert planned.changes[1].matching == (JAVA,)
+    assert effects(planned)[1].matching == (JAVA,)
     assert planned.touched == ()
     assert planned.added.pushes_per_minute == 0
 
@@ -82,7 +90,7 @@ def test_pushes_are_counted_by_the_interval_that_results() -> None:
     clients = [replace(JAVA, instance_id=f"{letter}aPBdoXKTJC6sSpzRYxDbA") for letter in "TUV"]
     planned = plan([ALL], [Resource(name="fast", metrics=("*",), interval_ms=10_000)], clients)
     assert planned.added.pushes_per_minute == pytest.approx(15)
-    assert planned.changes[1].added == planned.added
+    assert effects(planned)[1].added == planned.added
 
 
 def test_bytes_are_estimated_from_what_the_same_software_sends() -> None:
@@ -193,11 +201,11 @@ def test_an_unknown_prefix_names_the_nearest() -> None:
 
 def test_a_pattern_of_java_alone_matches_no_client_and_is_noted() -> None:
     planned = plan([replace(ALL, match="client_id=(?!a).*")], [PRODUCERS], [JAVA])
-    assert planned.changes[0].matching == ()
+    assert effects(planned)[0].matching == ()
     assert any("RE2 does not take" in note for note in planned.notes)
 
 
 def test_a_port_that_is_not_known_is_counted_as_undecided() -> None:
     wanted = replace(ALL, match="client_source_port=5.*")
-    (change,) = plan([], [wanted], [JAVA, replace(JAVA, port=None)]).changes
-    assert (len(change.matching), change.undecided) == (1, 1)
+    (effect,) = effects(plan([], [wanted], [JAVA, replace(JAVA, port=None)]))
+    assert (len(effect.matching), effect.undecided) == (1, 1)

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from fleetgauge.base.errors import ConfigError
-from fleetgauge.cli.subscription_file import read_file
-from fleetgauge.cluster.subscriptions.resources import Resource, SubscriptionError, named, resource_of
+from fleetgauge.cli.cluster.resource_file import read_file
+from fleetgauge.cluster.errors import ResourceError
+from fleetgauge.cluster.subscriptions.resources import SUBSCRIPTIONS, Resource, named, resource_of
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -21,10 +22,10 @@ def test_a_file_has_the_tables_of_a_nodes_configuration(tmp_path: Path) -> None:
         '[client-metrics.orders]\nmetrics = ["b.", "a."]\ninterval.ms = 30000\nmatch = "client_id=orders-.*"\n'
         '[client-metrics."with.dots"]\nmetrics = "*"\n',
     )
-    assert read_file(file) == (
-        Resource(name="orders", metrics=("a.", "b."), interval_ms=30_000, match="client_id=orders-.*"),
-        Resource(name="with.dots", metrics=("*",)),
-    )
+    assert read_file(file, SUBSCRIPTIONS) == {
+        "orders": Resource(name="orders", metrics=("a.", "b."), interval_ms=30_000, match="client_id=orders-.*"),
+        "with.dots": Resource(name="with.dots", metrics=("*",)),
+    }
 
 
 def test_a_resource_is_the_same_whatever_its_order_and_white_space() -> None:
@@ -60,8 +61,8 @@ def test_a_pattern_of_java_that_re2_does_not_take_is_read_from_a_cluster() -> No
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_sentence(tmp_path: Path, text: str, words: list[str]) -> None:
-    with pytest.raises(SubscriptionError) as raised:
-        read_file(written(tmp_path, text))
+    with pytest.raises(ResourceError) as raised:
+        read_file(written(tmp_path, text), SUBSCRIPTIONS)
     message = str(raised.value)
     assert "\n" not in message
     assert len(message) < 1_000
@@ -70,9 +71,9 @@ def test_what_is_wrong_with_a_file_is_one_sentence(tmp_path: Path, text: str, wo
 
 def test_what_is_no_toml_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not valid TOML"):
-        read_file(written(tmp_path, "[client-metrics]\n["))
+        read_file(written(tmp_path, "[client-metrics]\n["), SUBSCRIPTIONS)
 
 
 def test_an_unknown_name_names_the_nearest() -> None:
-    with pytest.raises(SubscriptionError, match="did you mean orders"):
-        named([Resource(name="orders"), Resource(name="billing")], "order")
+    with pytest.raises(ResourceError, match="did you mean orders"):
+        named({name: Resource(name=name) for name in ("orders", "billing")}, "order")

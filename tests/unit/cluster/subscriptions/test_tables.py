@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from fleetgauge.cluster.errors import ResourceError
 from fleetgauge.cluster.subscriptions.canary import Fares
 from fleetgauge.cluster.subscriptions.clients import Client
-from fleetgauge.cluster.subscriptions.resources import SubscriptionError
 from fleetgauge.cluster.subscriptions.tables import FleetTables
 from fleetgauge.fleet.schemas import INVENTORY, LATENCY, THROTTLING
 from fleetgauge.verdicts.rows import SCHEMA as VERDICTS
@@ -92,5 +92,5 @@ def test_tables_that_are_not_there_are_named_or_empty(tmp_path: Path) -> None:
     tables = FleetTables(str(tmp_path))
     assert tables.findings() == []
     assert tables.measured(FARES, {"a"}, NOW) == FARES
-    with pytest.raises(SubscriptionError, match="fleetgauge fleet run makes it"):
+    with pytest.raises(ResourceError, match="fleetgauge fleet run makes it"):
         tables.clients()

@@ -22,11 +22,10 @@ from support.payloads.client_series import (
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.exporter import Delivered, Retry
-from fleetgauge.exporters.prometheus import state_file
 from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
 from fleetgauge.exporters.prometheus.points import GRID
 from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings
-from fleetgauge.exporters.prometheus.state_file import StateError, StateFile
+from fleetgauge.exporters.prometheus.state_file import StateError, StateFile, TakenPushes
 from fleetgauge.telemetry.push_record import PushIds
 
 Start = Any
@@ -124,7 +123,7 @@ def test_a_save_is_all_or_nothing(start: Start, tmp_path: Path, monkeypatch: pyt
 
 def test_a_whole_log_that_is_read_again_counts_nothing_twice(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cursors were lost. The ids of few pushes are kept here; older ones are known by their clients' clocks."""
-    monkeypatch.setattr(state_file, "_KEPT_IDS", 10)
+    monkeypatch.setattr(TakenPushes, "kept_ids", 10)
     exporter = start()
     pushes = [push(number, counter(1, start=number - 1, at=number)) for number in range(1, 51)]
     for record in pushes:
@@ -147,7 +146,7 @@ def test_a_push_is_counted_though_another_log_was_read_far_ahead_of_its_own(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client's connection moved from one listener process to another, and the first one's log is the longer."""
-    monkeypatch.setattr(state_file, "_KEPT_IDS", 10)
+    monkeypatch.setattr(TakenPushes, "kept_ids", 10)
     exporter = start()
     export(exporter, logged(100, 2, counter(5, start=40, at=100)))
     for number in range(101, 160):
@@ -165,8 +164,8 @@ def test_whole_logs_that_are_read_again_count_nothing_twice(
     start: Start, monkeypatch: pytest.MonkeyPatch, kept_writers: int
 ) -> None:
     """Of a node whose processes were restarted now and then: in each log are the pushes of several."""
-    monkeypatch.setattr(state_file, "_KEPT_IDS", 10)
-    monkeypatch.setattr(state_file, "_KEPT_WRITERS", kept_writers)
+    monkeypatch.setattr(TakenPushes, "kept_ids", 10)
+    monkeypatch.setattr(TakenPushes, "kept_writers", kept_writers)
     logs = [[logged(number, 10 * log + number // 20) for number in range(log, 120, 2)] for log in (1, 2)]
     exporter = start()
     for record in sorted([*logs[0], *logs[1]], key=lambda each: each.received_at):
@@ -183,7 +182,7 @@ def test_whole_logs_that_are_read_again_count_nothing_twice(
 
 def test_a_file_of_the_form_before_is_taken_up(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the release before wrote it: the ids of the last ten of 30 pushes, half of them of another writer."""
-    monkeypatch.setattr(state_file, "_KEPT_IDS", 10)
+    monkeypatch.setattr(TakenPushes, "kept_ids", 10)
     packed = Path(__file__).with_name("state-form-1.db.gz").read_bytes()
     (tmp_path / "state.db").write_bytes(gzip.decompress(packed))
     exporter = start()
@@ -396,7 +395,7 @@ def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
 def test_two_exporters_do_not_count_into_one_file(
     start: Start, clock: MockTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_file, "_BUSY_MS", 1)
+    monkeypatch.setattr(StateFile, "busy_ms", 1)
     export(start(), push(1, counter(1)))
     with pytest.raises(StateError, match=r"in use by another exporter; give each a state\.file of its own"):
         start()

@@ -65,7 +65,7 @@ def test_all_rows_come_to_one_task_by_instance_and_receipt_and_nulls_come_first(
 def test_rows_say_their_file_and_place_and_come_some_at_a_time(
     zone: LandingZone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetgauge.fleet.engines.engine._ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(InProcess, "rows_at_once", 2)
     paths = [
         zone.write([push(received_at=NOON_US + 3 * place + row) for row in range(3)], name=f"part {place}")
         for place in range(2)

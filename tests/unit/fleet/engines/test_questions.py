@@ -15,8 +15,8 @@ from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 from unit.fleet.decode import dialect_payloads as dialect
 
-from fleetgauge.fleet.cli import app
-from fleetgauge.fleet.engines import questions
+from fleetgauge.cli.fleet.app import app
+from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.report import run
 from fleetgauge.fleet.report.request import Request
@@ -129,7 +129,7 @@ def test_what_waits_in_memory_is_merged_and_the_answer_stays(
         payload = dialect.java_producer({"node-1": float(number)})
         zone.write([push(payload, received_at=at, client_id=f"c-{at}")], name=f"part-{number}")
     plain = [fleet(zone, name, "--format", "json").stdout for name in ("inventory", "latency")]
-    monkeypatch.setattr(questions, "_MERGED_AT", 1)
+    monkeypatch.setattr(Question, "merged_at", 1)
     assert [fleet(zone, name, "--format", "json").stdout for name in ("inventory", "latency")] == plain
     (client,) = map(json.loads, plain[0].splitlines())
     assert (client["pushes"], client["client_id"]) == (6, f"c-{NOON_US + 4_000_000}")
@@ -142,8 +142,8 @@ def test_clients_are_computed_some_at_a_time_and_the_answer_stays(
     zone.write([push(payload, client_instance_id=f"{number % 3}" * 22) for number in range(9)])
     plain = [sorted(fleet(zone, name, "--format", "json").stdout.splitlines()) for name in ("inventory", "latency")]
     assert [len(rows) for rows in plain] == [3, 6]
-    monkeypatch.setattr(questions, "_CLIENTS_AT_ONCE", 1)
-    monkeypatch.setattr(questions, "_MERGED_AT", 1)
+    monkeypatch.setattr(Question, "clients_at_once", 1)
+    monkeypatch.setattr(Question, "merged_at", 1)
     again = [sorted(fleet(zone, name, "--format", "json").stdout.splitlines()) for name in ("inventory", "latency")]
     assert again == plain
 

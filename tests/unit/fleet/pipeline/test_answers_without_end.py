@@ -1,14 +1,16 @@
 """Answers that have no end, of tables in S3 and of Prometheus: each costs one deadline."""
 
+from datetime import UTC, datetime
+
 import pytest
 from support.proxies.trickling import BODY, HEAD, trickling
 from support.waiting import wait_for
-from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.whatif.samples import RatesError, read_prometheus
 
+EPOCH = datetime.fromtimestamp(0, UTC)
 IN_S3 = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "aws_region": "r"}
 
 
@@ -21,10 +23,8 @@ def test_a_request_for_tables_in_s3_whose_answer_has_no_end_is_given_up() -> Non
             store.rows(catalog.VERDICTS)
 
 
-def test_a_query_of_prometheus_whose_answer_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgauge.fleet.whatif.samples._WITHIN_S", 0.5)
+def test_a_query_of_prometheus_whose_answer_has_no_end_is_given_up() -> None:
     with trickling(HEAD) as server:
-        query = ("--prometheus", f"http://{server.address}", "--query", "x", "--quota", "user=a,producer_byte_rate=1")
-        result = CliRunner().invoke(app, ["whatif", *query])
-        assert "--prometheus: no answer: no whole answer within 0.5 s" in result.stderr
+        with pytest.raises(RatesError, match=r"--prometheus: no answer: no whole answer within 0\.5 s"):
+            read_prometheus(f"http://{server.address}", "x", EPOCH, EPOCH, 15, within_s=0.5)
         wait_for(lambda: server.ended, "the end of the connection")

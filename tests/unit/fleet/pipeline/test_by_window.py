@@ -51,8 +51,9 @@ def listed(table: Table) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=repr)
 
 
-def tables_of(store: Store) -> AbstractContextManager[Iterator[Table]]:
-    return by_window(store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS), HOUR, 300)
+def tables_of(store: Store, most_times: int = 3) -> AbstractContextManager[Iterator[Table]]:
+    files = store.files(catalog.WINDOWS)
+    return by_window(store.snapshot(catalog.WINDOWS), files, HOUR, 300, most_times=most_times, row_group=1)
 
 
 @pytest.fixture
@@ -61,20 +62,16 @@ def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "disk").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "disk"))
     monkeypatch.setattr(module, "ROWS_IN_MEMORY", 40)
-    monkeypatch.setattr(module, "_ROW_GROUP", 1)
     monkeypatch.setattr(shards, "ROWS_AT_ONCE", 40)
     return tmp_path / "disk"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most_times", [0, 12])
-def test_windows_one_by_one_are_all_rows_read_at_once(
-    store: Store, disk: Path, monkeypatch: pytest.MonkeyPatch, most_times: int
-) -> None:
+def test_windows_one_by_one_are_all_rows_read_at_once(store: Store, disk: Path, most_times: int) -> None:
     """By way of the disk, and by reading the files for each window."""
-    monkeypatch.setattr(module, "_MOST_TIMES", most_times)
     every = judged_rows(store.snapshot(catalog.WINDOWS), EVERY)
-    with tables_of(store) as tables:
+    with tables_of(store, most_times) as tables:
         assert bool(list(disk.iterdir())) == (not most_times)
         found = [table for table in tables if table.num_rows]
     assert [set(table["window_start"].to_pylist()) for table in found] == [
@@ -88,11 +85,8 @@ def test_windows_one_by_one_are_all_rows_read_at_once(
 
 
 @pytest.mark.slow
-def test_nothing_is_left_on_disk_by_whoever_stops_halfway(
-    store: Store, disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_MOST_TIMES", 0)
-    with tables_of(store) as tables:
+def test_nothing_is_left_on_disk_by_whoever_stops_halfway(store: Store, disk: Path) -> None:
+    with tables_of(store, 0) as tables:
         next(tables)
         (directory,) = disk.iterdir()
         assert len(list(directory.iterdir())) == 3

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.errors import SourceError
 from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
 

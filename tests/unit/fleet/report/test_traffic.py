@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.exporters.traffic.schema import record_batch
 from fleetgauge.fleet.arrow import Table, pa
-from fleetgauge.fleet.cli import app
 from fleetgauge.fleet.report.traffic import summed
 from fleetgauge.verdicts.rules import default_rules
 

@@ -363,7 +363,7 @@ def test_times_that_no_clock_says_and_infinite_values_mark_what_they_can() -> No
 
 
 def test_the_last_point_of_each_series_is_found_in_points_of_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgauge.fleet.silver.deltas._ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(LastOfSeries, "rows_at_once", 3)
     points = [
         total("12:01:00", 2.0, **ONE),
         total("12:05:00", 5.0, metric_type="gauge", temporality=None, **ONE),

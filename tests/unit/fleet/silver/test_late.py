@@ -124,8 +124,8 @@ def test_so_many_instances_are_read_at_once_as_have_about_so_many_points(
     rows: int, sizes: list[int], tables: SilverTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By how many those before them had."""
-    monkeypatch.setattr("fleetgauge.fleet.silver.late._FIRST_INSTANCES", 2)
-    monkeypatch.setattr("fleetgauge.fleet.silver.late._ROWS_AT_ONCE", rows)
+    monkeypatch.setattr(Late, "first_instances", 2)
+    monkeypatch.setattr(Late, "rows_at_once", rows)
     ids = "abcdefgh"
     tables.read([of(instance, at) for instance in ids for at in (0, SECOND_US, 2 * SECOND_US, 3 * SECOND_US)])
     pushes = [of(instance, SECOND_US + half) for instance in ids for half in (1, 2)]
@@ -139,7 +139,7 @@ def test_so_many_instances_are_read_at_once_as_have_about_so_many_points(
 
 
 def test_where_nothing_stands_the_next_groups_are_larger(tables: SilverTables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgauge.fleet.silver.late._FIRST_INSTANCES", 1)
-    monkeypatch.setattr("fleetgauge.fleet.silver.late._ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(Late, "first_instances", 1)
+    monkeypatch.setattr(Late, "rows_at_once", 3)
     tables.read([of("z", 0)])
     assert [len(chunk) for chunk, _, _ in groups(tables, [of(instance, 0) for instance in "abcdefgh"])] == [1, 3, 4]

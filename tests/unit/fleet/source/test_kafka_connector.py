@@ -7,7 +7,6 @@ import pyspark
 import pytest
 
 from fleetgauge.fleet.errors import JarError
-from fleetgauge.fleet.source.topic import connector
 from fleetgauge.fleet.source.topic.connector import cache_directory, connector_jars
 
 
@@ -32,13 +31,10 @@ FETCHES = (
 DIGEST = hashlib.sha256(b"a jar").hexdigest()
 
 
-def test_fetched_jars_are_kept_and_fetched_once(
-    tmp_path: Path, pretend_spark: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connector, "_SHA256", {"connector.jar": DIGEST})
+def test_fetched_jars_are_kept_and_fetched_once(tmp_path: Path, pretend_spark: Path) -> None:
     notes: list[str] = []
     says(pretend_spark, FETCHES)
-    found = connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append)
+    found = connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append, sha256={"connector.jar": DIGEST})
     assert found == (str(tmp_path / "cache" / "kept" / "connector.jar"),)
     arguments = pretend_spark.with_name("arguments").read_text()
     assert f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}" in arguments
@@ -57,12 +53,11 @@ def test_fetched_jars_are_kept_and_fetched_once(
     ],
 )
 def test_jars_that_are_not_the_expected_ones_are_dropped_and_named(
-    tmp_path: Path, pretend_spark: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, str], wrong: str
+    tmp_path: Path, pretend_spark: Path, expected: dict[str, str], wrong: str
 ) -> None:
-    monkeypatch.setattr(connector, "_SHA256", expected)
     says(pretend_spark, FETCHES)
     with pytest.raises(JarError, match=f"the SHA-256 of {wrong} is not the expected one"):
-        connector_jars(cache=tmp_path / "kept")
+        connector_jars(cache=tmp_path / "kept", sha256=expected)
     assert not (tmp_path / "kept").exists()
 
 
@@ -98,11 +93,10 @@ def test_what_cannot_be_fetched_is_one_sentence_with_the_reason_and_the_way_out(
     assert not (tmp_path / "kept").exists(), "the next try fetches again"
 
 
-def test_a_fetch_without_an_answer_ends(tmp_path: Path, pretend_spark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_without_an_answer_ends(tmp_path: Path, pretend_spark: Path) -> None:
     says(pretend_spark, "exec sleep 30")
-    monkeypatch.setattr(connector, "_FETCHED_WITHIN_S", 0.1)
     with pytest.raises(JarError, match="no answer within"):
-        connector_jars(cache=tmp_path / "kept")
+        connector_jars(cache=tmp_path / "kept", within_s=0.1)
 
 
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

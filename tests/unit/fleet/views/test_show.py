@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.tables import catalog
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ import typer.main
 from unit.verdicts.fleets import Judged
 from unit.verdicts.test_latency import fleet, of_node
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.report.cells import json_dicts
 from fleetgauge.fleet.watch.changes import Change, Kind, verdict_id
 from fleetgauge.verdicts.rows import ranked

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from typer.testing import CliRunner, Result
 
-from fleetgauge.fleet.cli import app
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.whatif.samples import RatesError, read_csv
 
 HEAD = "time,user,client-id,byte-rate,broker"

@@ -8,8 +8,8 @@ import pytest
 from support.fleet.whatif_tables import Sender, write_tables
 from typer.testing import CliRunner, Result
 
-from fleetgauge.fleet.cli import app
-from fleetgauge.fleet.cli_whatif import top_percent
+from fleetgauge.cli.fleet.app import app
+from fleetgauge.cli.fleet.whatif import top_percent
 from fleetgauge.fleet.errors import FleetError
 
 HOSTILE = "=x</script>\x1b[2J\n\u202e"

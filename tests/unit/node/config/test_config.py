@@ -143,7 +143,7 @@ def test_truth_is_no_number(tmp_path: Path) -> None:
 def test_what_is_printed_is_a_configuration_of_the_same_values(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fleetgauge.cli.show_config import show_config
+    from fleetgauge.cli.node.show_config import show_config
 
     show_config(None, [])
     printed = capsys.readouterr().out
@@ -155,7 +155,7 @@ def test_what_is_printed_is_a_configuration_of_the_same_values(
 
 
 def test_secrets_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    from fleetgauge.cli.show_config import show_config
+    from fleetgauge.cli.node.show_config import show_config
 
     overrides = [
         "exporters.o.type=otlp",

@@ -11,7 +11,7 @@ from fleetgauge.node.config.sizes import Machine
 from fleetgauge.node.listener.connection_limits import NodeConnectionLimits
 from fleetgauge.quotas import UNLIMITED
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.wire.connection_limits import Refusal
+from fleetgauge.wire.context.connection_limits import Refusal
 
 LISTENERS = (
     "listeners=EXTERNAL://127.0.0.1:0,INTERNAL://127.0.0.1:0",

@@ -6,7 +6,7 @@ import pytest
 
 from fleetgauge.node.config import ConfigError
 from fleetgauge.node.config.load import load_config
-from fleetgauge.wire.tls import ClientAuth
+from fleetgauge.wire.tls.server import ClientAuth
 
 PAGE = ("exporters.page.type=prometheus",)
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from fleetgauge.base.redaction import HIDDEN, hide, is_secret, shown, without_credentials
 from fleetgauge.cli import app
-from fleetgauge.node.app import NOT_FOR_PLUGINS
 from fleetgauge.node.config import ConfigError, load_config
+from fleetgauge.node.listener.parts import NOT_FOR_PLUGINS
 from fleetgauge.node.logs import configure_logging
 from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.node.processes.job_line import from_line, to_line

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from fleetgauge.cli import app
 from fleetgauge.node.config import ConfigError, load_config
-from fleetgauge.wire.listener_security import ListenerSecurity
+from fleetgauge.wire.context.listener_security import ListenerSecurity
 from fleetgauge.wire.sasl.credentials import ScramCredential, ScramMechanism
 from fleetgauge.wire.security_protocol import SecurityProtocol
 

@@ -17,7 +17,7 @@ from fleetgauge.node.listener.apis.acls import AclApis
 from fleetgauge.node.state.authorization import Authorization, to_records
 from fleetgauge.node.state.node_state import NodeState
 from fleetgauge.node.state.store import RecordKind, StateStore
-from fleetgauge.wire.codec import Request
+from fleetgauge.wire.messages.codec import Request
 
 DELETE, VERSION = 31, 3
 POLICY_VIOLATION = 44

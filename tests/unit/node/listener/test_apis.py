@@ -16,7 +16,7 @@ from fleetgauge.node.listener.apis.cluster import ClusterApis
 from fleetgauge.node.listener.misdirected_clients import MisdirectedClients
 from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.wire.api_table import SERVED, ApiKey, ApiTable
-from fleetgauge.wire.codec import Request, encode_response, parse_request
+from fleetgauge.wire.messages.codec import Request, encode_response, parse_request
 
 MISDIRECTED = MisdirectedClients(MockTime())
 OPEN = Authorization(AuthorizationSettings(), MockTime())

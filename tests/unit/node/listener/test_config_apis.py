@@ -24,14 +24,14 @@ from fleetgauge.node.listener.apis import admin
 from fleetgauge.node.listener.apis.admin import AdminApis
 from fleetgauge.node.listener.apis.broker_configs import BrokerConfigs
 from fleetgauge.node.listener.apis.configs import ConfigApis
-from fleetgauge.node.state import node_state
 from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.node.state.client_metrics import ClientMetrics
 from fleetgauge.node.state.node_state import NodeState
 from fleetgauge.node.state.store import State, StateStore, UncertainChangeError
 from fleetgauge.push_log.log import PushLogError, PushLogFullError
-from fleetgauge.wire.codec import Request
+from fleetgauge.telemetry.subscriptions.resources import Subscriptions
 from fleetgauge.wire.errors import ProtocolError
+from fleetgauge.wire.messages.codec import Request
 
 LIST, INCREMENTAL = 74, 44
 CLIENT_METRICS = 16
@@ -43,11 +43,6 @@ class FullStore(StateStore):
     def change(self, alter: Callable[[State], State]) -> State:
         alter(self.read())
         raise PushLogFullError("no room left on the disk")
-
-
-class Manager:
-    def replace_subscriptions(self, resources: Any) -> None:
-        self.resources = resources
 
 
 class Channel:
@@ -73,8 +68,8 @@ class Node:
     """The handlers over a store; run by `requested`."""
 
     def __init__(self, store: StateStore, listeners: set[str]) -> None:
-        self.manager, time, unused = Manager(), MockTime(), None
-        state, client_metrics = NodeState(store, time), ClientMetrics(self.manager, {}, 10)  # type: ignore[arg-type]
+        self.in_force, time, unused = Subscriptions(), MockTime(), None
+        state, client_metrics = NodeState(store, time), ClientMetrics(self.in_force, {}, 10)
         state.add(client_metrics)
         brokers = BrokerConfigs(ServiceConfig())
         open_to_all = Authorization(AuthorizationSettings(), time)
@@ -98,15 +93,15 @@ def alteration(*names: str, validate_only: bool = False) -> bytes:
     return encoded(schema(resources=resources, validate_only=validate_only))
 
 
-def requested(store: StateStore, *bodies: bytes, api_key: int = INCREMENTAL) -> tuple[Channel, Manager]:
+def requested(store: StateStore, *bodies: bytes, api_key: int = INCREMENTAL) -> tuple[Channel, Subscriptions]:
     """The connection after these requests, all sent at once."""
 
-    async def run() -> tuple[Channel, Manager]:
+    async def run() -> tuple[Channel, Subscriptions]:
         node, channel = Node(store, {"PLAINTEXT"}), Channel()
         for body in bodies:
             assert node.apis.handle(channel, Request(api_key, 1, 5, "test", body)) is None  # type: ignore[arg-type]
         await node.apis.close(10_000)
-        return channel, node.manager
+        return channel, node.in_force
 
     return asyncio.run(run())
 
@@ -118,29 +113,29 @@ def errors_of(response: bytes) -> list[tuple[int, str | None]]:
 
 
 def test_a_change_that_cannot_be_written_is_answered_so_and_not_in_force(tmp_path: Path) -> None:
-    channel, manager = requested(FullStore(tmp_path / "state.db"), alteration("A", "B"))
+    channel, in_force = requested(FullStore(tmp_path / "state.db"), alteration("A", "B"))
     text = "the node cannot write its state: no room left on the disk"
     assert errors_of(channel.responses[0]) == [(-1, text), (-1, text)]
-    assert manager.resources == {}
+    assert in_force.names() == ()
 
 
 def test_a_validation_writes_nothing_and_needs_no_room(tmp_path: Path) -> None:
-    channel, manager = requested(FullStore(tmp_path / "state.db"), alteration("A", "", validate_only=True))
+    channel, in_force = requested(FullStore(tmp_path / "state.db"), alteration("A", "", validate_only=True))
     assert errors_of(channel.responses[0]) == [(0, None), (42, "Subscription name can't be empty")]
-    assert manager.resources == {}
+    assert in_force.names() == ()
 
 
 def test_a_refused_resource_does_not_keep_the_others_from_their_change(tmp_path: Path) -> None:
-    channel, manager = requested(StateStore(tmp_path / "state.db"), alteration("A", "", "B"))
+    channel, in_force = requested(StateStore(tmp_path / "state.db"), alteration("A", "", "B"))
     assert [code for code, _ in errors_of(channel.responses[0])] == [0, 42, 0]
-    assert sorted(manager.resources) == ["A", "B"]
+    assert in_force.names() == ("A", "B")
 
 
 def test_requests_are_answered_in_their_order(tmp_path: Path) -> None:
-    channel, manager = requested(StateStore(tmp_path / "state.db"), *(alteration(f"r{n}") for n in range(12)))
+    channel, in_force = requested(StateStore(tmp_path / "state.db"), *(alteration(f"r{n}") for n in range(12)))
     codes = [errors_of(response)[0][0] for response in channel.responses]
     assert codes == [0] * 10 + [44] * 2  # one is refused beyond the bound, after those before it
-    assert len(manager.resources) == 10
+    assert len(in_force.names()) == 10
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff\xff\xff\xff\xff\xff", b"\x05\x10"])
@@ -154,7 +149,7 @@ def test_what_is_too_large_or_too_much_is_not_read(tmp_path: Path, monkeypatch: 
     with pytest.raises(ProtocolError, match="admin_request_too_large"):
         requested(store, bytes(admin.MAX_REQUEST_BYTES + 1))
     many = requested(store, alteration(*(f"r{number}" for number in range(admin.MAX_RESOURCES + 1))))
-    assert (many[0].closed, many[1].resources) == (["too_many_admin_resources"], {})
+    assert (many[0].closed, many[1].names()) == (["too_many_admin_resources"], ())
     monkeypatch.setattr(admin, "MAX_WAITING_BYTES", 4_000)
     with pytest.raises(ProtocolError, match="too_many_admin_requests"):
         requested(store, *[alteration("A")] * 5)
@@ -223,7 +218,7 @@ def test_a_change_that_is_made_after_its_time_is_audited_too(tmp_path: Path, mon
             held.wait(PATIENCE_S)
             return super().change(alter)
 
-    monkeypatch.setattr(node_state, "_WITHIN_S", 0.05)
+    monkeypatch.setattr(NodeState, "within_s", 0.05)
     monkeypatch.setattr(audit, "record", lambda *_, **__: recorded.set())
     channel, _ = requested(Slow(tmp_path / "state.db"), alteration("A"))
     assert (channel.closed, recorded.is_set()) == (["admin_request_failed"], False)
@@ -248,8 +243,8 @@ def test_a_change_of_which_it_is_not_known_whether_it_was_made_is_audited(
 
 
 def test_after_a_malformed_request_those_that_the_connection_sent_behind_it_are_not_carried_out(tmp_path: Path) -> None:
-    channel, manager = requested(StateStore(tmp_path / "state.db"), b"\x05\x10", alteration("A"), alteration("B"))
-    assert (channel.responses, channel.closed, manager.resources) == ([], ["malformed_body"], {})
+    channel, in_force = requested(StateStore(tmp_path / "state.db"), b"\x05\x10", alteration("A"), alteration("B"))
+    assert (channel.responses, channel.closed, in_force.names()) == ([], ["malformed_body"], ())
 
 
 def test_elsewhere_a_request_is_refused_at_once_and_one_that_is_large_is_not_read(tmp_path: Path) -> None:
@@ -274,4 +269,4 @@ def test_elsewhere_a_request_is_refused_at_once_and_one_that_is_large_is_not_rea
     for body in (b"", b"\x02", b"\x02\x10\x7fab", b"\x02\x10\x00", b"\x02\x10\x02\xff"):
         with pytest.raises(ProtocolError, match="malformed_body"):
             node.apis.handle(channel, Request(INCREMENTAL, 1, 5, "test", body))  # type: ignore[arg-type]
-    assert node.manager.resources == {}
+    assert node.in_force.names() == ()

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import KafkaPrincipal
-from fleetgauge.cli.status import _quotas
+from fleetgauge.cli.node.status import _quotas
 from fleetgauge.cluster.quotas.limits import by_entity, read_entity, read_limits
 from fleetgauge.node.config import ConfigError, load_config
 from fleetgauge.node.listener.node_quotas import NodeQuotas, share
@@ -66,7 +66,7 @@ class Bench:
         now_ms = self.time.hi_res_clock_ms()
         context: Any = SimpleNamespace(principal=ALICE, client_id="app")
         session, client_id = self.quotas.identities.of(ALICE, "app", now_ms)
-        self.quotas._managers.request.maybe_record_and_get_throttle_time_ms(session, client_id, 0.1, now_ms)
+        self.quotas.managers.request.maybe_record_and_get_throttle_time_ms(session, client_id, 0.1, now_ms)
         paced: Any = SimpleNamespace(pace=None)
         self.quotas.pace.changes_interval(paced, context, 60_000, now_ms)
         self.quotas.pace.record(paced, context, 100, now_ms)
@@ -127,7 +127,7 @@ def test_a_callback_is_configured_and_one_that_refuses_leaves_the_old_limits(
     with pytest.raises(ConfigError, match=r"somebodys\.Own refuses them: too much"):
         made.limit(name, "quotas.users/bob.request_percentage=9", "quotas.users/alice.request_percentage=500")
     assert made.limits()["Request user=alice"] == 5
-    assert made.quotas._managers.request.quota("bob", "").bound == float(UNBOUNDED)
+    assert made.quotas.managers.request.quota("bob", "").bound == float(UNBOUNDED)
     made.limit(name, "quotas.users/alice.request_percentage=7")
     assert made.limits()["Request user=alice"] == 7
 
@@ -153,7 +153,7 @@ def test_the_status_shows_the_most_used_and_counts_the_others(bench: Callable[..
     now_ms = made.time.hi_res_clock_ms()
     for number in range(130):
         session, client_id = made.quotas.identities.of(ALICE, f"[app]-{number}", now_ms)
-        made.quotas._managers.request.maybe_record_and_get_throttle_time_ms(session, client_id, number / 10, now_ms)
+        made.quotas.managers.request.maybe_record_and_get_throttle_time_ms(session, client_id, number / 10, now_ms)
     status = made.quotas.status()
     shown = status["usage"]["Request"]
     assert (len(shown), status["usage_left_out"]) == (100, 30)

@@ -8,7 +8,7 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.node.config import ConfigError, load_config
 from fleetgauge.node.listener.connection_limits import NodeConnectionLimits
 from fleetgauge.quotas.metrics.metrics import Metrics
-from fleetgauge.wire.connection_limits import Refusal
+from fleetgauge.wire.context.connection_limits import Refusal
 
 
 async def _is_admitted(limits: NodeConnectionLimits, address: str) -> bool:

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 from support.programs.push_log import push_of, push_record
 
@@ -11,7 +12,9 @@ from fleetgauge.node.authorizer.settings import AuthorizationSettings
 from fleetgauge.node.listener.push import PushHandler
 from fleetgauge.node.state.authorization import Authorization
 from fleetgauge.telemetry.push import Push
-from fleetgauge.wire.push_telemetry import encode_push_telemetry_response
+from fleetgauge.wire.messages.push_telemetry import encode_push_telemetry_response
+
+pytestmark = pytest.mark.replaces  # the manager
 
 
 class Manager:

@@ -5,7 +5,7 @@ from support.gateway.gateway_traffic import request
 
 from fleetgauge.node.listener.request_context import request_context
 from fleetgauge.wire.api_table import ApiTable
-from fleetgauge.wire.codec import parse_request
+from fleetgauge.wire.messages.codec import parse_request
 
 GET = request(71, 0, 1, bytes(16) + b"\0")
 

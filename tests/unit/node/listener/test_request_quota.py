@@ -15,8 +15,8 @@ from fleetgauge.quotas.identities import Identities
 from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.quotas.metrics.quota import Quota
 from fleetgauge.wire.api_table import ApiTable
-from fleetgauge.wire.codec import Request, encode_push_telemetry_response
-from fleetgauge.wire.connection import Connection
+from fleetgauge.wire.channels.connection import Connection
+from fleetgauge.wire.messages.codec import Request, encode_push_telemetry_response
 
 FRAME = bytes(10)
 FRAMED = len(FRAME).to_bytes(4) + FRAME

@@ -4,7 +4,7 @@ from typing import Any
 
 from fleetgauge.base.principal import KafkaPrincipal
 from fleetgauge.node.listener.apis.waiting_requests import Waiting, WaitingRequests
-from fleetgauge.wire.codec import Request
+from fleetgauge.wire.messages.codec import Request
 
 
 class Channel:

@@ -52,9 +52,9 @@ def test_a_topic_that_one_exporter_reads_has_no_problem_for_another_that_cannot_
     monkeypatch.setattr(GroupMember, "problem", None)
     log = TopicLog(AWAY, MockTime())
     with closing(log.reader("page")) as page, closing(log.reader("otlp")) as otlp:
+        otlp.poll(1, 1, 0)
         assert isinstance(otlp, KafkaTopicReader)
         otlp.member.has_reached_topic = True
-        otlp.poll(1, 1, 0)
         assert log.status({"page": "start: port taken"})[0]["problem"] is None
         page.poll(1, 1, 0)
         assert log.status({})[0]["problem"] == "topic pushes has not been reached yet"

@@ -14,7 +14,6 @@ from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime, SystemTime, Time
 from fleetgauge.node.config import load_config
-from fleetgauge.node.processes import exporter_supervisor
 from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.node.processes.exporter_supervisor import ExporterSupervisor
 
@@ -248,7 +247,7 @@ def test_a_process_that_reports_while_its_exporter_waits_between_calls_is_left_a
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     does(monkeypatch, REPORTS)
-    monkeypatch.setattr(exporter_supervisor, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(ExporterSupervisor, "look_every_s", 0.01)
     clock = MockTime()
 
     async def reports_again(supervisor: ExporterSupervisor) -> None:

@@ -1,13 +1,14 @@
 """What an export makes of the cluster's subscriptions: the intervals that its clients may wait for."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from support.programs.push_log import push_record
+from support.subscriptions import by_name
 
 from fleetgauge.base.clock import MockTime
+from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.cluster.subscriptions.resources import Resource
-from fleetgauge.cluster.subscriptions.service import Changes
-from fleetgauge.cluster.subscriptions.settings import ClusterSettings
 from fleetgauge.node.processes.subscription_deadlines import SubscriptionDeadlines
 from fleetgauge.node.status.topic_inventory import TopicInventory
 from fleetgauge.push_log.kafka_topic.seen_clients import SeenClients
@@ -20,13 +21,13 @@ class InMemory:
     """A store of subscriptions."""
 
     def __init__(self, *resources: Resource) -> None:
-        self.resources = list(resources)
+        self.resources = by_name(resources)
 
-    def list(self) -> tuple[Resource, ...]:
-        return tuple(self.resources)
+    def list(self) -> dict[str, Resource]:
+        return self.resources
 
-    def alter(self, changes: Changes) -> None:
-        self.resources = [each for each in self.resources if each.name not in changes]
+    def alter(self, wanted: Mapping[str, Resource | None]) -> None:
+        self.resources = {name: each for name, each in self.resources.items() if name not in wanted}
 
 
 def test_a_client_whose_subscription_is_taken_back_is_waited_for_by_the_interval_of_the_others() -> None:
@@ -45,8 +46,8 @@ def test_a_client_whose_subscription_is_taken_back_is_waited_for_by_the_interval
 
     deadlines._look(store)
     assert states_at(100) == {"vanished"}
-    store.resources.append(Resource(name="fast.until.20200101T000000Z", match="client_instance_id=none"))
+    store.resources |= by_name([Resource(name="fast.until.20200101T000000Z", match="client_instance_id=none")])
     deadlines._look(store)
-    assert [each.name for each in store.resources] == ["all", "java"]
+    assert list(store.resources) == ["all", "java"]
     assert states_at(400) == {"live"}
     assert states_at(901) == {"vanished"}

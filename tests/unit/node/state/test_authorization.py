@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ConfigError
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
-from fleetgauge.cli.show_config import show_config
+from fleetgauge.cli.node.show_config import show_config
 from fleetgauge.node.authorizer.acls import AclOperation
 from fleetgauge.node.config.load import load_config
 from fleetgauge.node.listener.apis.admin import OPERATIONS

@@ -10,7 +10,6 @@ from support.waiting import PATIENCE_S, wait_for_async
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.node.off_loop import OffLoop
-from fleetgauge.node.state import node_state
 from fleetgauge.node.state.node_state import NodeState
 from fleetgauge.node.state.store import RecordKind, Records, State
 
@@ -63,7 +62,7 @@ def test_what_is_read_after_the_time_of_its_call_is_in_force_with_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A store returns a change of others once: an ACL that was removed elsewhere must not stay in force here."""
-    monkeypatch.setattr(node_state, "_WITHIN_S", 0.05)
+    monkeypatch.setattr(NodeState, "within_s", 0.05)
 
     async def run() -> list[Records]:
         store = Store()
@@ -82,7 +81,7 @@ def test_what_is_read_after_the_time_of_its_call_is_in_force_with_the_next_one(
 
 
 def test_a_review_that_fails_in_any_way_does_not_end_the_reviews_nor_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_state, "_REVIEW_S", 0.001)
+    monkeypatch.setattr(NodeState, "review_s", 0.001)
 
     async def run() -> list[Records]:
         store = Store()

@@ -48,9 +48,9 @@ class Endpoint(HTTPServer):
         self.server_close()
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
+@pytest.fixture(params=[True, False], ids=["strict", "by-default"])
+def authority(request: pytest.FixtureRequest, tmp_path: Path) -> Authority:
+    return Authority(tmp_path, is_strict=request.param)
 
 
 def test_keys_come_from_a_host_whose_certificate_is_trusted(

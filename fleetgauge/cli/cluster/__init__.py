@@ -1,0 +1,1 @@
+"""Commands about clusters and their clients: subscriptions, quotas, clients."""

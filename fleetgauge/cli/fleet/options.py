@@ -1,0 +1,346 @@
+"""Groups of options that several `fleet` commands share, and how an error is printed."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import typer
+from rich.console import Console
+
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.fleet.errors import FleetError, NotInstalledError, WrongOptionError
+from fleetgauge.fleet.report.form import Format, Output, SummaryFormat
+from fleetgauge.fleet.source.selection import Selection, parse_instance_ids, parse_time
+from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
+from fleetgauge.fleet.spark.interrupt import ends_when_interrupted
+from fleetgauge.terminal.options import Columns, Command
+from fleetgauge.terminal.text import printable
+
+if TYPE_CHECKING:
+    from fleetgauge.fleet.pipeline.source import Bounds
+    from fleetgauge.fleet.spark.session import SessionSettings
+
+DEFAULT_SOURCE = "./fleetgauge-data/landing"
+DEFAULT_TABLES = "./fleetgauge-data/fleet"
+
+EXIT_WRONG_OPTION: Final = 2
+
+Source = Annotated[
+    str,
+    typer.Option(
+        "--source",
+        "-s",
+        help="Landing zone: a directory, s3://bucket/path, or a URI that Spark can read; or the push log's topic: "
+        "kafka://host:port[,host:port]/topic.",
+    ),
+]
+Tables = Annotated[
+    str, typer.Option("--tables", "-t", help="Root of the standing tables: a directory, or any URI that Hadoop knows.")
+]
+StoreConf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="Setting of Spark's s3a for tables on an object store, e.g. spark.hadoop.fs.s3a.endpoint=URL; may be "
+        "repeated. Without it delta-rs takes those of the environment.",
+    ),
+]
+RuleFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--rules",
+        help="TOML file with figures of verdicts that differ from the defaults (see fleet rules), and your own rules.",
+    ),
+]
+SummaryForm = Annotated[SummaryFormat, typer.Option("--format", "-f", help="Lines for people, or JSON objects.")]
+ClientIds = Annotated[list[str] | None, typer.Option("--client-id", help="Only this client.id; may be repeated.")]
+ConsumerGroup = Annotated[str | None, typer.Option(help="Only this consumer group.")]
+ShowProgress = Annotated[
+    bool | None,
+    typer.Option("--progress/--no-progress", help="Progress on stderr; by default when that is a terminal."),
+]
+SparkLog = Annotated[
+    str, typer.Option("--spark-log-level", help="Spark's own log on stderr: OFF, ERROR, WARN, INFO, DEBUG.")
+]
+OptionalMaster = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ... Without it Spark is used only for "
+        "topics, for zones elsewhere and for much at once: 512 MiB of a zone, or 64 MiB that fleet run has not read.",
+    ),
+]
+
+
+Form = Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")]
+OutputPath = Annotated[
+    str | None, typer.Option("--output", "-o", help="Directory to write to. Without it json and csv go to stdout.")
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows of the table; other formats hold every row.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaClient:
+    """Kafka's client, where the source is a topic."""
+
+    kafka_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kafka-option",
+            metavar="KEY=VALUE",
+            help="Setting of Kafka's client for a topic, e.g. security.protocol=SASL_SSL; may be repeated.",
+        ),
+    ] = None
+    kafka_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--kafka-config",
+            help="Properties file with settings of Kafka's client (passwords!), as Kafka's tools' --command-config.",
+        ),
+    ] = None
+    kafka_jars: Annotated[
+        str | None,
+        typer.Option(
+            "--kafka-jars",
+            help="Jars of Spark's Kafka connector, or directories of them, comma-separated; without it they are "
+            "fetched from Maven Central once.",
+        ),
+    ] = None
+
+    def of(self, source: str) -> TopicSource | str:
+        """The topic, read with these settings, or the landing zone that `--source` names."""
+        return parse_source(source, self.kafka_option or (), self.kafka_config)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches(KafkaClient):
+    """Kafka's client, and how much one batch reads of a landing zone or topic."""
+
+    max_files: Annotated[
+        int | None,
+        typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 256 MiB of them."),
+    ] = None
+    max_records: Annotated[
+        int | None, typer.Option(min=1, help="Records of a topic that one batch reads; by default two millions.")
+    ] = None
+
+    def bounds(self) -> "Bounds":
+        """Limits of a batch."""
+        from fleetgauge.fleet.pipeline.source import MAX_BATCH_RECORDS, Bounds
+
+        return Bounds(max_files=self.max_files, max_records=self.max_records or MAX_BATCH_RECORDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selecting:
+    """Which pushes, by time and client."""
+
+    since: Annotated[
+        str | None,
+        typer.Option(help="Pushes received from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),
+    ] = None
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="Pushes received before then; forms as for --since. Of a topic, those that reached it within an hour."
+        ),
+    ] = None
+    client_id: ClientIds = None
+    instance: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--instance-id",
+            help="Only this client instance, its id in any form that clients log (base64, hex, UUID); may be repeated.",
+        ),
+    ] = None
+
+    def selection(self) -> Selection:
+        """The selection, ages counted from now."""
+        at = now()
+        return Selection(
+            since=time_option(self.since, at),
+            until=time_option(self.until, at),
+            client_ids=tuple(self.client_id or ()),
+            instance_ids=parse_instance_ids(self.instance or ()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows(Output):
+    """Where rows are written, and as what."""
+
+    form: Form = Format.TABLE
+    output: OutputPath = None
+    limit: Limit = 50
+    columns: Columns = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeRows(Rows):
+    """The same where JSON is an array."""
+
+    form: Annotated[
+        Format, typer.Option("--format", "-f", help="JSON is one array; CSV and Parquet have every column.")
+    ] = Format.TABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spark:
+    """A session of Spark that answers a question."""
+
+    master: OptionalMaster = None
+    progress: ShowProgress = None
+    spark_log_level: SparkLog = "OFF"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkJob:
+    """A session of Spark that may be on a cluster."""
+
+    master: OptionalMaster = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conf", metavar="KEY=VALUE", help="Setting of Spark, as spark-submit takes it; may be repeated."
+        ),
+    ] = None
+    py_files: Annotated[
+        str | None,
+        typer.Option(
+            "--py-files",
+            metavar="ZIP[,ZIP]",
+            help="Python code that executors of a cluster import, as spark-submit takes it: .zip, .egg or .py.",
+        ),
+    ] = None
+    archives: Annotated[
+        str | None,
+        typer.Option(
+            "--archives",
+            metavar="ARCHIVE#DIRECTORY",
+            help="Archives that each executor unpacks into that directory, a packed Python environment for instance, "
+            "as spark-submit takes it; comma-separated.",
+        ),
+    ] = None
+    progress: ShowProgress = None
+    spark_log_level: SparkLog = "OFF"
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if an option asks for Spark, whatever there is to read."""
+        return any(option is not None for option in (self.master, self.py_files, self.archives))
+
+    def settings(self) -> "SessionSettings":
+        """How to start Spark, for `fleet.session.start_session`."""
+        from fleetgauge.fleet.spark.session import SessionSettings
+
+        conf = parse_conf(self.conf)
+        for key, files in shipped(self.py_files, self.archives).items():
+            conf[key] = f"{conf[key]},{files}" if conf.get(key) else files
+        return SessionSettings(master=self.master or "local[*]", log_level=self.spark_log_level, options=conf)
+
+    def settings_for(self, source: TopicSource | str, kafka: KafkaClient, notes: Console) -> "SessionSettings":
+        """The same with the connector's jars where the source is a topic."""
+        from fleetgauge.fleet.source.topic.connector import connector_jars
+
+        settings = self.settings()
+        if not isinstance(source, TopicSource):
+            return settings
+        return replace(settings, jars=connector_jars(listed(kafka.kafka_jars), note=sentences(notes)))
+
+
+class FleetCommand(Command):
+    """Prints an error as one sentence on stderr: exit code 1, 2 for an option; Ctrl-C is a word, and exit code 130."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
+        notes = Console(stderr=True)
+        try:
+            with ends_when_interrupted(notes):
+                return super().invoke(ctx)
+        except FleetError as error:
+            notes.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(EXIT_WRONG_OPTION if isinstance(error, WrongOptionError) else 1) from error
+
+
+def shows(progress: bool | None, notes: Console) -> bool:
+    """True if progress is shown: as asked, or by default on a terminal."""
+    return notes.is_terminal if progress is None else progress
+
+
+def listed(text: str | None) -> tuple[str, ...]:
+    """The parts of a comma-separated option."""
+    return tuple(part for part in (text or "").split(",") if part)
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Says in a sentence that what an extra of this package brings is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise NotInstalledError(
+            f"{error.name} is not installed: pip install 'fleetgauge[{extra}]' brings it and what else is needed"
+        ) from error
+
+
+def sentences(notes: Console) -> Callable[[str], None]:
+    """Prints each on a line of its own."""
+    return lambda text: notes.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def now() -> datetime:
+    """The time by the clock of this machine."""
+    return datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
+
+
+def time_option(text: str | None, at: datetime) -> datetime | None:
+    """The time of an option that may be left out, as somebody says it at `at`; an empty one is wrong."""
+    return None if text is None else parse_time(text, at)
+
+
+def shipped(py_files: str | None, archives: str | None) -> dict[str, str]:
+    """Settings of Spark that give executors these files.
+
+    >>> shipped("hdfs:///fleet.zip", "hdfs:///env.tar.gz#environment")["spark.archives"]
+    'hdfs:///env.tar.gz#environment'
+
+    Raises:
+        FleetError: one of them is not there.
+    """
+    settings = {}
+    if code := ",".join(_whole(path, "--py-files") for path in listed(py_files)):
+        # A session that no spark-submit starts ships the first alone, and imports from the second.
+        settings = {"spark.files": code, "spark.submit.pyFiles": code}
+    if unpacked := ",".join(_whole(path, "--archives") for path in listed(archives)):
+        settings["spark.archives"] = unpacked
+    return settings
+
+
+def _whole(path: str, option: str) -> str:
+    """A URI as it is, or a file's whole path; what comes after `#` stays."""
+    if urlsplit(path).scheme:  # local:/opt/fleet.zip, too
+        return path
+    name, hash_, directory = path.partition("#")
+    if not Path(name).is_file():
+        raise FleetError(f"{option}: there is no file {name}")
+    return f"{Path(name).resolve()}{hash_}{directory}"
+
+
+def parse_conf(texts: Iterable[str] | None) -> dict[str, str]:
+    """`key=value` settings of Spark.
+
+    >>> parse_conf(["spark.executor.memory=2g"])
+    {'spark.executor.memory': '2g'}
+    """
+    parsed = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise WrongOptionError(f"{text!r} is no setting of Spark: give --conf spark.executor.memory=2g")
+        parsed[key] = value
+    return parsed

@@ -1,0 +1,217 @@
+"""The commands of the standing tables: `fleet run`, `fleet show`, `fleet maintain`."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TextIO, TypeVar
+
+import typer
+from rich.console import Console
+
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.base.durations import parse_duration_us
+from fleetgauge.cli.fleet.options import (
+    DEFAULT_SOURCE,
+    DEFAULT_TABLES,
+    Batches,
+    ConsumerGroup,
+    Rows,
+    RuleFile,
+    Selecting,
+    ShowProgress,
+    Source,
+    SparkJob,
+    StoreConf,
+    SummaryForm,
+    Tables,
+    needs_extra,
+    now,
+    parse_conf,
+    shows,
+    time_option,
+)
+from fleetgauge.cli.fleet.verdicts import load
+from fleetgauge.fleet.errors import WrongOptionError
+from fleetgauge.fleet.report.form import SummaryFormat
+from fleetgauge.fleet.source.selection import Days, parse_day, parse_days, parse_time
+
+EXIT_SET_ASIDE: Final = 3
+"""With --fail-on-rejects: the run is done, and some pushes or files were set aside, or some records were lost."""
+
+Window = Annotated[
+    str, typer.Option(help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h.")
+]
+
+Done = TypeVar("Done")
+_SECOND_US: Final = 1_000_000
+_DAY_US: Final = 86_400 * _SECOND_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What is computed or read again."""
+
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Compute clients and gold tables of all days anew from the silver ones.")
+    ] = False
+    days: Annotated[
+        str | None, typer.Option(metavar="FROM..TO", help="With --rebuild, only these days: 2026-03-01..2026-03-05.")
+    ] = None
+    redecode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DAY",
+            help="Read the landing zone's pushes of a day of receipt (UTC) again, in place of what the tables have.",
+        ),
+    ] = None
+
+    def days_rebuilt(self) -> Days | None:
+        """The days whose tables are computed again; None where none are."""
+        if self.days is not None and not self.rebuild:
+            raise WrongOptionError("--days says which days --rebuild computes: give both")
+        return parse_days(self.days or "..") if self.rebuild else None
+
+
+def run(
+    *,
+    source: Source = DEFAULT_SOURCE,
+    tables: Tables = DEFAULT_TABLES,
+    batches: Batches,
+    window: Window = "5m",
+    again: Again,
+    rules: RuleFile = None,
+    fail_on_rejects: Annotated[
+        bool,
+        typer.Option("--fail-on-rejects", help="Exit with 3 when pushes or files were set aside, or records lost."),
+    ] = False,
+    form: SummaryForm = SummaryFormat.TABLE,
+    spark: SparkJob,
+) -> None:
+    """Bring the standing tables up to date: what is new of the source, once, however often it runs.
+
+    Silver (`pushes`, `points`, `clients`, `rejects`) and gold (`inventory`, `versions`, `latency`, `throttling`,
+    `rebalances`, `consumers`) are Delta Lake tables. Exit code 0 when it is done, also when nothing was new; 1 on an
+    error, 2 on a wrong option; a run that was cut off at any moment is mended by the next. Spark starts when there is
+    much to read, a topic, another file system, or with --master.
+
+    `fleetgauge fleet run --source ./fleetgauge-data/landing --tables ./fleet`
+
+    `fleetgauge fleet run --source kafka://broker-1:9092/fleetgauge-pushes --tables s3a://lake/fleet --format json`
+    """
+    notes, read_from, window_s = Console(stderr=True), batches.of(source), window_seconds(window)
+    with needs_extra("tables"):
+        from fleetgauge.fleet.pipeline import run as pipeline
+        from fleetgauge.fleet.views.summary import print_run, run_as_json
+    request = pipeline.RunRequest(
+        source=read_from,
+        tables=tables,
+        bounds=batches.bounds(),
+        window_s=window_s,
+        rebuild=again.days_rebuilt(),
+        redecode=parse_day(again.redecode) if again.redecode else None,
+        rules=load(rules),
+    )
+    report = pipeline.run(
+        request,
+        lambda: spark.settings_for(read_from, batches, notes),
+        on_spark=spark.is_wanted,
+        conf=parse_conf(spark.conf),
+        clock=SystemTime(),
+        notes=notes,
+        progress=shows(spark.progress, notes),
+    )
+    _print(report, form, run_as_json, print_run)
+    if fail_on_rejects and (report.rejects or report.lost):
+        raise typer.Exit(EXIT_SET_ASIDE)
+
+
+def show(
+    *,
+    table: Annotated[
+        str,
+        typer.Argument(help="pushes, points, clients, rejects, inventory, versions, latency, throttling, ..., groups"),
+    ],
+    tables: Tables = DEFAULT_TABLES,
+    selecting: Selecting,
+    group: ConsumerGroup = None,
+    rows: Rows,
+    conf: StoreConf = None,
+) -> None:
+    """Rows of a standing table, the latest first. Needs no Java and no Spark.
+
+    `fleetgauge fleet show latency --tables ./fleet --since 24h --client-id checkout-service`
+
+    `fleetgauge fleet show consumers --tables ./fleet --group billing --format csv`
+    """
+    selected = selecting.selection()
+    with needs_extra("tables"):
+        from fleetgauge.fleet.views import show as standing
+    request = standing.ShowRequest(
+        table=table,
+        tables=tables,
+        selection=selected,
+        group_id=group,
+        to=rows,
+        conf=parse_conf(conf),
+    )
+    standing.show(request, sys.stdout)
+
+
+def maintain(
+    tables: Tables = DEFAULT_TABLES,
+    keep: Annotated[
+        str | None, typer.Option(help="Delete pushes, points, windows and clients older than this: 90d.")
+    ] = None,
+    vacuum_after: Annotated[
+        str, typer.Option(help="Remove files that were replaced so long ago; readers and time travel need them.")
+    ] = "7d",
+    form: SummaryForm = SummaryFormat.TABLE,
+    conf: StoreConf = None,
+    progress: ShowProgress = None,
+) -> None:
+    """Compact the standing tables, delete what is too old, and remove files that nothing needs any more.
+
+    Needs no Java and no Spark.
+
+    `fleetgauge fleet maintain --tables ./fleet --keep 90d`
+    """
+    notes, at = Console(stderr=True), now()
+    keep_from = time_option(keep, at)
+    vacuum_after_hours = int((at - parse_time(vacuum_after, at)).total_seconds() // 3600)
+    if vacuum_after_hours < 0 or (keep_from is not None and keep_from > at):
+        raise WrongOptionError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
+    with needs_extra("tables"):
+        from fleetgauge.fleet.pipeline.run import keep_up
+        from fleetgauge.fleet.views.summary import print_upkeep, upkeep_as_json
+    done = keep_up(
+        tables,
+        keep_from=keep_from,
+        vacuum_after_hours=vacuum_after_hours,
+        conf=parse_conf(conf),
+        notes=notes,
+        progress=shows(progress, notes),
+    )
+    _print(done, form, upkeep_as_json, print_upkeep)
+
+
+def _print(
+    done: Done, form: SummaryFormat, as_json: Callable[[Done], Any], print_text: Callable[[TextIO, Done], None]
+) -> None:
+    """Prints what a command did."""
+    if form is SummaryFormat.JSON:
+        sys.stdout.write(json.dumps(as_json(done)) + "\n")
+    else:
+        print_text(sys.stdout, done)
+
+
+def window_seconds(text: str) -> int:
+    """A window's length [s].
+
+    >>> window_seconds("5m"), window_seconds("1h")
+    (300, 3600)
+    """
+    length_us = parse_duration_us(text)
+    if not length_us or length_us % _SECOND_US or _DAY_US % length_us:
+        raise WrongOptionError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")
+    return length_us // _SECOND_US

@@ -1,0 +1,120 @@
+"""`fleet verdicts` and `fleet rules`: whom to call first, and the figures by which that is decided."""
+
+import enum
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from fleetgauge.cli.fleet.options import (
+    DEFAULT_TABLES,
+    RuleFile,
+    StoreConf,
+    Tables,
+    WholeRows,
+    needs_extra,
+    now,
+    parse_conf,
+    time_option,
+)
+from fleetgauge.fleet.errors import WrongOptionError
+
+EXIT_FOUND: Final = 4
+"""With --fail-on: there is an open verdict of that severity or a worse one."""
+
+
+class State(enum.StrEnum):
+    """Values of --state."""
+
+    OPEN = "open"
+    CLEARED = "cleared"
+
+
+class FailOn(enum.StrEnum):
+    """Values of --fail-on."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+
+
+def verdicts(
+    *,
+    tables: Tables = DEFAULT_TABLES,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Verdicts seen from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),
+    ] = None,
+    state: Annotated[State | None, typer.Option(help="Only verdicts that last, or that have ended.")] = None,
+    principal: Annotated[str | None, typer.Option(help="Only subjects of this principal.")] = None,
+    shows_all: Annotated[
+        bool, typer.Option("--all", "-a", help="List what a cause explains under it, in place of a count.")
+    ] = False,
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="List which verdicts can be given for which clients, and why not.")
+    ] = False,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option("--fail-on", help="Exit with 4 when an open verdict listed is this severe, or more."),
+    ] = None,
+    rows: WholeRows,
+    conf: StoreConf = None,
+) -> None:
+    """Whom to call first, and why: who is in trouble, who has to act, and what to change, best rank first.
+
+    `fleet run` makes verdicts with its other tables. A library that does not send what a verdict is judged by is not
+    judged: see `--coverage`.
+
+    `fleetgauge fleet verdicts --tables ./fleet --state open --fail-on critical`
+
+    `fleetgauge fleet verdicts --tables ./fleet --since 24h --format json`
+    """
+    with needs_extra("tables"):
+        from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, show_coverage, show_verdicts
+    request = VerdictsRequest(
+        tables=tables,
+        since=time_option(since, now()),
+        state=state,
+        principal=principal,
+        to=rows,
+        conf=parse_conf(conf),
+        shows_all=shows_all,
+    )
+    if coverage:
+        show_coverage(request, sys.stdout)
+    else:
+        raise typer.Exit(exit_code(fail_on, show_verdicts(request, sys.stdout)))
+
+
+def rules(rule_file: RuleFile = None) -> None:
+    """Print the figures of every verdict as TOML: the defaults, or what they are with a rule file of your own.
+
+    `fleetgauge fleet rules > rules.toml`
+
+    `fleetgauge fleet rules --rules rules.toml`
+    """
+    found = load(rule_file)
+    from fleetgauge.verdicts.rules import DEFAULTS, as_toml  # after load: it reports a missing extra
+
+    sys.stdout.write(DEFAULTS.read_text(encoding="utf-8") if rule_file is None else as_toml(found))
+
+
+def exit_code(fail_on: FailOn | None, severities: set[str]) -> int:
+    """What --fail-on has a command end with."""
+    failing = {FailOn.CRITICAL: {"critical"}, FailOn.WARNING: {"critical", "warning"}}
+    return EXIT_FOUND if fail_on is not None and failing[fail_on] & severities else 0
+
+
+def load(rule_file: Path | None) -> Any:
+    """The rules in a file, or the defaults.
+
+    Raises:
+        WrongOptionError: with one sentence on what is wrong with it.
+    """
+    with needs_extra("tables"):
+        from fleetgauge.verdicts.errors import RulesError
+        from fleetgauge.verdicts.rules import load_rules
+    try:
+        return load_rules(rule_file)
+    except RulesError as error:
+        raise WrongOptionError(str(error)) from error

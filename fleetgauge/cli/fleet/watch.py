@@ -1,0 +1,243 @@
+"""The command `fleet watch`: the standing tables kept up to date, and verdicts delivered as they open and clear."""
+
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from fleetgauge.base.clock import SystemTime
+from fleetgauge.base.durations import parse_duration_us
+from fleetgauge.cli.fleet.options import (
+    DEFAULT_SOURCE,
+    DEFAULT_TABLES,
+    Batches,
+    RuleFile,
+    Source,
+    SparkJob,
+    SummaryForm,
+    Tables,
+    needs_extra,
+    now,
+    parse_conf,
+    sentences,
+)
+from fleetgauge.cli.fleet.tables import Window, window_seconds
+from fleetgauge.cli.fleet.verdicts import load
+from fleetgauge.fleet.errors import FleetError, WrongOptionError
+from fleetgauge.fleet.report.form import SummaryFormat
+from fleetgauge.fleet.source.selection import parse_time
+from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
+
+if TYPE_CHECKING:
+    from fleetgauge.fleet.watch.watch import WatchRequest
+
+_LONGEST_LATE_US: Final = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destinations:
+    """Where verdicts are delivered, besides stdout."""
+
+    webhook: Annotated[
+        str | None,
+        typer.Option(help="URL that gets verdicts as JSON by POST.", envvar="FLEETGAUGE_WATCH_WEBHOOK"),
+    ] = None
+    webhook_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME: VALUE",
+            help="Header of those requests, such as 'Authorization: Bearer ...'; may be repeated. Also in "
+            "FLEETGAUGE_WATCH_WEBHOOK_HEADER, one a line.",
+        ),
+    ] = None
+    alertmanager: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="URL of a Prometheus Alertmanager, http://host:9093; may be repeated, for each of a cluster."
+        ),
+    ] = None
+    alertmanager_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME: VALUE",
+            help="Header of the requests to Alertmanager; may be repeated. Also in "
+            "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER, one a line.",
+        ),
+    ] = None
+    alertmanager_link: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="What alerts link to (generatorURL): a URL in which {id}, {verdict}, {subject}, {client_id}, "
+            "{group_id}, {node_id}, {cluster_id} and the like are filled in.",
+        ),
+    ] = ""
+    topic: Annotated[
+        str | None, typer.Option(help="Kafka topic that gets verdicts as JSON: kafka://host:port[,host:port]/topic.")
+    ] = None
+    topic_config: Annotated[
+        Path | None, typer.Option(help="Properties file with settings of librdkafka for --topic.")
+    ] = None
+
+    def opened(self, form: SummaryFormat) -> list[Any]:
+        """The destinations, stdout first.
+
+        Raises:
+            FleetError: an option is wrong.
+        """
+        from fleetgauge.fleet.watch.destinations import ToAlertmanager, ToStdout, ToWebhook, check_link
+        from fleetgauge.fleet.watch.http import Endpoint
+
+        headers = _headers("webhook", self.webhook_header)
+        alert_headers = _headers("alertmanager", self.alertmanager_header)
+        if self.alertmanager_link:
+            check_link("--alertmanager-link", self.alertmanager_link)
+        found: list[Any] = [ToStdout(out=sys.stdout, is_json=form is SummaryFormat.JSON)]
+        if self.webhook:
+            found.append(ToWebhook(endpoint=Endpoint(option="--webhook", url=self.webhook, headers=headers)))
+        for url in self.alertmanager or ():
+            whole = f"{url.rstrip('/')}/api/v2/alerts"
+            endpoint = Endpoint(option="--alertmanager", url=whole, headers=alert_headers)
+            found.append(ToAlertmanager(endpoint=endpoint, link=self.alertmanager_link))
+        return found + self._topics()
+
+    def _topics(self) -> list[Any]:
+        if self.topic is None:
+            if self.topic_config is not None:
+                raise FleetError("--topic-config is for a --topic kafka://host:port/topic, and there is none")
+            return []
+        found = parse_source(self.topic, (), self.topic_config)
+        if not isinstance(found, TopicSource):
+            raise FleetError(f"{self.topic} is no topic: give --topic kafka://host:port[,host:port]/topic")
+        with needs_extra("kafka"):
+            from fleetgauge.fleet.watch.topic import ToTopic
+        return [ToTopic(found)]
+
+
+def _headers(name: str, given: list[str] | None) -> Any:
+    from fleetgauge.fleet.watch.http import parse_headers
+
+    # Typer would divide a variable at every space.
+    lines = given or os.environ.get(f"FLEETGAUGE_WATCH_{name.upper()}_HEADER", "").splitlines()
+    return parse_headers(f"--{name}-header", lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """What every round does, and when."""
+
+    rules: RuleFile = None
+    trigger: Annotated[str, typer.Option(help="Look for what is new every so often.")] = "1m"
+    once: Annotated[bool, typer.Option("--once", help="One round, for a scheduler.")] = False
+    window: Window = "5m"
+    late: Annotated[
+        str,
+        typer.Option(help="How long after its end to judge a window, by receipt times: pushes may come late."),
+    ] = "1m"
+    since: Annotated[
+        str,
+        typer.Option(
+            help="At a destination's first start: deliver verdicts that were seen from then on. An age or a time (UTC)."
+        ),
+    ] = "1h"
+    consequences: Annotated[
+        bool, typer.Option("--consequences", help="Deliver verdicts, too, that another verdict explains.")
+    ] = False
+
+    def request(
+        self, source: TopicSource | str, tables: str, batches: Batches, destinations: Destinations, form: SummaryFormat
+    ) -> "WatchRequest":
+        """The request.
+
+        Raises:
+            FleetError: an option is wrong.
+        """
+        late_us = _duration_us("--late", self.late, up_to_us=_LONGEST_LATE_US)
+        trigger_us = _duration_us("--trigger", self.trigger)
+        with needs_extra("tables"):
+            from fleetgauge.fleet.pipeline.run import RunRequest
+            from fleetgauge.fleet.watch.watch import WatchRequest
+        if isinstance(source, TopicSource):
+            with needs_extra("spark"):
+                import pyspark  # noqa: F401  # a watch without it would find out in each round
+        run = RunRequest(
+            source=source,
+            tables=tables,
+            bounds=batches.bounds(),
+            window_s=window_seconds(self.window),
+            rules=load(self.rules),
+            judge_after_s=late_us // 1_000_000,
+        )
+        return WatchRequest(
+            run=run,
+            since=parse_time(self.since, now()),
+            destinations=destinations.opened(form),
+            trigger_s=trigger_us / 1_000_000,
+            once=self.once,
+            consequences=self.consequences,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRounds(SparkJob):
+    """A session of Spark for every round."""
+
+    progress: Annotated[
+        bool, typer.Option("--progress/--no-progress", help="A line on stderr for each round that did something.")
+    ] = True
+
+
+def watch(
+    *,
+    source: Source = DEFAULT_SOURCE,
+    tables: Tables = DEFAULT_TABLES,
+    rounds: Rounds,
+    destinations: Destinations,
+    batches: Batches,
+    form: SummaryForm = SummaryFormat.TABLE,
+    spark: SparkRounds,
+) -> None:
+    """Keep the standing tables up to date, and deliver verdicts as they open, change their severity, and clear.
+
+    Every round does what `fleet run` does, so that `fleet verdicts` and `fleet show` read the same tables, and one
+    process is enough. Verdicts go to stdout, and to a webhook, Alertmanager and a Kafka topic if asked: each change at
+    least once, under an `id` that tells a repeat. A destination that is away gets everything later, and holds up no
+    other. SIGTERM or SIGINT end it after the round. Exit code 0 then, 1 on an error, 2 on a wrong option or rule.
+
+    `fleetgauge fleet watch --tables ./fleet --alertmanager http://alertmanager:9093`
+
+    `fleetgauge fleet watch --source kafka://broker-1:9092/fleetgauge-pushes --rules rules.toml --window 1m`
+    """
+    try:
+        read_from = batches.of(source)
+        request = rounds.request(read_from, tables, batches, destinations, form)
+        conf = parse_conf(spark.conf)
+    except FleetError as error:  # whatever is wrong is wrong with an option
+        raise WrongOptionError(str(error)) from error
+    from fleetgauge.fleet.watch import watch as watching
+
+    notes = Console(stderr=True)
+    watching.watch(
+        request,
+        cache(lambda: spark.settings_for(read_from, batches, notes)),
+        on_spark=spark.is_wanted,
+        conf=conf,
+        clock=SystemTime(),
+        notes=notes,
+        note=sentences(notes),
+        progress=spark.progress,
+    )
+
+
+def _duration_us(option: str, text: str, up_to_us: int | None = None) -> int:
+    """A duration; without a bound it may not be zero."""
+    found = parse_duration_us(text)
+    if found is None or (found > up_to_us if up_to_us is not None else not found):
+        allowed = "up to 1d" if up_to_us is not None else "above zero and up to 30d"
+        raise FleetError(f"{option} is {text!r}: give a duration {allowed}, such as 10s, 5m or 1h")
+    return found

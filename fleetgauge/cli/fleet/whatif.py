@@ -1,0 +1,246 @@
+"""`fleet whatif`: whom other quotas would have throttled."""
+
+import re
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fleetgauge.cli.fleet.options import (
+    DEFAULT_TABLES,
+    FleetCommand,
+    SparkJob,
+    Tables,
+    WholeRows,
+    needs_extra,
+    now,
+    parse_conf,
+    sentences,
+    shows,
+)
+from fleetgauge.fleet.errors import FleetError, NotInstalledError
+from fleetgauge.fleet.report.form import Format
+from fleetgauge.fleet.source.selection import parse_time
+
+if TYPE_CHECKING:
+    from fleetgauge.fleet.whatif.whatif import Answer
+
+_DEFAULT_SINCE: Final = timedelta(days=7)
+_NOBODY: Final = "nobody"
+
+
+class WhatifCommand(FleetCommand):
+    """Takes `--suggest` without a value, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Adds the value that is left out."""
+        found = []
+        for place, word in enumerate(args):
+            follows = args[place + 1 : place + 2]
+            found += [word, _NOBODY] if word == "--suggest" and not _is_suggestion(follows) else [word]
+        return super().parse_args(ctx, found)
+
+
+def _is_suggestion(words: list[str]) -> bool:
+    return bool(words) and not words[0].startswith("-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Which quotas are tried, and on which rates."""
+
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--quota",
+            "-q",
+            metavar="ENTITY,KEY=BYTES",
+            help="A limit as kafka-configs sets it: user=alice,producer_byte_rate=1048576. Entities are user and "
+            "client-id, each by name or <default>, or both; keys producer_byte_rate and consumer_byte_rate. May be "
+            "repeated; a comma in a name is %2C.",
+        ),
+    ] = None
+    suggest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[nobody|top-N%]",
+            help="Print the least limit that would have throttled nobody, or only the top N percent, for each "
+            "--quota, whose value may be left out.",
+        ),
+    ] = None
+    since: Annotated[
+        str | None,
+        typer.Option(help="From then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC). By default 7d."),
+    ] = None
+    until: Annotated[str | None, typer.Option(help="Up to then; forms as for --since.")] = None
+    spread: Annotated[
+        str,
+        typer.Option(
+            metavar="even|one",
+            help="Where a client sends only the sum over brokers: spread it evenly over those that it speaks to, or "
+            "take all for one broker's, the worst case.",
+        ),
+    ] = "even"
+    rates: Annotated[
+        Path | None,
+        typer.Option(
+            help="Brokers' own byte rates, in place of telemetry: CSV of time,user,client-id,byte-rate,broker."
+        ),
+    ] = None
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Brokers' own byte rates from Prometheus, by --query.")
+    ] = None
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="PROMQL", help="With --prometheus: bytes a second by user, client_id and broker."),
+    ] = None
+    step: Annotated[str, typer.Option(help="With --prometheus: time between two samples.")] = "30s"
+
+    def times(self, default: timedelta | None) -> tuple[datetime | None, datetime | None]:
+        """From when to when; `default` is the age of the beginning."""
+        at = now()
+        since, until = (parse_time(text, at) if text else None for text in (self.since, self.until))
+        since = at - default if since is None and default is not None else since
+        if since is not None and until is not None and until <= since:
+            raise FleetError("--until has to be later than --since")
+        return since, until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkReplay(SparkJob):
+    """A session of Spark for many rows."""
+
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            help="Where Spark runs: local[*], spark://host:port, yarn, ... Without it Spark is used only for more than "
+            "a hundred million rows of windows.",
+        ),
+    ] = None
+
+
+def whatif(*, tables: Tables = DEFAULT_TABLES, replay: Replay, rows: WholeRows, spark: SparkReplay) -> None:
+    """Replay the recorded byte rates of clients under other quotas: who would have been throttled, and for how long.
+
+    Kafka's own quota managers judge the rates, broker by broker. Rates are means over windows of the tables: bursts
+    vanish, and every figure is a lower bound.
+
+    `fleetgauge fleet whatif --tables ./fleet --quota 'user=alice,producer_byte_rate=1048576' --since 7d`
+
+    `fleetgauge fleet whatif --tables ./fleet --quota 'client-id=<default>,producer_byte_rate' --suggest top-1%`
+
+    `fleetgauge fleet whatif --rates rates.csv --quota 'user=<default>,consumer_byte_rate=5000000' --format json`
+    """
+    with needs_extra("tables"):
+        from fleetgauge.fleet.report.output import write_table
+        from fleetgauge.fleet.whatif.quotas import parse_quotas
+        from fleetgauge.fleet.whatif.show import FORM, remarks
+    percent = top_percent(replay.suggest)
+    asked = parse_quotas(replay.quota or (), suggests=percent is not None)
+    rows.check()
+    FORM.only(rows.columns)
+    if replay.spread not in ("even", "one"):
+        raise FleetError(f"--spread {replay.spread!r} is neither even nor one")
+    answer, cell_s = _of_brokers(replay, asked, percent) or _of_tables(tables, replay, spark, asked, percent)
+    write_table(answer.rows, rows, FORM, sys.stdout)
+    say = sentences(Console(stderr=rows.form is not Format.TABLE))
+    for remark in remarks(answer, cell_s):
+        say(remark)
+
+
+def top_percent(suggest: str | None) -> float | None:
+    """The percent of those who share a limit that a suggested one throttles; None where none is asked for.
+
+    >>> top_percent("nobody"), top_percent("top-1%"), top_percent("top-0.5%"), top_percent(None)
+    (0.0, 1.0, 0.5, None)
+    """
+    if suggest is None:
+        return None
+    found = re.fullmatch(r"top-(\d{1,2}(?:\.\d{1,6})?)%", suggest.strip())
+    if suggest.strip() != _NOBODY and not found:
+        raise FleetError(f"--suggest {suggest!r} is neither {_NOBODY} nor top-N%: give --suggest or --suggest top-1%")
+    return float(found[1]) if found else 0.0
+
+
+def _of_brokers(replay: Replay, asked: Any, percent: float | None) -> "tuple[Answer, int] | None":
+    """By the brokers' own metrics; None where none are given."""
+    from fleetgauge.base.durations import parse_duration_us
+    from fleetgauge.fleet.whatif import engines
+    from fleetgauge.fleet.whatif.samples import read_csv, read_prometheus, sampled_fleet, within
+    from fleetgauge.fleet.whatif.whatif import answer
+
+    if (replay.prometheus is None) != (replay.query is None):
+        raise FleetError("--prometheus and --query belong together: give both")
+    if replay.prometheus is not None and replay.rates is not None:
+        raise FleetError("--rates and --prometheus are two sources of the same rates: give one of them")
+    if replay.prometheus is not None and replay.query is not None:
+        since, until = replay.times(_DEFAULT_SINCE)
+        step_us = parse_duration_us(replay.step)
+        if not step_us or step_us < 1_000_000:  # a second
+            raise FleetError(f"--step {replay.step!r} is no time of a second or more: give 15s, 30s or 1m")
+        times = since or _EPOCH, until or now()
+        samples = read_prometheus(replay.prometheus, replay.query, *times, step_us // 1_000_000)
+    elif replay.rates is not None:
+        since, until = replay.times(None)
+        samples = within(read_csv(replay.rates), since, until)
+    else:
+        return None
+    fleet, rates, cell_s, brokers = sampled_fleet(samples, asked)
+    found = answer(fleet, asked, lambda task: engines.of_table(rates, task), cell_s, percent, brokers)
+    return found, cell_s
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent: float | None) -> "tuple[Answer, int]":
+    """By the tables of telemetry."""
+    from fleetgauge.fleet.pipeline.run import explained
+    from fleetgauge.fleet.tables.paths import qualified, storage_options
+    from fleetgauge.fleet.tables.store import Store
+    from fleetgauge.fleet.whatif import engines
+    from fleetgauge.fleet.whatif.whatif import IN_PROCESS_ROWS, answer, clients_of, fleet_of, parts_of, reader, stretch
+
+    with explained(f"fleet whatif of {tables}"):
+        store = Store(qualified(tables), storage_options(parse_conf(spark.conf)))
+        of = stretch(store, *replay.times(_DEFAULT_SINCE))
+        fleet = fleet_of(clients_of(store, of), asked)
+        read = reader(store, fleet, of, to_one=replay.spread == "one")
+        if of.rows > IN_PROCESS_ROWS or spark.is_wanted:
+            session = _session(spark)
+            parts = parts_of(of, least=4 * session.sparkContext.defaultParallelism)
+            found = answer(
+                fleet, asked, lambda task: engines.on_spark(session, read, parts, task), of.window_s, percent
+            )
+            return found, of.window_s
+        parts = parts_of(of)
+        with _progress(spark.progress) as bar:
+
+            def run(task: Any) -> dict[int, Any]:
+                shown = bar.add_task(task.stage, total=len(parts))
+                return engines.in_process(read, parts, task, lambda done: bar.update(shown, completed=done))
+
+            return answer(fleet, asked, run, of.window_s, percent), of.window_s
+
+
+def _session(spark: SparkJob) -> Any:
+    try:
+        from fleetgauge.fleet.spark.session import start_session
+    except ModuleNotFoundError as error:
+        raise NotInstalledError(
+            f"{error.name} is not installed, and --master and more than a hundred million rows need PySpark: "
+            "pip install 'fleetgauge[spark]', or shorten the time with --since"
+        ) from error
+    return start_session(spark.settings())
+
+
+def _progress(progress: bool | None) -> Progress:
+    notes = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
+    return Progress(*columns, TimeRemainingColumn(), console=notes, transient=True, disable=not shows(progress, notes))

@@ -1,0 +1,1 @@
+"""Commands about one node, gateway or export: run it, look at it, check it."""

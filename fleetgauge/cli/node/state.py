@@ -1,0 +1,76 @@
+"""`fleetgauge state`: what admin tools changed on a node, as tables of its configuration file."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetgauge.cli.options import ConfigFile, Overrides
+from fleetgauge.terminal.text import printable
+
+if TYPE_CHECKING:
+    from fleetgauge.node.config import ServiceConfig
+
+
+def state(
+    config: ConfigFile = None,
+    override: Overrides = None,
+    credentials: Annotated[
+        bool, typer.Option("--credentials", help="Print the salted hashes of users, too: they are secrets.")
+    ] = False,
+) -> None:
+    """Print what admin tools changed on a node as TOML, for its configuration file.
+
+    Each table is whole, with the file's values that no tool changed: put it in place of the file's table of that name.
+    What a configuration cannot declare is named. Works while the node runs, and while it does not.
+
+    `fleetgauge state --config fleetgauge.toml > changed.toml`
+    """
+    from fleetgauge.cli.node.state_toml import StateToml  # imports every package
+    from fleetgauge.node.config.load import check, read_sources
+    from fleetgauge.node.state.store import read_file
+    from fleetgauge.node.state.topic import of_copy
+
+    sourced = read_sources(config, environment=os.environ, overrides=override or ())
+    found = check(sourced)
+    path = _file(found)
+    stored = of_copy(read_file(path))[0] if path.exists() else {}
+    written = {key: str(raw.written) for key, raw in sourced.items() if raw.written is not None}
+    made = StateToml(found, written, stored, with_credentials=credentials)
+    typer.echo(f"# What admin tools changed, by {_place(found, path)}")
+    if not made.tables and not made.left_out:
+        typer.echo("# Nothing.")
+    for sentence in made.left_out:
+        typer.echo(f"# Left out: {printable(sentence)}")
+        typer.echo(f"fleetgauge: left out: {printable(sentence)}", err=True)
+    for table in made.tables:
+        typer.echo(f"\n{table}")
+
+
+def _file(config: "ServiceConfig") -> Path:
+    """The file with the state; of a node that was never changed there is none.
+
+    Raises:
+        ConfigError: this node has not run here.
+    """
+    from fleetgauge.base.errors import ConfigError
+    from fleetgauge.node.config.push_logs import state_file
+    from fleetgauge.node.data_dir import DataDirectory
+
+    path = state_file(config, DataDirectory(config.log_dirs.absolute()))
+    if not path.parent.is_dir():
+        raise ConfigError("log.dirs", f"there is no data directory {path.parent}: name the node's with --config")
+    if config.state_store == "kafka" and not path.exists():
+        raise ConfigError(
+            "state.store",
+            f"this node has read nothing of topic {config.state_topic} yet: there is no copy of it, {path}; start the "
+            "node, or run this where one has run",
+        )
+    return path
+
+
+def _place(config: "ServiceConfig", path: Path) -> str:
+    if config.state_store == "kafka":
+        return f"{path}: this node's copy of topic {config.state_topic}, as it read it last"
+    return str(path)

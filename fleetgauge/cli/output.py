@@ -1,0 +1,32 @@
+"""Tables and JSON that several commands print."""
+
+import json
+from collections.abc import Iterable
+
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.terminal.table import SafeTable, UnknownColumnError, chosen_columns
+
+
+def facts(title: str | None = None) -> SafeTable:
+    """An empty table of names and values."""
+    table = SafeTable(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def selected(headings: Iterable[str], columns: str | None) -> tuple[str, ...]:
+    """The headings that `--columns` selects; none without that option.
+
+    Raises:
+        FleetgaugeError: there is no such column.
+    """
+    try:
+        return chosen_columns(headings, columns) if columns is not None else ()
+    except UnknownColumnError as error:
+        raise FleetgaugeError(str(error)) from error
+
+
+def write_json(value: object) -> None:
+    """Prints a value as JSON."""
+    print(json.dumps(value, indent=2))  # noqa: T201

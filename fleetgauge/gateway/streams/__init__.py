@@ -1,0 +1,1 @@
+"""The bytes of a client's connection in either direction, and the gateway's own authentication between them."""

@@ -1,0 +1,30 @@
+"""Groups of options: frozen dataclasses that several commands share. Typer has none (fastapi/typer#264)."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import wraps
+from typing import Any
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command as Typer takes it: each parameter of a dataclass is replaced by that dataclass's fields, in its place.
+
+    Raises:
+        ValueError: two of them have a field of the same name.
+    """
+    parameters = inspect.signature(command, eval_str=True).parameters
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in parameters.items() if is_dataclass(each.annotation)
+    }
+    fields = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        made = {name: groups[name](**{key: options.pop(key) for key in keys}) for name, keys in fields.items()}
+        command(**made, **options)
+
+    flat = [each for name, one in parameters.items() for each in fields.get(name, {name: one}).values()]
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat]
+    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]  # what inspect looks for
+    return run

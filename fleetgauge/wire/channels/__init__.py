@@ -1,0 +1,1 @@
+"""Connections: the protocol core, its asyncio protocols, and the SASL of a connection."""

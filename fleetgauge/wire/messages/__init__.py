@@ -1,0 +1,1 @@
+"""Kafka's messages and PROXY headers: bytes in, values out."""
