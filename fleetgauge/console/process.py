@@ -5,7 +5,6 @@
 The fleet is loaded in a thread, with its libraries: /healthz answers meanwhile.
 """
 
-import dataclasses
 import functools
 import threading
 from pathlib import Path
@@ -32,8 +31,8 @@ log = structlog.get_logger(__name__)
 
 def console_site(job: Job) -> Site:
     """The node's endpoints and the console."""
-    routes = Routes(Path(job["node"])).routes()
-    return site(job["console"], Path(job["node"]), routes, {"endpoints": ENDPOINTS})
+    routes = Routes(job["node"]).routes()
+    return site(job["console"], job["node"], routes, {"endpoints": ENDPOINTS})
 
 
 def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], index: dict[str, Any]) -> Site:
@@ -46,8 +45,8 @@ def site(console: dict[str, Any], socket: Path | None, endpoints: list[Any], ind
         index: the answer at `/` for all but browsers.
     """
     state = Fleetless()
-    cluster = None if console["cluster"] is None else ClusterSettings(**console["cluster"])
-    node = Node(socket, DataDirectory(Path(console["log_dirs"])), cluster)
+    cluster: ClusterSettings | None = console["cluster"]
+    node = Node(socket, DataDirectory(console["log_dirs"]), cluster)
     subscriptions = functools.cache(lambda: _subscriptions(cluster, node, state))
     app = make_app(Api(state, node, Sessions(console["token"]), subscriptions), endpoints, index)
     stopped = threading.Event()
@@ -67,8 +66,11 @@ def _load(state: Fleetless, console: dict[str, Any], node: Node, socket: Path | 
         from fleetgauge.console.state.fleet import Fleet, FleetSettings
 
         settings = FleetSettings(
-            **{name: console[name] for name in ("form", "clients_max", "tables", "decode_cores")},
-            rules=None if console["rules"] is None else Path(console["rules"]),
+            form=console["form"],
+            clients_max=console["clients_max"],
+            tables=console["tables"],
+            rules=console["rules"],
+            decode_cores=console["decode_cores"],
         )
         of_node = socket if console["form"] == "serve" else None
         fleet = Fleet(_source(console), settings, node_socket=of_node, in_force=lambda: node.in_force)
@@ -110,12 +112,10 @@ def _source(console: dict[str, Any]) -> Any:
     if console["topic"] is None:
         from fleetgauge.console.state.source import EmbeddedSource
 
-        return EmbeddedSource(DataDirectory(Path(console["log_dirs"])))
+        return EmbeddedSource(DataDirectory(console["log_dirs"]))
     from fleetgauge.console.state.topic_source import TopicSource
-    from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
-    names = {field.name for field in dataclasses.fields(KafkaTopicSettings)}
-    return TopicSource(KafkaTopicSettings(**{name: value for name, value in console["topic"].items() if name in names}))
+    return TopicSource(console["topic"])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ The same table has the keys of the pipeline; exporters do not see those.
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -29,19 +28,7 @@ EXPORTER_TYPES: Final[Mapping[str, str]] = {
 """Type -> factory, imported when it is configured."""
 
 _DRAIN_RATE: Final = "drain.rate.bytes"
-_PIPELINE_KEYS: Final = frozenset({_DRAIN_RATE})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineSettings:
-    """Settings of an exporter's pipeline.
-
-    Attributes:
-        drain_rate_bytes: rate at which a backlog is delivered (key `drain.rate.bytes`) [B/s of decompressed metrics];
-            None, the default, is without limit.
-    """
-
-    drain_rate_bytes: int | None = None
+"""A key of the pipeline and not of the exporter."""
 
 
 def build_exporter(name: str, values: Mapping[str, object]) -> Exporter:
@@ -50,8 +37,8 @@ def build_exporter(name: str, values: Mapping[str, object]) -> Exporter:
     Raises:
         ExporterConfigError: `type` is missing or unknown, or the type's own keys are wrong.
     """
-    pipeline_settings(name, values)
-    own = {key: value for key, value in values.items() if key not in _PIPELINE_KEYS}
+    drain_rate_bytes(name, values)
+    own = {key: value for key, value in values.items() if key != _DRAIN_RATE}
     return _factory(name, values.get("type"))(name, own)
 
 
@@ -67,14 +54,15 @@ def check_exporter(name: str, values: Mapping[str, object]) -> None:
         build_exporter(name, values)
 
 
-def pipeline_settings(name: str, values: Mapping[str, object]) -> PipelineSettings:
-    """Reads the keys of the pipeline in the table `[exporters.<name>]`.
+def drain_rate_bytes(name: str, values: Mapping[str, object]) -> int | None:
+    """Rate at which the pipeline of `[exporters.<name>]` delivers a backlog [B/s of decompressed metrics].
+
+    None, the default, is without limit.
 
     Raises:
         ExporterConfigError: a value is not allowed.
     """
-    rate = Options(name, values).optional_integer(_DRAIN_RATE, minimum=1, maximum=2**63 - 1)
-    return PipelineSettings(drain_rate_bytes=rate)
+    return Options(name, values).optional_integer(_DRAIN_RATE, minimum=1, maximum=2**63 - 1)
 
 
 def _factory(name: str, kind: object) -> Factory:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from fleetgauge.base.clock import Time
 from fleetgauge.exporters.delivery.report import DeliveryReport
@@ -26,24 +26,13 @@ from fleetgauge.push_log.log import Batch
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.sdk.metrics.export import MetricsData
+    from prometheus_client.core import Metric
 
 SELF_METRICS: Final = "self_metrics"
 """The value of `type` in `[exporters.<name>]`."""
 
 SERVICE_NAME: Final = "fleetgauge"
 _NEEDED: Final = ("opentelemetry.sdk.metrics", "opentelemetry.exporter.otlp.proto.common", "prometheus_client")
-
-
-class Reading(NamedTuple):
-    """The current values of one metric."""
-
-    name: str
-    text: str
-    """Its description."""
-    is_counter: bool
-    """True if it never decreases."""
-    samples: tuple[tuple[Mapping[str, str], float], ...]
-    """Labels and value of each series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +76,7 @@ def _check_installed(options: Options) -> None:
 
 
 class _Instruments:
-    """The SDK's instruments, created with the first reading of each metric; they return the latest readings."""
+    """The SDK's instruments, created with the first reading of each metric; they return the latest samples."""
 
     def __init__(self) -> None:
         from opentelemetry.sdk.metrics import MeterProvider
@@ -98,28 +87,26 @@ class _Instruments:
         self._reader = InMemoryMetricReader()
         provider = MeterProvider([self._reader], Resource.create(about), shutdown_on_exit=False)
         self._meter = provider.get_meter(SERVICE_NAME)
-        self._now: dict[str, Reading] = {}
+        self._now: dict[str, Metric] = {}
         self._made: set[str] = set()
 
-    def collected(self, readings: Iterable[Reading]) -> "MetricsData | None":
-        """The readings as the SDK's data; None if there are none."""
-        self._now = {reading.name: reading for reading in readings}
-        for reading in self._now.values():
-            if reading.name not in self._made:
-                self._made.add(reading.name)
-                make = (
-                    self._meter.create_observable_counter if reading.is_counter else self._meter.create_observable_gauge
-                )
-                make(reading.name, [self._observer(reading.name)], description=reading.text)
+    def collected(self, metrics: "Iterable[Metric]") -> "MetricsData | None":
+        """Counters and gauges as the SDK's data; None if there are none."""
+        counter, gauge = self._meter.create_observable_counter, self._meter.create_observable_gauge
+        self._now = {metric.name: metric for metric in metrics}
+        for name, metric in self._now.items():
+            if name not in self._made:
+                self._made.add(name)
+                make = counter if metric.type == "counter" else gauge
+                make(name, [self._observer(name)], description=metric.documentation)
         return self._reader.get_metrics_data()
 
     def _observer(self, name: str) -> "Callable[[CallbackOptions], Iterable[Observation]]":
         from opentelemetry.metrics import Observation
 
         def observe(_options: "CallbackOptions") -> Iterable[Observation]:
-            reading = self._now.get(name)
-            samples = () if reading is None else reading.samples
-            return [Observation(value, dict(labels)) for labels, value in samples if not math.isnan(value)]
+            samples = self._now[name].samples if name in self._now else ()
+            return [Observation(float(each.value), each.labels) for each in samples if not math.isnan(each.value)]
 
         return observe
 
@@ -130,7 +117,7 @@ class SelfMetricsExporter:
     Args:
         name: the name in `[exporters.<name>]`.
         settings: connection and interval.
-        source: reads all metrics; an exception is logged, and the next interval tries again.
+        source: reads all metrics, counters and gauges; an exception is logged, and the next interval tries again.
         time: the clocks.
     """
 
@@ -138,7 +125,7 @@ class SelfMetricsExporter:
     """How long a running export may take to return after the stop [s]."""
 
     def __init__(
-        self, name: str, settings: SelfMetricsSettings, source: Callable[[], Iterable[Reading]], *, time: Time
+        self, name: str, settings: SelfMetricsSettings, source: "Callable[[], Iterable[Metric]]", *, time: Time
     ) -> None:
         self.name = name
         self._settings = settings

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cachetools import TTLCache
 
@@ -77,31 +77,6 @@ class AccessSettings:
             f"{address} can be reached from other machines and has no login: set http.users.file (fleetgauge "
             "credentials --http read NAME makes a user), or http.ssl.client.auth=required with https, or "
             "http.anonymous.access=everywhere if all who reach it may read"
-        )
-
-    def to_job(self) -> dict[str, Any]:
-        """Plain values that JSON can hold."""
-        tls = self.tls
-        return {
-            "users_file": None if self.users_file is None else str(self.users_file),
-            "everywhere": self.everywhere,
-            "operator_token": self.operator_token,
-            "tls": None if tls is None else {name: getattr(tls, name) for name in TlsSettings.__slots__},
-        }
-
-    @classmethod
-    def from_job(cls, job: Mapping[str, Any]) -> "AccessSettings":
-        """The settings that `to_job` wrote."""
-        tls = job["tls"]
-        if tls is not None:
-            lists = {name: tuple(tls[name]) for name in ("versions", "cipher_suites")}
-            tls = TlsSettings(**{**tls, **lists, "client_auth": ClientAuth(tls["client_auth"])})
-        users = job["users_file"]
-        return cls(
-            users_file=None if users is None else Path(users),
-            everywhere=job["everywhere"],
-            operator_token=job["operator_token"],
-            tls=tls,
         )
 
 

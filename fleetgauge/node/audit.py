@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -62,15 +62,6 @@ class AuditSettings:
     max_bytes: int
     max_files: int
     lines_per_minute: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values for the job of a child process."""
-        return {**asdict(self), "path": str(self.path)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "AuditSettings":
-        """The settings of a job, see `as_json`."""
-        return cls(**{**values, "path": Path(values["path"])})
 
 
 class AuditLog:

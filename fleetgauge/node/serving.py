@@ -88,8 +88,8 @@ def _summary(node: FleetgaugeNode | WorkersNode, config: ServiceConfig) -> str:
     """Where a node that has just started listens, logs and delivers, line by line."""
     lines = [f"Fleetgauge {version('fleetgauge')}, node {config.node_id} of cluster {node.identity.cluster_id}"]
     for bound in node.identity.bound:
-        host, port = node.identity.advertised(bound.endpoint.listener_name)
-        listens = f"{bound.endpoint.listener_name}://{bound.endpoint.host}:{bound.port}"
+        host, port = node.identity.advertised(bound.listener_name)
+        listens = f"{bound.listener_name}://{bound.host}:{bound.port}"
         sent = "" if config.gateway_broker else f" (clients are sent to {host}:{port})"
         lines.append(f"  listening     {listens}{sent}")
     lines.append(f"  takes         {_takes(config)}")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from fleetgauge.base.clock import Time
 from fleetgauge.base.library_log import get_logger
@@ -14,11 +14,23 @@ from fleetgauge.telemetry.push import Push
 log = get_logger(__name__)
 
 DEFAULT_ACK_TIMEOUT_MS: Final = 500
-DEFAULT_MAX_PENDING_RECORDS: Final = 16_384
-DEFAULT_MAX_PENDING_BYTES: Final = 64 * MIB
 _HOUSEKEEPING_S: Final = 10.0
 _FAILURE_COUNTS_MS: Final = 30_000
 """Time for which a failed commit is reported as `problem` [ms]; without pushes, no later commit would clear it."""
+
+
+class PendingBounds(NamedTuple):
+    """How many pushes may wait for the log or be on their way to it, and the size of their payloads [B]."""
+
+    records: int = 16_384
+    size_bytes: int = 64 * MIB
+
+    def are_exceeded(self, pending: int, pending_bytes: int, size_bytes: int) -> bool:
+        """True if there is no room for another push of a size [B]; a push alone always has room."""
+        return pending >= self.records or (pending > 0 and pending_bytes + size_bytes > self.size_bytes)
+
+
+PENDING_BOUNDS: Final = PendingBounds()
 
 
 class Writer(Protocol):
@@ -53,24 +65,16 @@ class GroupCommit:
         writer: writer of the log; closed by `close`.
         loop: the listener's loop.
         time: the clocks.
-        max_pending_records: maximum number of pushes that wait or are being written.
-        max_pending_bytes: maximum size of their payloads [B].
+        bounds: of the pushes that wait or are being written.
     """
 
     def __init__(
-        self,
-        writer: Writer,
-        loop: asyncio.AbstractEventLoop,
-        time: Time,
-        *,
-        max_pending_records: int = DEFAULT_MAX_PENDING_RECORDS,
-        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        self, writer: Writer, loop: asyncio.AbstractEventLoop, time: Time, bounds: PendingBounds = PENDING_BOUNDS
     ) -> None:
         self._writer = writer
         self._loop = loop
         self._time = time
-        self._max_pending_records = max_pending_records
-        self._max_pending_bytes = max_pending_bytes
+        self._bounds = bounds
         self._gathering: list[Push] = []
         self._pending_bytes = 0
         self._closed = False
@@ -114,12 +118,6 @@ class GroupCommit:
         await self.drain()
         self._housekeeping.cancel()
         self._writer.close()
-
-    def _is_full(self, size_bytes: int) -> bool:
-        pending = self.pending
-        return pending >= self._max_pending_records or (
-            pending > 0 and self._pending_bytes + size_bytes > self._max_pending_bytes
-        )
 
     def _write(self, pushes: Sequence[Push]) -> PushLogError | None:
         try:

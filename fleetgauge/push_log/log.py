@@ -158,10 +158,6 @@ class PushLogReader(Protocol):
         """
         ...
 
-    def rewind(self) -> None:
-        """Resets the read position to the durable cursor: uncommitted records are polled again."""
-        ...
-
     def wakeup(self) -> None:
         """Makes a waiting `poll`, or the next one, return at once with available records (`KafkaConsumer.wakeup`)."""
         ...

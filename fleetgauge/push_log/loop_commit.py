@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fleetgauge.base.clock import Time
-from fleetgauge.push_log.group_commit import DEFAULT_MAX_PENDING_BYTES, DEFAULT_MAX_PENDING_RECORDS, GroupCommit, Writer
+from fleetgauge.push_log.group_commit import PENDING_BOUNDS, GroupCommit, PendingBounds, Writer
 from fleetgauge.push_log.log import PushLogError
 from fleetgauge.telemetry.push import Push
 
@@ -35,13 +35,11 @@ class LoopCommit(GroupCommit):
         time: Time,
         *,
         linger_us: int = DEFAULT_LINGER_US,
-        max_pending_records: int = DEFAULT_MAX_PENDING_RECORDS,
-        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        bounds: PendingBounds = PENDING_BOUNDS,
         sleep: Callable[[float], None] = _time.sleep,
     ) -> None:
-        super().__init__(
-            writer, loop, time, max_pending_records=max_pending_records, max_pending_bytes=max_pending_bytes
-        )
+        super().__init__(writer, loop, time, bounds)
+        self._max_pending_records, self._max_pending_bytes = bounds
         self._linger_ns = linger_us * 1_000
         self._next_ns = 0
         self._sleep = sleep

@@ -5,13 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from fleetgauge.base.clock import Time
-from fleetgauge.push_log.group_commit import (
-    DEFAULT_ACK_TIMEOUT_MS,
-    DEFAULT_MAX_PENDING_BYTES,
-    DEFAULT_MAX_PENDING_RECORDS,
-    GroupCommit,
-    Writer,
-)
+from fleetgauge.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS, PENDING_BOUNDS, GroupCommit, PendingBounds, Writer
 from fleetgauge.push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
 from fleetgauge.telemetry.push import Push
 
@@ -33,12 +27,9 @@ class ThreadCommit(GroupCommit):
         time: Time,
         *,
         ack_timeout_ms: int = DEFAULT_ACK_TIMEOUT_MS,
-        max_pending_records: int = DEFAULT_MAX_PENDING_RECORDS,
-        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        bounds: PendingBounds = PENDING_BOUNDS,
     ) -> None:
-        super().__init__(
-            writer, loop, time, max_pending_records=max_pending_records, max_pending_bytes=max_pending_bytes
-        )
+        super().__init__(writer, loop, time, bounds)
         self._ack_timeout_ms = ack_timeout_ms
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="push-log")
         self._writing: list[Push] = []
@@ -63,7 +54,7 @@ class ThreadCommit(GroupCommit):
         if self._closed:
             return PushLogError("the push log is closed")
         size_bytes = push.size_bytes
-        if self._is_full(size_bytes):
+        if self._bounds.are_exceeded(self.pending, self._pending_bytes, size_bytes):
             self._counts["refused_full"] += 1
             error = PushLogFullError(
                 f"{self.pending} pushes of {self._pending_bytes} B already wait for the push log's disk"

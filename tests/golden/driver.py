@@ -83,7 +83,7 @@ class GoldenNode:
                 self._config(config), self.clock, push_ids=PushIds(writer=0x7140714), new_instance_id=ids().__next__
             )
             self.loop.complete(self._node.start())
-        self._ports = {bound.endpoint.listener_name: bound.port for bound in self._node.identity.bound}
+        self._ports = {bound.listener_name: bound.port for bound in self._node.identity.bound}
         self._peers: dict[str, Arrival] = {}
         self._asked: dict[str, bytearray] = {}
         self._apis: dict[tuple[str, int], int] = {}

@@ -55,15 +55,6 @@ class Histogram:
         return HistogramStats(bounds=self._bounds, counts=tuple(self._counts), sum=self._sum, largest=self._largest)
 
 
-def empty(bounds: Sequence[float]) -> HistogramStats:
-    """A snapshot without values.
-
-    >>> empty((1.0,)).counts
-    (0, 0)
-    """
-    return Histogram(bounds).snapshot()
-
-
 def quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
     """The value below which `share` of the values lie, as `histogram_quantile` of Prometheus estimates it.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from fleetgauge.exporters.delivery.histogram import EXPORT_BOUNDS_S, FRESHNESS_BOUNDS_S, HistogramStats, empty
+from fleetgauge.exporters.delivery.histogram import EXPORT_BOUNDS_S, FRESHNESS_BOUNDS_S, Histogram, HistogramStats
 
 MAX_REASONS: Final = 64
 """Maximum number of distinct reasons, for failed attempts and for rejections each; they are labels of a time series."""
@@ -75,5 +75,5 @@ class DeliveryStats:
     last_delivered_at: int | None = None
     last_export_ms: int | None = None
     call_ms: int | None = None
-    export_s: HistogramStats = field(default_factory=lambda: empty(EXPORT_BOUNDS_S))
-    freshness_s: HistogramStats = field(default_factory=lambda: empty(FRESHNESS_BOUNDS_S))
+    export_s: HistogramStats = field(default_factory=lambda: Histogram(EXPORT_BOUNDS_S).snapshot())
+    freshness_s: HistogramStats = field(default_factory=lambda: Histogram(FRESHNESS_BOUNDS_S).snapshot())

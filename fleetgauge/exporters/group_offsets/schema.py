@@ -1,6 +1,6 @@
 """The files of `group_offsets/`: one row per sample of a partition, of a member without partitions, or of a failure."""
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -47,7 +47,5 @@ class Sample(NamedTuple):
 
 def record_batch(samples: list[Sample]) -> pa.RecordBatch:
     """The samples as rows of GROUP_OFFSETS_SCHEMA."""
-    columns: list[Any] = list(zip(*samples, strict=True)) if samples else [()] * (len(_COLUMNS) - 1)
-    arrays = [pa.array(values, kind) for values, (_, kind) in zip(columns, _COLUMNS, strict=False)]
-    version: pa.Array[Any] = pa.array([SCHEMA_VERSION] * len(samples), pa.int32())
-    return pa.record_batch([*arrays, version], schema=GROUP_OFFSETS_SCHEMA)
+    rows = [{**each._asdict(), "schema_version": SCHEMA_VERSION} for each in samples]
+    return pa.RecordBatch.from_pylist(rows, GROUP_OFFSETS_SCHEMA)

@@ -5,18 +5,18 @@ age and rows. `group_offsets/` is one; `exporters.traffic` has another.
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-from pyarrow import parquet as pq
 
 from fleetgauge.base.clock import Time
 from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.redaction import without_credentials
 from fleetgauge.exporters.group_offsets.schema import GROUP_OFFSETS_SCHEMA
 from fleetgauge.exporters.landing.exporter import open_storage, partition_of
+from fleetgauge.exporters.landing.parquet import parquet_file
 from fleetgauge.exporters.landing.retention import LandingRetention
-from fleetgauge.exporters.landing.storage import LandingStorage, open_up, storage_errors
+from fleetgauge.exporters.landing.storage import LandingStorage, first_line, open_up, storage_errors
 
 log = get_logger(__name__)
 
@@ -55,20 +55,10 @@ def open_folder(path: str, writer: str, folder: str = FOLDER) -> LandingStorage:
     return storage
 
 
-def encode(rows: Any, schema: "pa.Schema" = GROUP_OFFSETS_SCHEMA) -> "pa.Buffer":
+def encode(rows: pa.Table, schema: "pa.Schema" = GROUP_OFFSETS_SCHEMA) -> "pa.Buffer":
     """Rows as one Parquet file; offsets that follow each other take little room."""
-    sink = pa.BufferOutputStream()
-    with (
-        pq.ParquetWriter(
-            sink,
-            schema,
-            compression="zstd",
-            use_dictionary=[field.name for field in schema if field.type == pa.string()],  # type: ignore[arg-type]  # the stubs leave the list out
-            write_statistics=schema.names[:1],
-        ) as writer
-    ):
-        writer.write_table(rows)
-    return sink.getvalue()
+    texts = [field.name for field in schema if field.type == pa.string()]
+    return parquet_file([rows], schema, texts, schema.names[:1])
 
 
 class OffsetsZone:
@@ -132,8 +122,7 @@ class OffsetsZone:
             self._since_ms = self._time.hi_res_clock_ms()
             lost = self._drop_oldest()
             where = without_credentials(self._path)
-            problem = without_credentials(next(iter(str(error).splitlines()), type(error).__name__))
-            log.warning(f"{self._kind.folder}.not_written", path=where, problem=problem, lost_rows=lost)
+            log.warning(f"{self._kind.folder}.not_written", path=where, problem=first_line(error), lost_rows=lost)
             return False
         return True
 

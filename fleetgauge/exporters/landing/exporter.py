@@ -31,7 +31,7 @@ from fleetgauge.exporters.exporter import (
     RetrySettings,
 )
 from fleetgauge.exporters.landing.retention import MIN_RETENTION_MS, LandingRetention
-from fleetgauge.exporters.landing.storage import LandingStorage, LocalStorage, storage_errors
+from fleetgauge.exporters.landing.storage import LandingStorage, LocalStorage, first_line, storage_errors
 from fleetgauge.exporters.options import Options, batch_settings, retry_settings
 from fleetgauge.push_log.log import Batch
 from fleetgauge.telemetry.push_record import PushRecord
@@ -139,7 +139,7 @@ class LandingExporter:
             return Refused(reason="bad_record", detail=str(error))
         except storage_errors(MemoryError) as error:
             where = without_credentials(self.settings.path)
-            return Retry(reason=_reason(error), detail=f"cannot write to {where}: {_first_line(error)}")
+            return Retry(reason=_reason(error), detail=f"cannot write to {where}: {first_line(error)}")
         if self._written:
             self._written.difference_update(record.push_id for record in batch.records)
         if self._retention:
@@ -266,11 +266,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "memory"
     return _REASONS.get(error.errno or 0, "io") if isinstance(error, OSError) else "storage"
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of an error, without secrets; some storages add pages of text."""
-    return without_credentials(next(iter(str(error).splitlines()), type(error).__name__))
 
 
 def _file_name(batch: Batch, first_push_id: str) -> str:

@@ -1,6 +1,6 @@
 """Encodes push records as Parquet files. It needs pyarrow, and is imported with the first batch."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -27,16 +27,24 @@ def encode(records: Sequence[PushRecord]) -> pa.Buffer:
     Raises:
         pyarrow.ArrowException: a record does not fit the schema.
     """
+    batches = (record_batch(rows) for rows in _row_groups(records))
+    return parquet_file(batches, LANDING_SCHEMA, DICTIONARY_COLUMNS, STATISTICS_COLUMNS)
+
+
+def parquet_file(
+    rows: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema, dictionary: list[str], statistics: list[str]
+) -> pa.Buffer:
+    """One Parquet file, with dictionaries and statistics of these columns."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
-        LANDING_SCHEMA,
+        schema,
         compression="zstd",
-        use_dictionary=DICTIONARY_COLUMNS,  # type: ignore[arg-type]  # the stubs leave the list out
-        write_statistics=STATISTICS_COLUMNS,
+        use_dictionary=dictionary,  # type: ignore[arg-type]  # the stubs leave the list out
+        write_statistics=statistics,
     ) as writer:
-        for rows in _row_groups(records):
-            writer.write_batch(record_batch(rows))
+        for each in rows:
+            writer.write(each)
     return sink.getvalue()
 
 

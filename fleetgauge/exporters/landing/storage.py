@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
+from fleetgauge.base.redaction import without_credentials
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -25,6 +27,11 @@ def storage_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
     """
     pyarrow = sys.modules.get("pyarrow")
     return (OSError, *others) if pyarrow is None else (OSError, pyarrow.ArrowException, *others)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error, without secrets; some storages add pages of text."""
+    return without_credentials(next(iter(str(error).splitlines()), type(error).__name__))
 
 
 class LandingStorage(Protocol):

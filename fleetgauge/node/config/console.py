@@ -1,6 +1,5 @@
-"""The job of the console: plain values that JSON can hold, made from the configuration."""
+"""The job of the console, made from the configuration."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,27 +25,26 @@ def console_job(config: ServiceConfig, form: str) -> dict[str, Any]:
         ConfigError: the token cannot be read or is too short, the rule file is not there, or a file of client settings
             cannot be used.
     """
-    cluster = deadline_settings(config, is_node=form == "serve")
     return {
         "form": form,
-        "log_dirs": str(config.log_dirs.absolute()),
-        "topic": dataclasses.asdict(topic_settings(config)) if config.push_log == "kafka" else None,
+        "log_dirs": config.log_dirs.absolute(),
+        "topic": topic_settings(config) if config.push_log == "kafka" else None,
         "clients_max": config.console_clients_max,
         "tables": config.console_tables or None,
         "rules": _rules(config.console_rules_file),
         "decode_cores": config.console_decode_cores,
-        "cluster": None if cluster is None else dataclasses.asdict(cluster),
+        "cluster": deadline_settings(config, is_node=form == "serve"),
         "token": operator_token(config),
     }
 
 
-def _rules(path: Path | None) -> str | None:
+def _rules(path: Path | None) -> Path | None:
     """The rule file; what is wrong in it is a notice of the console."""
     if path is None:
         return None
     if not path.is_file():
         raise ConfigError(_RULES_KEY, f"there is no file {path}; make one by: fleetgauge fleet rules > rules.toml")
-    return str(path.absolute())
+    return path.absolute()
 
 
 def operator_token(config: ServiceConfig) -> str | None:

@@ -3,8 +3,6 @@
 The exporter process does not import the configuration's model, which needs pydantic and the listener's rooms.
 """
 
-import base64
-import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -131,14 +129,3 @@ class Job:
         """The job of the process beside a node's listeners, which may share a topic with `fleetgauge export`."""
         instance = f"{DataDirectory(config.log_dirs).identifier}-serve" if config.push_log == "kafka" else ""
         return cls.of(config, instance)
-
-    def to_line(self) -> str:
-        """The job as one line of text, for a child process."""
-        return base64.b64encode(pickle.dumps(self)).decode()
-
-    @classmethod
-    def from_line(cls, line: str) -> "Job":
-        """The job that the parent process wrote; for its pipe alone, since a pickle may run code."""
-        job = pickle.loads(base64.b64decode(line))  # noqa: S301  # written by the parent process
-        assert isinstance(job, cls)
-        return job

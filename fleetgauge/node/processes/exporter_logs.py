@@ -169,14 +169,14 @@ class TopicLog:
         return {**place, "problem": next(self._problems(errors), None)}, cursors
 
     def _problems(self, errors: Mapping[str, str | None]) -> Iterator[str]:
-        joined = [reader for reader in self._readers.values() if reader.member.has_joined]
+        joined = [reader.member for reader in self._readers.values() if reader.member.has_joined]
         if self._readers and not joined:
             known = [f"{name}: {error}" for name in self._readers if (error := errors.get(name))]
             yield f"no exporter has begun to read topic {self._settings.topic}" + "".join(f"; {each}" for each in known)
-        for reader in joined:
-            if reader.problem is not None:
-                yield reader.problem
-            elif not reader.member.has_reached_topic:
+        for member in joined:
+            if member.problem is not None:
+                yield member.problem
+            elif not member.has_reached_topic:
                 yield f"topic {self._settings.topic} has not been reached yet"
 
     def _measure(self) -> None:

@@ -25,7 +25,7 @@ from fleetgauge.cluster.subscriptions.allowed import AllowedIntervals, WaitsForC
 from fleetgauge.exporters.dead_letters.letter import DeadLetterStats
 from fleetgauge.exporters.dead_letters.store import DeadLetters
 from fleetgauge.exporters.delivery.pipeline import Pipeline
-from fleetgauge.exporters.registry import build_exporter, pipeline_settings
+from fleetgauge.exporters.registry import build_exporter, drain_rate_bytes
 from fleetgauge.exporters.self_metrics import SELF_METRICS, SelfMetricsExporter, self_metrics_settings
 from fleetgauge.exporters.tls_files import CERT_FILE
 from fleetgauge.node.data_dir import DataDirectory
@@ -34,6 +34,7 @@ from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.node.processes.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
 from fleetgauge.node.processes.garbage import freeze_startup_objects
 from fleetgauge.node.processes.group_offsets import GroupOffsets
+from fleetgauge.node.processes.job_line import from_line
 from fleetgauge.node.processes.parent_pipe import Reports, ignore_signals
 from fleetgauge.node.processes.subscription_deadlines import SubscriptionDeadlines
 from fleetgauge.node.status.own_metrics import own_metrics
@@ -161,7 +162,7 @@ class ExporterProcess:
             exporter,
             time=self._time,
             dead_letters=self._letters,
-            drain_rate_bytes=pipeline_settings(name, chosen).drain_rate_bytes,
+            drain_rate_bytes=drain_rate_bytes(name, chosen),
         )
 
     def _self_metrics(self, name: str, keys: dict[str, Any]) -> SelfMetricsExporter:
@@ -253,7 +254,7 @@ def main() -> None:
     line = sys.stdin.readline()
     if not line:
         return
-    job = Job.from_line(line)
+    job: Job = from_line(line)
     configure_logging(job.logging.level, job.logging.format, job.logging.secrets)
     structlog.contextvars.bind_contextvars(process="exporters")
     os.nice(_NICENESS)

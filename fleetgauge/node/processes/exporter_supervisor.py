@@ -16,6 +16,7 @@ from fleetgauge.base.module_command import module_command
 from fleetgauge.cluster.subscriptions.allowed import Properties
 from fleetgauge.node.processes.child_process import ChildProcess
 from fleetgauge.node.processes.exporter_job import Job
+from fleetgauge.node.processes.job_line import to_line
 
 _STALLED_MS: Final = 3_000
 _FIRST_REPORT_MS: Final = 60_000
@@ -44,7 +45,7 @@ class ExporterSupervisor(ChildProcess):
         super().__init__("exporters", self.command, time)
         self._in_force = in_force
         self._told: Properties | None = None
-        self._job_line = job.to_line().encode() + b"\n"
+        self._job_line = to_line(job)
         self._wanted = bool(job.exporters) or job.offsets is not None or job.deadlines is not None
         self._reported_ms: int | None = None
         self._heard_ms = 0  # when the process began, or sent a line; not the age of the status, which may fail

@@ -2,18 +2,16 @@
 `python -m fleetgauge.console.process`, which runs this with more pages.
 
 A process and not a thread: a request for twenty thousand clients would have the listener wait for Python's lock, for
-milliseconds each time. It reads one line of JSON from standard input (the descriptors of its sockets, and the path of
-the node's control socket), leaves signals to its parent, and ends when standard input does.
+milliseconds each time. It reads one line from standard input (see `job_line`: the descriptors of its sockets, and the
+path of the node's control socket), leaves signals to its parent, and ends when standard input does.
 """
 
 import asyncio
-import json
 import os
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -22,11 +20,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
-from fleetgauge.http.access import Access, AccessSettings
+from fleetgauge.http.access import Access
 from fleetgauge.http.connection import HttpSettings
 from fleetgauge.http.server import HttpServer
 from fleetgauge.node import audit
 from fleetgauge.node.logs import configure_logging
+from fleetgauge.node.processes.job_line import from_line
 from fleetgauge.node.processes.parent_pipe import ignore_signals
 from fleetgauge.node.status.routes import EXCEPTION_HANDLERS, OPEN_PATHS, Routes
 
@@ -56,11 +55,11 @@ Job = dict[str, Any]
 def main(make_site: Callable[[Job], Site]) -> None:
     """Runs the process until its parent closes the pipe."""
     ignore_signals()
-    line = sys.stdin.buffer.readline()
+    line = sys.stdin.readline()
     if line:
-        job = json.loads(line)
+        job: Job = from_line(line)
         configure_logging(job["level"], job["format"], job["secrets"])
-        audit.configure(audit.AuditSettings.from_json(job["audit"]), job["secrets"])
+        audit.configure(job["audit"], job["secrets"])
         structlog.contextvars.bind_contextvars(process="http")
         os.nice(_NICENESS)
         asyncio.run(_run(job, make_site))
@@ -68,7 +67,7 @@ def main(make_site: Callable[[Job], Site]) -> None:
 
 async def _run(job: Job, make_site: Callable[[Job], Site]) -> None:
     sockets = [(socket.socket(fileno=number), is_secure) for number, is_secure in job["sockets"]]
-    access = Access(AccessSettings.from_job(job["access"]), audited)
+    access = Access(job["access"], audited)
     site = make_site(job)
     server = HttpServer(sockets, site.app, site.settings, access)
     await server.start()
@@ -92,7 +91,7 @@ def audited(user: str, address: str, failure: str) -> None:
 
 def node_site(job: Job) -> Site:
     """The node's endpoints alone."""
-    routes = Routes(Path(job["node"]))
+    routes = Routes(job["node"])
     served = [*routes.routes(), Route("/", routes.index)]
     return Site(
         app=Starlette(routes=served, exception_handlers=EXCEPTION_HANDLERS),

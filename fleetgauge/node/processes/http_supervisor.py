@@ -6,7 +6,6 @@ restarted, connections wait in the backlog.
 
 import asyncio
 import importlib.util
-import json
 import socket
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ from fleetgauge.node.config import Endpoint, ServiceConfig
 from fleetgauge.node.config.console import console_job, operator_token
 from fleetgauge.node.config.listeners import HTTPS
 from fleetgauge.node.processes.child_process import ChildProcess
+from fleetgauge.node.processes.job_line import to_line
 
 log = structlog.get_logger(__name__)
 
@@ -126,15 +126,15 @@ class HttpPort(ChildProcess):
                 (number, each.listener_name == HTTPS)
                 for number, each in zip(self._pass_fds, self._config.http_listeners, strict=True)
             ],
-            "access": self._config.http_access(operator_token(self._config)).to_job(),
-            "node": str(self._node_socket),
+            "access": self._config.http_access(operator_token(self._config)),
+            "node": self._node_socket,
             "level": self._config.logging_level,
             "format": self._config.logging_format,
-            "secrets": sorted(self._config.secrets(("push.log.kafka.client",))),
-            "audit": self._config.audit_settings().as_json(),
+            "secrets": self._config.secrets(("push.log.kafka.client",)),
+            "audit": self._config.audit_settings(),
             "console": console_job(self._config, self._form) if self._config.console_enabled else None,
         }
-        return json.dumps(job).encode() + b"\n"
+        return to_line(job)
 
     def _request_stop(self) -> None:
         """The end of its standard input ends the HTTP process."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final
 
 from fleetgauge.base.clock import Time
@@ -14,14 +14,6 @@ _ORPHANS_WITHIN_MS: Final = 30_000
 _LOCK_POLL_S: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class BoundEndpoint:
-    """A listener as configured, and the port that it got."""
-
-    endpoint: Endpoint
-    port: int
-
-
 class NodeIdentity:
     """Node id, cluster id and listeners, for the whole node or for one of its workers.
 
@@ -31,7 +23,7 @@ class NodeIdentity:
 
     Attributes:
         cluster_id: as configured or as the data directory has it; known once the directory is claimed.
-        bound: the listeners that are bound.
+        bound: the listeners that are bound, with the ports that they got.
     """
 
     def __init__(self, config: ServiceConfig, time: Time) -> None:
@@ -39,7 +31,7 @@ class NodeIdentity:
         self._time = time
         self._started_at_ms = time.milliseconds()
         self.cluster_id = ""
-        self.bound: tuple[BoundEndpoint, ...] = ()
+        self.bound: tuple[Endpoint, ...] = ()
 
     async def claim(self, data: DataDirectory) -> None:
         """Locks the data directory, waits for workers that have outlived their parent, and reads or makes the ids.
@@ -58,7 +50,7 @@ class NodeIdentity:
 
     def add_listener(self, endpoint: Endpoint, port: int) -> None:
         """Adds a listener that is bound to `port`."""
-        self.bound = (*self.bound, BoundEndpoint(endpoint, port))
+        self.bound = (*self.bound, replace(endpoint, port=port))
 
     def advertised(self, listener_name: str) -> tuple[str, int]:
         """Host and port that clients of a listener are told to connect to.
@@ -66,12 +58,9 @@ class NodeIdentity:
         Raises:
             LookupError: there is no such listener.
         """
-        for endpoint in self._config.advertised_listeners:
+        for endpoint in (*self._config.advertised_listeners, *self.bound):
             if endpoint.listener_name == listener_name:
                 return endpoint.host, endpoint.port
-        for bound in self.bound:
-            if bound.endpoint.listener_name == listener_name:
-                return bound.endpoint.host, bound.port
         raise LookupError(listener_name)
 
     def status(self) -> dict[str, Any]:
@@ -81,7 +70,7 @@ class NodeIdentity:
             "node_id": self._config.node_id,
             "cluster_id": self.cluster_id,
             "started_at_ms": self._started_at_ms,
-            "listeners": [f"{b.endpoint.listener_name}://{b.endpoint.host}:{b.port}" for b in self.bound],
+            "listeners": [f"{each.listener_name}://{each.host}:{each.port}" for each in self.bound],
             "log_dirs": str(self._config.log_dirs.absolute()),
         }
 

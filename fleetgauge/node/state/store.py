@@ -8,7 +8,7 @@ never overwrite each other's changes, and it is on the disk (fsync) when `change
 """
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +41,9 @@ Records = Mapping[str, Mapping[str, str]]
 
 State = Mapping[str, Records]
 """Records by kind. Kinds that this release does not know are kept."""
+
+Difference = tuple[str, str, Mapping[str, str] | None]
+"""Kind, name, and its keys and values now; None: the name is removed."""
 
 _CREATE: Final = """
 CREATE TABLE records (
@@ -121,8 +124,10 @@ class StateStore:
         with transaction(connection, self._path):
             old = _read(connection)
             new = alter(old)
-            for kind in old.keys() | new.keys():
-                _write(connection, kind, old.get(kind, {}), new.get(kind, {}))
+            for kind, name, values in differences(old, new):
+                connection.execute("DELETE FROM records WHERE kind = ? AND name = ?", (kind, name))
+                rows = [(kind, name, key, value) for key, value in (values or {}).items()]
+                connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
         return new
 
     def status(self) -> dict[str, Any]:
@@ -158,10 +163,10 @@ def _state(rows: Iterable[tuple[Any, ...]]) -> State:
     return state
 
 
-def _write(connection: apsw.Connection, kind: str, old: Records, new: Records) -> None:
-    for name in old.keys() | new.keys():
-        if old.get(name) == new.get(name):
-            continue
-        connection.execute("DELETE FROM records WHERE kind = ? AND name = ?", (kind, name))
-        rows = [(kind, name, key, value) for key, value in new.get(name, {}).items()]
-        connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+def differences(old: State, new: State) -> Iterator[Difference]:
+    """The names whose values differ."""
+    for kind in old.keys() | new.keys():
+        before, after = old.get(kind, {}), new.get(kind, {})
+        for name in before.keys() | after.keys():
+            if before.get(name) != after.get(name):
+                yield str(kind), name, dict(after[name]) if after.get(name) else None

@@ -14,7 +14,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ import structlog
 
 from fleetgauge.base.clock import Time
 from fleetgauge.base.log_limiter import LogLimiter
-from fleetgauge.node.state.store import State, StateStore, UncertainChangeError
+from fleetgauge.node.state.store import Difference, State, StateStore, UncertainChangeError, differences
 from fleetgauge.push_log.kafka_topic.clients import make_admin, make_state_consumer, make_state_producer, text_of
 from fleetgauge.push_log.kafka_topic.offsets import TopicOffsets
 from fleetgauge.push_log.kafka_topic.reader import headers_of
@@ -162,7 +162,7 @@ class StateTopic:
                 if change in tail.changes:  # only the answer to an earlier attempt was lost
                     return self._state
                 may_be_written = False  # an earlier attempt was aborted when the writer was made
-                records = list(_differences(self._state, alter(self._state)))
+                records = list(differences(self._state, alter(self._state)))
                 if not records:
                     return self._state
                 may_be_written = True
@@ -356,7 +356,7 @@ class _Writer:
         except KafkaException as error:
             raise PushLogError(self._text(error.args[0])) from error
 
-    def write(self, records: "list[_Record]", change: bytes, deadline: float) -> None:
+    def write(self, records: "list[Difference]", change: bytes, deadline: float) -> None:
         """Writes and commits the records of one change.
 
         Raises:
@@ -397,18 +397,6 @@ class _Writer:
 
     def _text(self, error: "KafkaError") -> str:
         return f"cannot write to topic {self._settings.topic} at {self._settings.bootstrap_servers}: {text_of(error)}"
-
-
-_Record = tuple[str, str, "dict[str, str] | None"]
-"""Kind, name, and its keys and values; None: the name is removed."""
-
-
-def _differences(old: State, new: State) -> Iterator[_Record]:
-    for kind in old.keys() | new.keys():
-        before, after = old.get(kind, {}), new.get(kind, {})
-        for name in before.keys() | after.keys():
-            if before.get(name) != after.get(name):
-                yield str(kind), name, dict(after[name]) if after.get(name) else None
 
 
 def _offset_of(copied: Any) -> int:

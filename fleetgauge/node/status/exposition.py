@@ -12,7 +12,6 @@ from importlib.metadata import version
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -166,6 +165,8 @@ WORKERS: Final[Mapping[str, Count]] = {
 }
 """One series per worker, where there are several; they show how evenly the workers share the clients."""
 EXPORTER_PROCESS: Final[Mapping[str, Count]] = {
+    "restarts": Count("exporter_process_restarts_total", "How often the exporter process was restarted."),
+    "hangs": Count("exporter_process_hangs_total", "How often the exporter process was killed because it hung."),
     "status_age_ms": Count("exporter_status_age_seconds", "Age of the exporter process's latest status.", _MS),
 }
 BY_REASON: Final[Mapping[str, Count]] = {
@@ -224,10 +225,8 @@ def exposition(status: Status, own: OwnMetrics, accept: str, http: HttpStatus | 
         accept: the header of that name; empty gets Prometheus' text form.
         http: of the process that serves it; None without.
     """
-    registry = CollectorRegistry()
-    registry.register(_Collector(status, own, http))
     encode, content_type = choose_encoder(accept)
-    return encode(registry), content_type
+    return encode(_Collector(status, own, http)), content_type
 
 
 def families(status: Status, own: OwnMetrics, http: HttpStatus | None = None) -> Iterator[Metric]:
@@ -294,9 +293,6 @@ class _Collector(Collector):
         self._status = status
         self._own = own
         self._http = http
-
-    def describe(self) -> Iterable[Metric]:
-        return ()  # no check for duplicates at registration
 
     def collect(self) -> Iterator[Metric]:
         return families(self._status, self._own, self._http)
@@ -411,10 +407,6 @@ def _exporter_process(process: Mapping[str, Any]) -> Iterator[Metric]:
     if process["wanted"]:
         is_up = float(process["pid"] is not None)
         yield _single("exporter_process_up", "1 while the exporter process runs.", is_up)
-        text = "How often the exporter process was restarted."
-        yield _single("exporter_process_restarts_total", text, process["restarts"])
-        text = "How often the exporter process was killed because it hung."
-        yield _single("exporter_process_hangs_total", text, process["hangs"])
         yield from _scalars(EXPORTER_PROCESS, [({}, process)])
 
 

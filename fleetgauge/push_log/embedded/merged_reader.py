@@ -68,11 +68,6 @@ class MergedPushLogReader:
         last = batch.last_position.partition(_SEPARATOR)[2]
         return self._readers[name].commit(replace(batch, first_position=first, last_position=last))
 
-    def rewind(self) -> None:
-        """See `PushLogReader.rewind`."""
-        for reader in self._readers.values():
-            reader.rewind()
-
     def wakeup(self) -> None:
         """See `PushLogReader.wakeup`."""
         self._wake.set()

@@ -118,12 +118,6 @@ class SqlitePushLogReader:
             self._polled.popleft()
         return 0
 
-    def rewind(self) -> None:
-        """See `PushLogReader.rewind`."""
-        self._read = self._committed
-        self._polled.clear()
-        self._note_in_flight()
-
     def wakeup(self) -> None:
         """See `PushLogReader.wakeup`."""
         self._wake.set()
@@ -134,12 +128,13 @@ class SqlitePushLogReader:
 
     def close(self) -> None:
         """See `PushLogReader.close`."""
-        self.rewind()
+        self._polled.clear()
+        self._note_in_flight()
         self._keep_segments(())
         self._cursors.close()
 
     def _note_in_flight(self) -> None:
-        # After a rewind nothing is, wherever the cursor is: retention moves it past what it deletes.
+        # Without a polled batch nothing is, wherever the cursor is: retention moves it past what it deletes.
         end = self._read if self._polled else START
         self._directory.in_flight.polled(self.exporter, self._epoch, end)
 

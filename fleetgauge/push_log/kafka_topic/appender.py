@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Final
 from fleetgauge.base.clock import Time
 from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.log_limiter import LogLimiter
-from fleetgauge.push_log.group_commit import (
-    DEFAULT_ACK_TIMEOUT_MS,
-    DEFAULT_MAX_PENDING_BYTES,
-    DEFAULT_MAX_PENDING_RECORDS,
-)
+from fleetgauge.push_log.group_commit import DEFAULT_ACK_TIMEOUT_MS, PENDING_BOUNDS, PendingBounds
 from fleetgauge.push_log.kafka_topic.clients import make_admin, make_producer, text_of
 from fleetgauge.push_log.kafka_topic.record_codec import encode_record
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
@@ -51,8 +47,7 @@ class KafkaTopicAppender:
         time: the clocks.
         ack_timeout_ms: a push that is not acknowledged within this time gets `PushLogTimeoutError` [ms]; its record may
             still reach the topic.
-        max_pending_records: pushes that may be pending; further ones are refused at once.
-        max_pending_bytes: the same for their payloads, decompressed [B].
+        bounds: of the pending pushes, with decompressed payloads; further ones are refused at once.
         producer: creates the producer, with the callback for its errors.
         find_topic: returns once the topic exists; called in a thread.
 
@@ -71,8 +66,7 @@ class KafkaTopicAppender:
         time: Time,
         *,
         ack_timeout_ms: int = DEFAULT_ACK_TIMEOUT_MS,
-        max_pending_records: int = DEFAULT_MAX_PENDING_RECORDS,
-        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        bounds: PendingBounds = PENDING_BOUNDS,
         producer: Callable[[Callable[["KafkaError"], None]], "Producer"] | None = None,
         find_topic: Callable[[], None] | None = None,
     ) -> None:
@@ -80,8 +74,7 @@ class KafkaTopicAppender:
         self._loop = loop
         self._time = time
         self._ack_timeout_ms = ack_timeout_ms
-        self._max_pending_records = max_pending_records
-        self._max_pending_bytes = max_pending_bytes
+        self._bounds = bounds
         self._make_producer = producer or (lambda on_error: make_producer(settings, on_error))
         self._find_topic = find_topic or _topic_finder(settings)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="push-log-topic")
@@ -157,8 +150,7 @@ class KafkaTopicAppender:
         if self.problem is not None:
             self._counts["refused_away"] += 1
             return PushLogError(self.problem)
-        too_many = self.pending >= self._max_pending_records
-        if too_many or (self.pending and self._pending_bytes + size_bytes > self._max_pending_bytes):
+        if self._bounds.are_exceeded(self.pending, self._pending_bytes, size_bytes):
             self._counts["refused_full"] += 1
             return PushLogFullError(
                 f"{self.pending} pushes of {self._pending_bytes} B are already pending for topic {self._topic}"

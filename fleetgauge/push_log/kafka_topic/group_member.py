@@ -157,18 +157,6 @@ class GroupMember:
         with self.changed:
             self.shares.moved(offsets)
 
-    def go_back(self) -> None:
-        """Seeks back to the committed offsets.
-
-        Raises:
-            PushLogError: a seek failed.
-        """
-        with self.changed:
-            starts = self.shares.rewind()
-        for partition, offset in starts.items():
-            place = self._place(partition, offset)
-            self._request("seek", lambda place=place: self._consumer.seek(place))  # type: ignore[misc]
-
     def _request(self, what: str, call: Callable[[], T]) -> T:
         from confluent_kafka import KafkaException
 

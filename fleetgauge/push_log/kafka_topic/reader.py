@@ -82,11 +82,6 @@ class KafkaTopicReader:
             return dict(self._bad)
 
     @property
-    def problem(self) -> str | None:
-        """Why the topic cannot be read now; None if it can."""
-        return self.member.problem
-
-    @property
     def partitions(self) -> tuple[int, ...]:
         """The partitions assigned to this reader now."""
         with self.member.changed:
@@ -133,10 +128,6 @@ class KafkaTopicReader:
         member.commit(member.shares.due(batch))
         with member.changed:
             return member.shares.settle(batch)
-
-    def rewind(self) -> None:
-        """See `PushLogReader.rewind`. Returns when the consumer has seeked back."""
-        self.member.call(self.member.go_back, _COMMIT_WITHIN_S)
 
     def wakeup(self) -> None:
         """See `PushLogReader.wakeup`."""

@@ -15,9 +15,8 @@ from typing import Final, NamedTuple
 from fleetgauge.base.clock import SystemTime, Time
 from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
 from fleetgauge.base.presence import IntervalOf, expected_interval_ms
-from fleetgauge.base.software import UNKNOWN_SOFTWARE
 from fleetgauge.telemetry.instances.client_state import ENDED_SHOWN_MS, VANISHED_SHOWN_MS, ClientState, judged
-from fleetgauge.telemetry.instances.inventory import ClientRow, key_among, sender_key, with_faults
+from fleetgauge.telemetry.instances.inventory import ClientRow, key_among, sender_key, with_faults, with_software_of
 from fleetgauge.telemetry.instances.payload_faults import PayloadFaults
 from fleetgauge.telemetry.malformed import MalformedPushes
 from fleetgauge.telemetry.push_record import PushRecord, parse_instance_id
@@ -73,7 +72,7 @@ class SeenClient:
         if record.push_interval_ms is None and not record.terminating:
             self.gap_ms = max(0, record.received_at - self.latest.received_at) // 1_000
         self.before_ms = self.latest.push_interval_ms
-        self.latest = _named(_without_metrics(record), self.latest)
+        self.latest = with_software_of(_without_metrics(record), self.latest)
         self.unassigned_ms = 0
         self.partition = partition
         self.offset = offset
@@ -329,11 +328,3 @@ def _is_later(client: SeenClient, partition: int, offset: int, record: PushRecor
 
 def _without_metrics(record: PushRecord) -> PushRecord:
     return PushRecord._make((*record[:-1], b""))  # five times as fast as `_replace`
-
-
-def _named(record: PushRecord, before: PushRecord) -> PushRecord:
-    """The record; without a software name, it takes that of the client's previous record."""
-    if record.client_software_name != UNKNOWN_SOFTWARE:
-        return record
-    name, version = before.client_software_name, before.client_software_version
-    return record._replace(client_software_name=name, client_software_version=version)

@@ -36,14 +36,12 @@ class Share:
         partition: the partition.
         next_offset: offset of the next record; None before the first, without a cursor.
         committed: the group's committed offset; None if it has none yet.
-        first_offset: offset of the first fetched record.
     """
 
     number: int
     partition: int
     next_offset: int | None = None
     committed: int | None = None
-    first_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +153,6 @@ class Shares:
         if share is None or partition is None or offset is None:
             return None
         due, share.next_offset = share.next_offset, offset + 1
-        if share.first_offset is None:
-            share.first_offset = offset
         size_bytes = len(message.value() or b"")
         self._fetched.append(Fetched(share.number, partition, offset, size_bytes, message))
         self._fetched_bytes += size_bytes
@@ -236,19 +232,6 @@ class Shares:
             self._handed_out.popleft()
         numbers = [number for handed_out in settled for number in handed_out.batch.shares]
         return sum(number not in self._by_number for number in numbers)
-
-    def rewind(self) -> dict[int, int]:
-        """Removes all records and batches; returns partition -> offset to seek to."""
-        self._handed_out.clear()
-        self._skipped.clear()
-        self._fetched.clear()
-        self._fetched_bytes = 0
-        starts: dict[int, int] = {}
-        for share in self.current:
-            start = share.committed if share.committed is not None else share.first_offset
-            if start is not None:
-                starts[share.partition] = share.next_offset = start
-        return starts
 
     def _up_to(self, batch: Batch) -> list[_HandedOut]:
         """The batches up to `batch`, compared by identity; empty if it is not one of them."""

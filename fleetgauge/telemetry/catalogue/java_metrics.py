@@ -45,6 +45,17 @@ _NODE: Final = (
 )
 """The same for each broker."""
 
+_EVENTS: Final = (
+    "application-event-queue-processing-time-avg application-event-queue-processing-time-max "
+    "application-event-queue-size application-event-queue-time-avg application-event-queue-time-max "
+    "application-events-expired-count background-event-queue-processing-time-avg "
+    "background-event-queue-processing-time-max background-event-queue-size background-event-queue-time-avg "
+    "background-event-queue-time-max last-poll-seconds-ago poll-idle-ratio-avg time-between-network-thread-poll-avg "
+    "time-between-network-thread-poll-max time-between-poll-avg time-between-poll-max unsent-requests-queue-size "
+    "unsent-requests-queue-time-avg unsent-requests-queue-time-max"
+)
+"""Metrics of the queues between the application and the network thread of a consumer or share consumer."""
+
 _NAMES: Final[Mapping[tuple[str, ...], Mapping[tuple[str, ...], str]]] = {
     ("producer",): {
         ("producer-metrics",): f"{_NETWORK} batch-size-avg batch-size-max batch-split-rate batch-split-total "
@@ -79,15 +90,7 @@ _NAMES: Final[Mapping[tuple[str, ...], Mapping[tuple[str, ...], str]]] = {
         "fetch-size-max records-consumed-rate records-consumed-total records-per-request-avg",
         ("consumer-fetch-manager-metrics", "topic", "partition"): "preferred-read-replica records-lag "
         "records-lag-avg records-lag-max records-lead records-lead-avg records-lead-min",
-        ("consumer-metrics",): "application-event-queue-processing-time-avg "
-        "application-event-queue-processing-time-max application-event-queue-size application-event-queue-time-avg "
-        "application-event-queue-time-max application-events-expired-count "
-        "background-event-queue-processing-time-avg background-event-queue-processing-time-max "
-        "background-event-queue-size background-event-queue-time-avg background-event-queue-time-max "
-        "commit-sync-time-ns-total committed-time-ns-total last-poll-seconds-ago poll-idle-ratio-avg "
-        "time-between-network-thread-poll-avg time-between-network-thread-poll-max time-between-poll-avg "
-        "time-between-poll-max unsent-requests-queue-size unsent-requests-queue-time-avg "
-        "unsent-requests-queue-time-max",
+        ("consumer-metrics",): f"{_EVENTS} commit-sync-time-ns-total committed-time-ns-total",
     },
     ("consumer", "share-consumer"): {
         ("consumer-metrics",): _NETWORK,
@@ -101,14 +104,7 @@ _NAMES: Final[Mapping[tuple[str, ...], Mapping[tuple[str, ...], str]]] = {
         "fetch-latency-avg fetch-latency-max fetch-rate fetch-size-avg fetch-size-max fetch-throttle-time-avg "
         "fetch-throttle-time-max fetch-total records-consumed-rate records-consumed-total records-per-request-avg "
         "records-per-request-max",
-        ("consumer-share-metrics",): "application-event-queue-processing-time-avg "
-        "application-event-queue-processing-time-max application-event-queue-size application-event-queue-time-avg "
-        "application-event-queue-time-max application-events-expired-count "
-        "background-event-queue-processing-time-avg background-event-queue-processing-time-max "
-        "background-event-queue-size background-event-queue-time-avg background-event-queue-time-max "
-        "last-poll-seconds-ago poll-idle-ratio-avg time-between-network-thread-poll-avg "
-        "time-between-network-thread-poll-max time-between-poll-avg time-between-poll-max unsent-requests-queue-size "
-        "unsent-requests-queue-time-avg unsent-requests-queue-time-max",
+        ("consumer-share-metrics",): _EVENTS,
     },
     ("admin",): {
         ("admin-client-metrics",): _NETWORK,

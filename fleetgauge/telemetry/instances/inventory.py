@@ -6,7 +6,7 @@ No sockets, no clock: rows are made on the listener's loop in slices, and read b
 import uuid
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from fleetgauge.base.software import UNKNOWN_SOFTWARE
 from fleetgauge.telemetry.instances.client_state import ClientState, judged
@@ -84,6 +84,9 @@ class ClientRow(NamedTuple):
     malformed_reason: str | None = None
     malformed_detail: str | None = None
     malformed_at: int | None = None
+
+
+_Row = TypeVar("_Row", ClientRow, PushRecord)
 
 
 def row_of(instance: ClientInstance, *, now_ms: int, now_us: int) -> ClientRow:
@@ -172,8 +175,8 @@ def key_among(sender: Hashable, client: Described, found: Mapping[Any, Described
     return sender if software == (first.client_software_name, first.client_software_version) else whole
 
 
-def with_software_of(row: ClientRow, other: ClientRow) -> ClientRow:
-    """Returns the row; unknown software is filled in from another row of the same client."""
+def with_software_of(row: _Row, other: _Row) -> _Row:
+    """Returns the row or record; unknown software is filled in from another one of the same client."""
     if row.client_software_name != UNKNOWN_SOFTWARE:
         return row
     name, version = other.client_software_name, other.client_software_version

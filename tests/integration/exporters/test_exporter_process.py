@@ -16,6 +16,7 @@ from support.waiting import PATIENCE_S
 from fleetgauge.node.config import load_config
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.node.processes.exporter_job import Job
+from fleetgauge.node.processes.job_line import to_line
 
 pytestmark = pytest.mark.integration
 
@@ -42,7 +43,7 @@ def exporter_process(job: Job, **options: Any) -> Iterator[subprocess.Popen[byte
         **options,
     ) as process:
         try:
-            say(process, job.to_line())
+            say(process, to_line(job).decode().rstrip())
             yield process
         finally:
             process.kill()

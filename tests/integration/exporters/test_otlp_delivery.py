@@ -98,8 +98,6 @@ class Log:
         self.committed += [record.push_id for record in batch.records]
         return 0
 
-    def rewind(self) -> None: ...
-
     def wakeup(self) -> None:
         self.waiting.put(None)
 

@@ -17,7 +17,7 @@ from support.waiting import wait_for
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.delivery.pipeline import Pipeline
-from fleetgauge.exporters.registry import build_exporter, pipeline_settings
+from fleetgauge.exporters.registry import build_exporter, drain_rate_bytes
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
 from fleetgauge.push_log.embedded.settings import PushLogSettings
 from fleetgauge.telemetry.push_record import format_instance_id
@@ -137,7 +137,7 @@ def test_a_backlog_drains_in_order_and_no_faster_than_it_may(tmp_path: Path) -> 
             "linger.ms": 0,
             "drain.rate.bytes": 200_000,
         }
-        rate = pipeline_settings("hook", keys).drain_rate_bytes
+        rate = drain_rate_bytes("hook", keys)
         reader = SqlitePushLogReader(settings, "hook")
         pipeline = Pipeline(reader, build_exporter("hook", keys), time=clock, drain_rate_bytes=rate, pause=clock.sleep)
         began_us = clock.microseconds()

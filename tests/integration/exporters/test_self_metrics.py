@@ -1,10 +1,11 @@
 """A node's own metrics at a real OpenTelemetry Collector, beside what its clients pushed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from support.programs.node import Node
 from support.receivers.otel_collector import OtelCollector, missing_tools
 from support.receivers.otlp_receivers import GrpcReceiver
@@ -12,7 +13,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.exporters.delivery.stats import PipelineState
-from fleetgauge.exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_settings
+from fleetgauge.exporters.self_metrics import SelfMetricsExporter, self_metrics_settings
 from fleetgauge.node.status.exposition import families
 
 # The first time the collector is built, which takes minutes: only the tests themselves are timed.
@@ -109,14 +110,14 @@ def test_a_collector_that_comes_late_gets_the_counters_as_they_are_then(
     late = OtelCollector(tmp_path)
     total = [0.0]
 
-    def source() -> Iterable[Reading]:
+    def source() -> Sequence[CounterMetricFamily | GaugeMetricFamily]:
         total[0] += 1
         if total[0] == 2:
             raise ValueError("not now")
-        return [
-            Reading("things", "Things.", True, (({"kind": "a"}, total[0]), ({"kind": "b"}, 1.0))),
-            Reading("level", "A level.", False, (({}, float("nan")),)),
-        ]
+        things = CounterMetricFamily("things", "Things.", labels=["kind"])
+        things.add_metric(["a"], total[0])
+        things.add_metric(["b"], 1.0)
+        return [things, GaugeMetricFamily("level", "A level.", float("nan"))]
 
     keys = {"endpoint": f"http://127.0.0.1:{late.grpc_port}", "interval.ms": 100, "timeout.ms": 2_000}
     exporter = SelfMetricsExporter("own", self_metrics_settings("own", keys, {}), source, time=SystemTime())

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator
 import grpc
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from prometheus_client.core import CounterMetricFamily
 from support.ports import free_port
 from support.receivers.otlp_receivers import GrpcReceiver
 from support.waiting import PATIENCE_S, wait_for
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.exporters.delivery.stats import PipelineState
-from fleetgauge.exporters.self_metrics import Reading, SelfMetricsExporter, self_metrics_settings
+from fleetgauge.exporters.self_metrics import SelfMetricsExporter, self_metrics_settings
 
 pytestmark = pytest.mark.integration
 
@@ -25,8 +26,8 @@ class Things:
     def __init__(self) -> None:
         self.total = 0.0
 
-    def __call__(self) -> Iterable[Reading]:
-        return [Reading("things", "Things.", True, (({}, self.total),))]
+    def __call__(self) -> Iterable[CounterMetricFamily]:
+        return [CounterMetricFamily("things", "Things.", self.total)]
 
 
 @pytest.fixture

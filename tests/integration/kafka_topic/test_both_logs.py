@@ -140,17 +140,6 @@ def test_committing_a_batch_passes_those_polled_before_it(log: Log) -> None:
     assert poll_numbers(log.reader(), 2) == [4, 5]
 
 
-def test_rewinding_brings_back_what_was_polled_and_not_committed(log: Log) -> None:
-    log.append(*range(6))
-    reader = log.reader()
-    first = poll(reader, max_records=2)
-    reader.commit(first)
-    poll(reader, max_records=3)
-    reader.rewind()
-    assert poll_numbers(reader, 4) == [2, 3, 4, 5]
-    assert reader.owned(first) == first
-
-
 def test_exporters_have_cursors_of_their_own(log: Log) -> None:
     log.append(*range(3))
     otlp, landing = log.reader("otlp"), log.reader("landing")

@@ -80,11 +80,6 @@ class PushLogMachine(RuleBasedStateMachine):
                 self.delivered[name] += numbers(batch.records)
 
     @rule(name=st.sampled_from(NAMES))
-    def rewind(self, name: str) -> None:
-        self.readers[name].rewind()
-        self.polled[name] = []
-
-    @rule(name=st.sampled_from(NAMES))
     def restart_reader(self, name: str) -> None:
         self.readers[name].close()
         self.readers[name] = self._open_reader(name)
@@ -123,7 +118,7 @@ class PushLogMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Reads to the end: what was acknowledged was delivered or is counted as lost, nothing else."""
         for name in NAMES:
-            self.readers[name].rewind()
+            self.restart_reader(name)
             while (batch := poll(self.readers[name], max_records=100)) is not None:
                 self.delivered[name] += numbers(batch.records)
                 self.readers[name].commit(batch)

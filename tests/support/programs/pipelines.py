@@ -63,8 +63,6 @@ class Log:
         self.committed.append(batch.last_position)
         return sum(record.push_id in self.lost for record in batch.records)
 
-    def rewind(self) -> None: ...
-
     def wakeup(self) -> None: ...
 
     def lag(self) -> Lag:

@@ -8,7 +8,7 @@ import pytest
 from fleetgauge.exporters.exporter import Exporter
 from fleetgauge.exporters.landing.exporter import LandingExporter
 from fleetgauge.exporters.options import ExporterConfigError
-from fleetgauge.exporters.registry import ENTRY_POINT_GROUP, build_exporter, pipeline_settings
+from fleetgauge.exporters.registry import ENTRY_POINT_GROUP, build_exporter, drain_rate_bytes
 
 MODULE = """
 from fleetgauge.exporters.landing.exporter import landing_exporter
@@ -87,8 +87,8 @@ def test_the_keys_of_the_pipeline_are_not_the_exporters() -> None:
 
     build("shop", **{"drain.rate.bytes": "1000"})
     assert shop_exporters.seen["mine"] == {"type": "shop", "path": "/tmp/zone"}
-    assert pipeline_settings("mine", {"drain.rate.bytes": "1000"}).drain_rate_bytes == 1_000
-    assert pipeline_settings("mine", {}).drain_rate_bytes is None
+    assert drain_rate_bytes("mine", {"drain.rate.bytes": "1000"}) == 1_000
+    assert drain_rate_bytes("mine", {}) is None
 
 
 @pytest.mark.parametrize("rate", [0, -1, "fast", True, 1.5, None])

@@ -82,13 +82,11 @@ def test_a_committed_batch_moves_the_cursor_of_its_own_log_alone(logs: Logs) -> 
     assert poll_all(logs.reader()) == [11]
 
 
-def test_what_was_polled_and_not_committed_comes_again_to_the_next_reader_and_after_a_rewind(logs: Logs) -> None:
+def test_what_was_polled_and_not_committed_comes_again_to_the_next_reader(logs: Logs) -> None:
     logs.write("one", 1)
     logs.write("other", 11)
     reader = logs.reader()
     assert sorted(taken(reader.poll(MANY, 9, 0)) + taken(reader.poll(MANY, 9, 0))) == [1, 11]
-    reader.rewind()
-    assert sorted(poll_all(reader, commit=False)) == [1, 11]
     assert sorted(poll_all(logs.reader())) == [1, 11]
 
 

@@ -11,6 +11,7 @@ from support.programs.push_log import numbers, poll_all, push_of, push_record
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.group_commit import PendingBounds
 from fleetgauge.push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
 from fleetgauge.push_log.loop_commit import LoopCommit
 from fleetgauge.push_log.thread_commit import ThreadCommit
@@ -231,7 +232,7 @@ def test_with_fsync_too_many_pending_pushes_are_refused_at_once() -> None:
         group.append(push_record(4), None, answers.to(4))
         await group.drain()
 
-    writer, answers = run(test, "fsync", max_pending_records=2)
+    writer, answers = run(test, "fsync", bounds=PendingBounds(records=2))
     assert writer.commits == [[1, 2], [4]]
     assert answers.kinds() == {1: type(None), 2: type(None), 3: PushLogFullError, 4: type(None)}
 
@@ -244,7 +245,7 @@ def test_on_the_loop_a_full_batch_is_written_before_the_next_push_is_taken() -> 
         assert group.pending == 1
         await group.drain()
 
-    writer, answers = run(test, "os", max_pending_records=2)
+    writer, answers = run(test, "os", bounds=PendingBounds(records=2))
     assert writer.commits == [[1, 2], [3]]
     assert answers.kinds() == {1: type(None), 2: type(None), 3: type(None)}
 
@@ -301,7 +302,7 @@ def test_with_a_linger_time_only_what_follows_a_commit_waits_and_is_joined_with_
 
 def test_with_a_linger_time_a_full_batch_is_still_written_before_the_next_push_is_taken() -> None:
     async def main() -> Lingering:
-        node = Lingering(max_pending_records=2)
+        node = Lingering(bounds=PendingBounds(records=2))
         node.append(1)
         await node.group.drain()
         node.append(2, 3, 4)
@@ -363,7 +364,7 @@ def test_too_many_pending_bytes_are_refused_and_a_single_large_push_is_not() -> 
         group.append(push_record(5, b"x" * 300), b"y" * 100, answers.to(5))
         await group.drain()
 
-    _, answers = run(test, "fsync", max_pending_bytes=1_000)
+    _, answers = run(test, "fsync", bounds=PendingBounds(size_bytes=1_000))
     assert answers.kinds() == {1: type(None), 2: PushLogFullError, 3: type(None), 4: type(None), 5: type(None)}
 
 

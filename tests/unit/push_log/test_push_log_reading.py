@@ -29,10 +29,8 @@ def test_two_exporters_read_independently(log: Any) -> None:
 
 def test_a_batch_ends_at_the_number_of_records_asked_for(log: Any) -> None:
     log.write(log.writer(), 10)
-    reader = log.reader()
-    assert poll_all(reader, max_records=4, commit=False) == list(range(1, 11))
-    reader.rewind()
-    first = poll(reader, max_records=4)
+    assert poll_all(log.reader(), max_records=4, commit=False) == list(range(1, 11))
+    first = poll(log.reader(), max_records=4)
     assert first is not None
     assert numbers(first.records) == [1, 2, 3, 4]
 
@@ -72,18 +70,6 @@ def test_what_was_not_committed_comes_again_to_the_next_reader(log: Any) -> None
     poll(reader)
     reader.close()
     assert poll_all(log.reader()) == written[4:]
-
-
-def test_a_rewind_goes_back_to_the_cursor(log: Any) -> None:
-    written = log.write(log.writer(), 60)
-    reader = log.reader()
-    done = poll(reader, max_records=7)
-    assert done is not None
-    reader.commit(done)
-    poll(reader, max_records=40)
-    reader.rewind()
-    assert poll_all(reader) == written[7:]
-    assert Cursors(log.path).states()[0].delivered_records == 60
 
 
 def test_a_commit_takes_earlier_batches_with_it(log: Any) -> None:

@@ -228,7 +228,7 @@ def test_what_was_polled_before_its_segment_went_and_is_delivered_after_all_was_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["killed", "closed", "rewound", "rewound, and on", "delivered in part"])
+@pytest.mark.parametrize("end", ["killed", "closed", "closed, and on", "delivered in part"])
 def test_what_was_polled_before_its_segment_went_and_is_not_delivered_is_counted_as_lost_then(
     log: Any, end: str
 ) -> None:
@@ -241,13 +241,10 @@ def test_what_was_polled_before_its_segment_went_and_is_not_delivered_is_counted
             missing = 10
         if end == "killed":
             log.directory = LogDirectory(log.path)  # the next process
-        elif end.startswith("rewound"):
-            reader.rewind()
         else:
             reader.close()
-        if not end.startswith("rewound"):
-            reader = log.reader()
-        if end == "rewound, and on":
+        reader = log.reader()
+        if end == "closed, and on":
             poll_all(reader)
         upkeep(log, "otlp").run(NOW_MS)
     assert lost(log) == counted + missing
@@ -258,7 +255,7 @@ def test_what_was_polled_before_its_segment_went_and_is_not_delivered_is_counted
     assert state.delivered_records + state.lost_by_retention == 100
 
 
-def test_what_a_rewind_leaves_of_a_deleted_segment_is_lost_also_where_nothing_comes_after_it(log: Any) -> None:
+def test_what_a_closed_reader_leaves_of_a_deleted_segment_is_lost_also_where_nothing_comes_after_it(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
     log.write(writer, 60)
     log.write(writer, 1)  # the head, which is never deleted
@@ -268,7 +265,8 @@ def test_what_a_rewind_leaves_of_a_deleted_segment_is_lost_also_where_nothing_co
     upkeep(log, "otlp", retention_bytes=1).run(NOW_MS)
     assert first is not None
     reader.commit(first)
-    reader.rewind()
+    reader.close()
+    reader = log.reader()
     upkeep(log, "otlp", retention_bytes=1).run(NOW_MS)
     assert Cursors(log.path).states()[0].delivered_records == 10
     left = poll_all(reader, commit=False)
@@ -294,13 +292,13 @@ def test_no_count_of_what_is_lost_falls_while_a_batch_is_on_its_way_over_many_dr
     assert counts[-1] + Cursors(log.path).states()[0].delivered_records == 6 * 70
 
 
-def test_a_rewind_after_a_drop_goes_on_with_what_is_left(log: Any) -> None:
+def test_the_next_reader_after_a_drop_goes_on_with_what_is_left(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
     written = log.write(writer, 100)
     poll(reader, max_records=10)
     upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS)
-    reader.rewind()
-    left = poll_all(reader)
+    reader.close()
+    left = poll_all(log.reader())
     assert left == written[-len(left) :]
     state = Cursors(log.path).states()[0]
     assert state.delivered_records + state.lost_by_retention == 100

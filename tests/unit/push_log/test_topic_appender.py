@@ -11,6 +11,7 @@ from support.programs.push_log import push_of, push_record
 from support.waiting import PATIENCE_S, wait_for_async
 
 from fleetgauge.base.clock import MockTime
+from fleetgauge.push_log.group_commit import PendingBounds
 from fleetgauge.push_log.kafka_topic.appender import KafkaTopicAppender
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.log import PushLogError, PushLogFullError, PushLogTimeoutError
@@ -182,8 +183,8 @@ def test_beyond_its_bounds_the_queue_refuses_at_once() -> None:
         rig.append(size=1)
         assert [type(answer) for answer in rig.answers] == [PushLogFullError]
 
-    run(by_records, max_pending_records=3)
-    run(by_bytes, max_pending_bytes=1_000)
+    run(by_records, bounds=PendingBounds(records=3))
+    run(by_bytes, bounds=PendingBounds(size_bytes=1_000))
 
 
 def test_a_full_queue_of_the_client_library_is_a_full_log() -> None:

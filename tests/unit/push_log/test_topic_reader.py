@@ -34,7 +34,6 @@ class FakeConsumer:
         self.cursors = cursors
         self.paused: set[int] = set()
         self.assigned: set[int] = set()
-        self.sought: list[tuple[int, int]] = []
         self.commit_errors: list[KafkaException] = []
         self.topic_error: KafkaError | None = None
         self.polls = 0
@@ -90,9 +89,6 @@ class FakeConsumer:
             raise self.commit_errors.pop(0)
         self.cursors.update((place.partition, place.offset) for place in offsets)
         return offsets
-
-    def seek(self, where: TopicPartition) -> None:
-        self.sought.append((where.partition, where.offset))
 
     def list_topics(self, topic: str, timeout: float) -> Metadata:
         return Metadata(self.topic_error)
@@ -350,15 +346,6 @@ def test_without_a_partition_the_lag_is_unknown_and_not_0(rig: Rig) -> None:
     rig.reads()
     rig.reader.close()
     assert rig.reader.last_lag is None
-
-
-def test_rewinding_seeks_to_the_cursors(rig: Rig) -> None:
-    rig.cursors[0] = 4
-    rig.consumer.assign(0)
-    rig.consumer.fetch(0, 4, 5)
-    rig.poll(max_records=2)
-    rig.reader.rewind()
-    assert rig.consumer.sought == [(0, 4)]
 
 
 def test_closing_ends_the_thread_and_later_calls_say_so(rig: Rig) -> None:

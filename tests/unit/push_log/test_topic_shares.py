@@ -139,18 +139,6 @@ def test_committing_a_batch_passes_those_before_it_and_not_those_after(shares: S
     assert shares.due(batches[0]) == {}, "it is settled"
 
 
-def test_a_batch_from_before_a_rewind_is_not_taken_for_the_equal_one_after_it(shares: Shares) -> None:
-    shares.begin([0])
-    fetch(shares, 0, 1)
-    before = polled(shares)
-    shares.rewind()
-    fetch(shares, 0, 1)
-    again = polled(shares)
-    assert before == again
-    assert shares.due(before) == {}
-    assert shares.due(again) == {0: 2}
-
-
 def test_batches_that_begin_and_end_alike_and_differ_between_have_different_positions(shares: Shares) -> None:
     shares.begin([0, 1, 2])
     fetch(shares, 0, 1)
@@ -218,19 +206,6 @@ def test_a_gap_after_the_cursor_or_between_records_is_told(shares: Shares) -> No
     assert shares.add(topic_message(0, 30)) == Gap(0, 27, 30)
     shares.starts_at(1, None)
     assert shares.add(topic_message(1, 40)) is None, "a group without a cursor has lost nothing"
-
-
-def test_rewinding_gives_the_cursors_and_forgets_what_is_held(shares: Shares) -> None:
-    shares.begin([0, 1, 2])
-    shares.starts_at(0, 3)
-    fetch(shares, 0, 3, 4)
-    fetch(shares, 1, 7)
-    batch = polled(shares)
-    fetch(shares, 0, 5)
-    assert shares.rewind() == {0: 3, 1: 7}
-    assert poll(shares) is None
-    assert shares.due(batch) == {}
-    assert shares.add(topic_message(0, 3)) is None, "what comes again is no gap"
 
 
 def test_the_oldest_record_is_the_first_that_is_not_committed(shares: Shares) -> None:

@@ -140,7 +140,7 @@ class WorkersNode(NodeProcess):
         """A worker's part of `config`: addresses, directory and limits stay those of the start."""
         changeable = changeable_fields(self._config, config)
         in_force = self._config.model_copy(update={name: getattr(config, name) for name in changeable})
-        ports = {bound.endpoint.listener_name: bound.port for bound in self.identity.bound}
+        ports = {bound.listener_name: bound.port for bound in self.identity.bound}
         return worker_config(in_force, number, cluster_id=self.identity.cluster_id, ports=ports)
 
     def _statuses(self) -> list[Status]:

@@ -175,7 +175,7 @@ def test_the_console_gets_its_rules_and_cpu_or_a_sentence_about_a_file_that_is_n
         console_job(config, "serve")
     rules.write_text("[outdated]\nenabled = false\n")
     job = console_job(config, "serve")
-    assert (job["rules"], job["decode_cores"]) == (str(rules), 1.5)
+    assert (job["rules"], job["decode_cores"]) == (rules, 1.5)
     assert console_job(load_config(), "serve")["rules"] is None
     with pytest.raises(ConfigError, match=r"console\.decode\.cores"):
         load_config(overrides=["console.decode.cores=0"])

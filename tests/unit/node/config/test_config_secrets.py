@@ -17,6 +17,7 @@ from fleetgauge.node.config import ConfigError, load_config
 from fleetgauge.node.listener.parts import NOT_FOR_PLUGINS
 from fleetgauge.node.logs import configure_logging
 from fleetgauge.node.processes.exporter_job import Job
+from fleetgauge.node.processes.job_line import from_line, to_line
 from fleetgauge.node.reconfiguration import changeable_fields, log_reread
 
 SECRET = "Zq7-not-to-be-shown"  # what the tests look for
@@ -304,7 +305,7 @@ def test_the_parts_of_a_secret_are_hidden_too(write: Callable[[str], Path]) -> N
     assert hide(line, config.secrets()) == " ".join([HIDDEN] * 8)
     assert hide("reference-one-tail-of-it", config.secrets()) == HIDDEN, "the whole goes before its parts"
     assert hide("service 123456", config.secrets()) == "service 123456"
-    job = Job.from_line(Job.of(config).to_line())
+    job: Job = from_line(to_line(Job.of(config)).decode())
     of_exporters = hide(line, job.logging.secrets)
     assert of_exporters == " ".join(["reference-one", *[HIDDEN] * 7]), "what is no exporter's is not handed on"
 

@@ -15,6 +15,7 @@ from fleetgauge.node.config.offsets import deadline_settings
 from fleetgauge.node.config.push_logs import state_topic_settings, topic_settings, unread_logs
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.node.processes.exporter_job import Job
+from fleetgauge.node.processes.job_line import from_line, to_line
 from fleetgauge.push_log.embedded.reader import SqlitePushLogReader
 
 KAFKA = ("push.log.type=kafka", "push.log.kafka.bootstrap.servers=broker1:9092,broker2:9092")
@@ -63,7 +64,7 @@ def test_subscriptions_are_by_default_those_of_the_brokers_with_the_topic() -> N
     read = deadline_settings(load_config(overrides=secured), is_node=False)
     assert read is not None
     assert (read.bootstrap_servers, read.client) == ("broker1:9092,broker2:9092", {"security.protocol": "SSL"})
-    assert console_job(load_config(overrides=KAFKA), "export")["cluster"]["bootstrap_servers"] == read.bootstrap_servers
+    assert console_job(load_config(overrides=KAFKA), "export")["cluster"].bootstrap_servers == read.bootstrap_servers
     assert Job.of_export(load_config(overrides=KAFKA), 1).deadlines is not None
 
 
@@ -80,10 +81,10 @@ def test_subscriptions_of_a_node_are_its_own_and_an_empty_key_turns_those_of_the
     assert (found.bootstrap_servers, found.client) == ("other:9092", {})
 
 
-def test_the_job_of_the_exporter_process_survives_its_line_of_json() -> None:
+def test_the_job_of_the_exporter_process_survives_its_line() -> None:
     for overrides in ((), KAFKA):
         job = Job.of(load_config(overrides=overrides), "instance")
-        assert Job.from_line(job.to_line()) == job
+        assert from_line(to_line(job).decode()) == job
 
 
 @pytest.mark.parametrize(

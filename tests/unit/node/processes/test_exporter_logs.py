@@ -9,6 +9,7 @@ from support.programs.push_log import RecordWriter, at_once, poll, poll_all, pus
 from fleetgauge.base.clock import MockTime
 from fleetgauge.node.data_dir import LogPlace
 from fleetgauge.node.processes.exporter_logs import TopicLog, exporter_log
+from fleetgauge.push_log.kafka_topic.group_member import GroupMember
 from fleetgauge.push_log.kafka_topic.reader import KafkaTopicReader
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
@@ -48,7 +49,7 @@ AWAY = KafkaTopicSettings(bootstrap_servers="127.0.0.1:1", topic="pushes", group
 def test_a_topic_that_one_exporter_reads_has_no_problem_for_another_that_cannot_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(KafkaTopicReader, "problem", None)
+    monkeypatch.setattr(GroupMember, "problem", None)
     log = TopicLog(AWAY, MockTime())
     with closing(log.reader("page")) as page, closing(log.reader("otlp")) as otlp:
         otlp.poll(1, 1, 0)

@@ -1,4 +1,4 @@
-"""The node's own metrics as readings: every sample of `/metrics` is one, whatever its family."""
+"""The node's own metrics: every sample of `/metrics` is in one, whatever its family."""
 
 from pathlib import Path
 
@@ -14,16 +14,16 @@ def test_a_histogram_is_told_as_its_buckets_its_count_and_its_sum(monkeypatch: p
     families = [CounterMetricFamily("done", "So far.", value=5), GaugeMetricFamily("lag", "Now.", value=1), took]
     monkeypatch.setattr("fleetgauge.node.status.own_metrics.read_status", lambda _: {})
     monkeypatch.setattr("fleetgauge.node.status.exposition.families", lambda *_: families)
-    told = {reading.name: reading for reading in own_metrics(Path("status"))()}
-    assert {name: reading.is_counter for name, reading in told.items()} == {
-        "done": True,
-        "lag": False,
-        "took_seconds_bucket": True,
-        "took_seconds_count": True,
-        "took_seconds_sum": True,
+    told = {metric.name: metric for metric in own_metrics(Path("status"))()}
+    assert {name: metric.type for name, metric in told.items()} == {
+        "done": "counter",
+        "lag": "gauge",
+        "took_seconds_bucket": "counter",
+        "took_seconds_count": "counter",
+        "took_seconds_sum": "counter",
     }
-    assert told["took_seconds_bucket"].samples == (
+    assert [(each.labels, each.value) for each in told["took_seconds_bucket"].samples] == [
         ({"exporter": "a", "le": "0.1"}, 2.0),
         ({"exporter": "a", "le": "+Inf"}, 3.0),
-    )
-    assert told["took_seconds_sum"].samples == (({"exporter": "a"}, 0.7),)
+    ]
+    assert [(each.labels, each.value) for each in told["took_seconds_sum"].samples] == [({"exporter": "a"}, 0.7)]
