@@ -36,10 +36,10 @@ def test_a_client_is_silent_after_three_intervals_and_a_minute_at_least() -> Non
     def silent(after_s: int) -> set[str]:
         return {name for name, state in states(pushes, timedelta(seconds=after_s)).items() if state == "silent"}
 
-    assert silent(60) == set()
-    assert silent(61) == {"quick"}
-    assert silent(181) == {"quick", "usual"}
-    assert silent(901) == {"quick", "usual", "unknown"}
+    assert silent(59) == set()
+    assert silent(60) == silent(179) == {"quick"}
+    assert silent(180) == silent(899) == {"quick", "usual"}
+    assert silent(900) == {"quick", "usual", "unknown"}
 
 
 @pytest.mark.parametrize("by_group", [None, "billing"])
