@@ -122,7 +122,7 @@ def test_a_store_that_does_not_answer_sets_no_file_aside(zone: Path, tmp_path: P
                 system = s3(free_port())  # where nobody listens
             return opened(system, path)
 
-        for reader in ("landing", "pipeline.side_rows"):
+        for reader in ("source.landing", "pipeline.side_rows"):
             patched.setattr(f"fleetgauge.fleet.{reader}.opened", ended)
         words = ["--source", "s3://lake/pushes", "--tables", str(tmp_path / "tables"), "--format", "json"]
         result = fleet("run", *words, *options(port))
