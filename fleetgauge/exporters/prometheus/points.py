@@ -8,7 +8,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -58,12 +58,16 @@ class Measurement:
         values: one number; or of a histogram count, sum (NaN if unknown) and the count of each bucket; or of a summary
             count, sum and the value of each quantile.
         bounds: upper bounds of a histogram's buckets but the last, which has none; a summary's quantiles.
+        time_unix_nano: the time of its point.
+        earlier: what the push has of earlier times of the series, the earliest first.
     """
 
     mode: Mode
     start_unix_nano: int
     values: Values
     bounds: Values = ()
+    time_unix_nano: int = 0
+    earlier: "tuple[Measurement, ...]" = ()
 
 
 class AttributeSet(NamedTuple):
@@ -111,6 +115,9 @@ class MetricData(NamedTuple):
 Topics = dict[MetricId, dict[str, dict[str, str | None]]]
 """The attributes of points with a topic that may be doubled, by metric and labels."""
 
+Repeated = dict[tuple[MetricId, str], dict[int, Measurement]]
+"""Measurements by time, of each metric and labels that a push has several points of."""
+
 
 class PushReader:
     """Reads pushes; caches attribute sets, because they are repeated with every push.
@@ -135,11 +142,13 @@ class PushReader:
         """
         found = PushPoints()
         topics: Topics = {}
+        repeated: Repeated = {}
         room = self.max_points
         for metric in self.metrics_of(payload, found.resource):
             if metric.description:
                 found.descriptions.setdefault(metric.id, metric.description[:MAX_DESCRIPTION])
-            room = self._read_metric(metric, found, topics, room)
+            room = self._read_metric(metric, found, topics, repeated, room)
+        _put_in_order(found, repeated)
         for metric_id, sets in topics.items():
             _drop_twins(found, metric_id, sets)
         return found
@@ -171,7 +180,7 @@ class PushReader:
             if text := text_of(attribute.value):
                 known[key] = cut(text, self._max_value_bytes)
 
-    def _read_metric(self, metric: MetricData, found: PushPoints, topics: Topics, room: int) -> int:
+    def _read_metric(self, metric: MetricData, found: PushPoints, topics: Topics, repeated: Repeated, room: int) -> int:
         """Adds a metric's points to `found`; returns how many more points the push may have."""
         kind, mode = metric.id.kind, metric.mode
         by_labels = found.measurements.setdefault(metric.id, {})
@@ -190,8 +199,14 @@ class PushReader:
             if attributes.with_topic is not None:
                 topics.setdefault(metric.id, {})[attributes.labels] = attributes.with_topic
             _note_times(found, measurement, point)
-            if by_labels.setdefault(attributes.labels, measurement) is not measurement:
-                _join(found, by_labels, attributes.labels, measurement, kind)
+            before = by_labels.setdefault(attributes.labels, measurement)
+            if before is not measurement:
+                by_time = repeated.setdefault((metric.id, attributes.labels), {before.time_unix_nano: before})
+                same = by_time.get(point.time_unix_nano)
+                if same is not None:
+                    found.folded["double_identity"] += 1
+                    measurement = _of_one_time(same, measurement, kind)
+                by_time[point.time_unix_nano] = measurement
         points = len(metric.points)
         if points > room:
             found.left_out["push_too_large"] += points - room
@@ -300,6 +315,7 @@ def _sum(point: Any) -> float:
 
 
 def _note_times(found: PushPoints, measurement: Measurement, point: Any) -> None:
+    measurement.time_unix_nano = point.time_unix_nano
     found.time_unix_nano = max(found.time_unix_nano, point.time_unix_nano)
     start = measurement.start_unix_nano
     if start and measurement.mode == Mode.DELTA:
@@ -307,18 +323,24 @@ def _note_times(found: PushPoints, measurement: Measurement, point: Any) -> None
         found.delta_start_unix_nano = start if earliest is None else min(earliest, start)
 
 
-def _join(
-    found: PushPoints, by_labels: dict[str, Measurement], labels: str, measurement: Measurement, kind: Kind
-) -> None:
-    """Joins two measurements with the same labels: a push may have one identity twice."""
-    before = by_labels[labels]
-    found.folded["double_identity"] += 1
-    if before.bounds != measurement.bounds or kind == "summary":
-        by_labels[labels] = max(before, measurement, key=lambda each: each.values[0])
-    elif before.mode == Mode.AS_IS:
-        before.values = (max(before.values[0], measurement.values[0]),)
-    else:
-        before.values = tuple(map(sum, zip(before.values, measurement.values, strict=True)))
+def _put_in_order(found: PushPoints, repeated: Repeated) -> None:
+    """Makes one measurement of those of one identity and several times, which are of one series."""
+    for (metric_id, labels), by_time in repeated.items():
+        *earlier, last = (by_time[time] for time in sorted(by_time))
+        last.earlier = tuple(earlier)
+        found.measurements[metric_id][labels] = last
+
+
+def _of_one_time(before: Measurement, new: Measurement, kind: Kind) -> Measurement:
+    """Joins points of one identity and time, which are of several series, as librdkafka's links to unknown brokers are.
+
+    Deltas and counts add up, and the largest gauge is shown.
+    """
+    if before.bounds != new.bounds or kind == "summary":
+        return max(before, new, key=lambda each: each.values[0])
+    if before.mode == Mode.AS_IS:
+        return replace(before, values=(max(before.values[0], new.values[0]),))
+    return replace(before, values=tuple(map(sum, zip(before.values, new.values, strict=True))))
 
 
 def _drop_twins(found: PushPoints, metric_id: MetricId, sets: dict[str, dict[str, str | None]]) -> None:

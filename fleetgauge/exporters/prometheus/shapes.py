@@ -91,6 +91,7 @@ class _Layout(NamedTuple):
         entangled: values of points that affect others: those with the same identity, or with a doubled topic.
         delta_starts: starts of all points that are deltas.
         times: value and time of each point.
+        together: times of points with the same identity, which are joined while these are equal.
     """
 
     form: str
@@ -102,6 +103,7 @@ class _Layout(NamedTuple):
     entangled: tuple[int, ...]
     delta_starts: tuple[int, ...]
     times: tuple[tuple[int, int], ...]
+    together: tuple[tuple[int, ...], ...]
 
 
 class Frame:
@@ -118,6 +120,7 @@ class Frame:
         self._pick_entangled = _picker(layout.entangled)
         self._pick_delta_starts = _picker(layout.delta_starts)
         self._times = layout.times
+        self._together = layout.together
         self._pick_times = _picker([time for _, time in layout.times])
 
     def unpack(self, payload: bytes) -> tuple[bytes, Numbers] | None:
@@ -132,6 +135,8 @@ class Frame:
         # A point without a value, or with an invalid one, does not count: it joins no other point, and is no twin.
         if not _are_counts(self._pick_counts(found)) or _has_nan(self._pick_entangled(found)):
             return None
+        if any(len({found[time] if time else 0 for time in times}) > 1 for times in self._together):
+            return None  # one series, whose values come one after the other
         gauges = self._gauges(found)
         times = self._pick_times(found)
         if _has_nan(gauges):
@@ -279,6 +284,9 @@ class _Points:
             entangled=tuple(self.entangled),
             delta_starts=tuple(place.start for place in self.deltas if place.start),
             times=tuple((place.value, place.time) for place in self.taken if place.time),
+            together=tuple(
+                tuple(place.time for place in group.places) for group in self.groups.values() if len(group.places) > 1
+            ),
         )
 
     def _take(self, metric: MetricData, point: Any, place: Place, topics: Topics) -> bool:

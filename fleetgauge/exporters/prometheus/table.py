@@ -396,7 +396,9 @@ class SeriesTable:
         """Applies a push's measurements; with `deltas_alone`, for a push that was overtaken, only its deltas."""
         for metric, by_labels in points.measurements.items():
             description = points.descriptions.get(metric, "")
-            for labels, measurement in by_labels.items():
+            for labels, measurement in (
+                (labels, each) for labels, last in by_labels.items() for each in (*last.earlier, last)
+            ):
                 self.counts.points += 1
                 if deltas_alone and measurement.mode != Mode.DELTA:
                     self.counts.left_out_points["late"] += 1

@@ -77,13 +77,13 @@ def twins_and_doubles() -> bytes:
 PAYLOADS = [twins_and_doubles(), *real_pushes()]
 
 
-def numbered(push: bytes, number: int, chance: random.Random, odd: float) -> bytes:
-    """The push with other numbers; some of them odd ones."""
+def numbered(push: bytes, number: int, chance: random.Random, odd: float, *, most_apart_ns: int = 2) -> bytes:
+    """The push with other numbers, some of them odd ones, and with times that are so far apart."""
     data = MetricsData.FromString(push)
     metrics = (m for each in data.resource_metrics for scope in each.scope_metrics for m in scope.metrics)
     for point in (point for m in metrics for point in (*m.gauge.data_points, *m.sum.data_points)):
         if point.time_unix_nano:
-            point.time_unix_nano += number * 1_000_000_000 + chance.randrange(3)
+            point.time_unix_nano += number * 1_000_000_000 + chance.randint(0, most_apart_ns)
         if point.start_time_unix_nano:
             point.start_time_unix_nano += chance.choice((0, number * 1_000_000_000))
         if point.WhichOneof("value") == "as_double":
@@ -128,7 +128,7 @@ def test_of_pushes_that_are_alike_the_first_two_alone_are_parsed(payload: bytes)
     exporter = started(parse_all=False)
     try:
         for number in range(5):
-            record = push(number)._replace(metrics=numbered(payload, number, chance, 0))
+            record = push(number)._replace(metrics=numbered(payload, number, chance, 0, most_apart_ns=0))
             export_records(exporter, record)
         assert parsed(exporter) == (2 if MetricsData.FromString(payload).resource_metrics else 5)
     finally:

@@ -1,5 +1,6 @@
 """What pushes add up to on the page: deltas, cumulative sums, resets, repeats, gauges, distributions."""
 
+import itertools
 import math
 from typing import Any
 
@@ -47,6 +48,32 @@ def test_a_client_that_moves_its_start_with_every_push_is_not_reset_by_that(expo
         moved = counter(10 * number, temporality=CUMULATIVE, start=100 + number, at=160 + 60 * number)
         export(exporter, push(number, moved))
     assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 30
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_points_of_a_series_in_one_push_come_one_after_the_other_by_their_time(
+    exporter: PrometheusExporter, order: tuple[int, ...]
+) -> None:
+    """Twice the same shape: the second push is not read by it."""
+    for number in (1, 2):
+        counts = (10 * number, 20 * number, 15 * number)  # the last one is a reset
+        points = [
+            each
+            for place in order
+            for each in (
+                counter(counts[place], temporality=CUMULATIVE, start=9, at=100 * number + place),
+                counter(1, name="app.deltas", start=9, at=100 * number + place),
+                gauge((1, 9, 5)[place] * number, at=100 * number + place),
+            )
+        ]
+        export(exporter, push(number, *points))
+    found = samples_of(exporter)
+    # 10, 20, 15 and 20, 40, 30: 20 before the first fall, 40 before the second.
+    assert found.one(REQUESTS_ON_PAGE) == 20 + 40 + 30
+    assert found.one("app_deltas_total") == 6
+    assert found.one(LATENCY_ON_PAGE) == 10
+    assert found.one("fleetgauge_prometheus_resets_total") == 2
+    assert found.one("fleetgauge_prometheus_points_total") == 18
 
 
 def delta(value: float, **times: Any) -> Metric:
