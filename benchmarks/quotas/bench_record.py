@@ -79,13 +79,13 @@ MODULES = (
     "client_quota",
     "controller_mutation",
     "entity",
-    "metric_config",
-    "metrics",
-    "quota",
+    "metrics.metric_config",
+    "metrics.metrics",
+    "metrics.quota",
     "quota_type",
     "session",
-    "stats.rate",
-    "stats.token_bucket",
+    "metrics.stats.rate",
+    "metrics.stats.token_bucket",
 )
 
 
@@ -102,7 +102,9 @@ class Engine:
             del sys.modules[name]  # another engine's
         sys.path.insert(0, str(directory))
         try:
-            modules = {name: importlib.import_module(f"fleetgauge.quotas.{name}") for name in MODULES}
+            modules = {
+                name.removeprefix("metrics."): importlib.import_module(f"fleetgauge.quotas.{name}") for name in MODULES
+            }
             self.anonymous = importlib.import_module("fleetgauge.base.principal").ANONYMOUS
             clock = importlib.import_module("fleetgauge.base.clock")
         finally:

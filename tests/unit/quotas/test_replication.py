@@ -177,8 +177,12 @@ def test_two_first_records_at_once_make_one_sensor_with_its_metric(
     seen: list[bool] = []
     add = Sensor.add
 
+    def exceed() -> None:
+        manager.record(100)  # the first thread has perhaps not recorded its own yet
+        seen.append(manager.is_quota_exceeded())
+
     def add_slowly(self: Sensor, *arguments: Any, **named: Any) -> bool:
-        other = threading.Thread(target=lambda: seen.append(manager.is_quota_exceeded()))
+        other = threading.Thread(target=exceed)
         if not seen:
             threads.append(other)
             other.start()
