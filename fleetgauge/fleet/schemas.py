@@ -173,12 +173,12 @@ SENT_POINTS: Final = _joined(_POINT_PUSH, _POINT, _DIALECT, _DATE)
 """One row a data point as its client sent it, unique by (`push_id`, `point_index`).
 
 `metric_type` is `gauge`, `sum`, `histogram`, `exponential_histogram` or `summary`; `temporality` is `delta`,
-`cumulative` or null; `value` is null where the client recorded nothing (NaN) and for the three last types, which have
-`count`, `sum` and `distribution` instead; `attributes` and `resource` are what the client sent, values as text. From
-`node_id` on, the columns are the normalised ones of `fleet.decode.dialects`: `node_id` is -1 for a bootstrap or logical
-link; `twin` marks the second copy of a dotted topic's point; `occurrence` is 0, and 1, 2, ... for further points of the
-same metric and attributes in one push, as librdkafka sends them for its logical brokers; `dialect` is that of the
-client's library; `date` is that of receipt (UTC).
+`cumulative` or null; `value` is null where the client recorded nothing (NaN, or OTLP's flag) and for the three last
+types, which have `count`, `sum` and `distribution` instead, null with that flag; `attributes` and `resource` are what
+the client sent, values as text. From `node_id` on, the columns are the normalised ones of `fleet.decode.dialects`:
+`node_id` is -1 for a bootstrap or logical link; `twin` marks the second copy of a dotted topic's point; `occurrence` is
+0, and 1, 2, ... for further points of the same metric, attributes and time in one push, as librdkafka sends them for
+its logical brokers; `dialect` is that of the client's library; `date` is that of receipt (UTC).
 """
 
 _CHANGE: Final = schema_of(

@@ -9,10 +9,9 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from fleetgauge.fleet.decode.attributes import DistinctMaps
-from fleetgauge.fleet.decode.flat import KINDS, NUMBER_KINDS, FlatPoints, distribution_columns
+from fleetgauge.fleet.decode.flat import KINDS, NO_RECORDED_VALUE, NUMBER_KINDS, FlatPoints, distribution_columns
 from fleetgauge.telemetry.otlp.library_metrics import with_scope_metrics
 
-_NO_RECORDED_VALUE = 1  # bit of a data point's `flags` (OTLP, DataPointFlags)
 _NOT_A_SUM = 2
 
 
@@ -78,7 +77,7 @@ class _Columns:
 
     def _add_number(self, point: Any) -> None:
         member = point.WhichOneof("value")
-        is_given = member is not None and not point.flags & _NO_RECORDED_VALUE
+        is_given = member is not None and not point.flags & NO_RECORDED_VALUE
         self._add_point(point, getattr(point, member) if is_given else None)
 
     def _add_point(self, point: Any, value: float | None) -> None:

@@ -16,6 +16,9 @@ Payloads: TypeAlias = Sequence[bytes] | Array
 """Serialised `MetricsData`, in a list or in an Arrow array of type binary."""
 
 NUMBER_KINDS: Final = ("gauge", "sum")
+NO_RECORDED_VALUE: Final = 1
+"""Bit of a data point's `flags` (OTLP, DataPointFlags)."""
+
 DISTRIBUTION_KINDS: Final = ("histogram", "exponential_histogram", "summary")
 KINDS: Final = NUMBER_KINDS + DISTRIBUTION_KINDS
 """The values of `metric_type`: the names of the fields of `Metric`'s oneof `data`."""
@@ -73,11 +76,14 @@ def distribution_columns(points: int, found: Iterable[tuple[int, int, Any]]) -> 
 
     Args:
         points: the length of the columns.
-        found: index, kind and message of each point that is a distribution.
+        found: index, kind and message of each point that is a distribution. One with the flag "no recorded value" is
+            null in all columns.
     """
     columns: dict[str, Any] = {"count": pa.int64(), "sum": pa.float64(), "distribution": DISTRIBUTIONS_TYPE}
     lists: dict[str, list[Any]] = {}
     for index, number, point in found:
+        if point.flags & NO_RECORDED_VALUE:
+            continue
         if not lists:
             lists = {name: [None] * points for name in columns}
         kind = KINDS[number]

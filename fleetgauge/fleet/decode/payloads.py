@@ -314,13 +314,19 @@ def _twins(flat: FlatPoints, push_and_name: Indices) -> npt.NDArray[np.bool_]:
 
 
 def _occurrences(flat: FlatPoints, push_and_name: Indices) -> Indices:
-    """0 for a point, 1, 2, ... for those after it with the same push, metric name and attributes."""
+    """0 for a point, 1, 2, ... for those after it with the same push, metric name, attributes and time.
+
+    Points of several times are one series, whose values come one after the other.
+    """
     # The distinct ones of a chunk's few million bytes: far from overflow.
     series = push_and_name * len(flat.sets) + flat.set_number
     repeated = _perhaps_repeated(series)
-    order = repeated[np.argsort(series[repeated], kind="stable")]
+    time = flat.time_unix_nano
+    order = repeated[np.lexsort((time[repeated], series[repeated]))]  # stable
+    is_other = np.ones(len(order), np.bool_)
+    is_other[1:] = (series[order][1:] != series[order][:-1]) | (time[order][1:] != time[order][:-1])
     occurrences = np.zeros(len(series), np.int64)
-    occurrences[order] = _index_within(series[order])
+    occurrences[order] = _index_within(np.cumsum(is_other))
     return occurrences
 
 

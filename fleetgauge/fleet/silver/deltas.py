@@ -1,10 +1,11 @@
 """Silver: what sums grew by, whatever their temporality, and where that is not the whole truth.
 
-Points of a series are compared in the order of their receipt (`received_at`, `push_id`, `point_index`): a client's
-pushes come one after the other, while its clock may be set back or forth. A point is compared with the one before it,
-if that was received less than a day earlier (`HORIZON_US`); a series that was away for longer begins again. So the
-marks follow from the set of points alone, in whatever order and in however many runs they are read: a point that comes
-late changes the marks of the next one in its series at most, and `Comparison` names that one.
+Points of a series are compared in the order of their receipt (`received_at`, `push_id`): a client's pushes come one
+after the other, while its clock may be set back or forth. Those of one push come by their time, then their place. A
+point is compared with the one before it, if that was received less than a day earlier (`HORIZON_US`); a series that was
+away for longer begins again. So the marks follow from the set of points alone, in whatever order and in however many
+runs they are read: a point that comes late changes the marks of the next one in its series at most, and `Comparison`
+names that one.
 
 Each instance's points come to one task, which compares a chunk of them at a time (`fleet.silver.batch`).
 
@@ -57,7 +58,7 @@ LOOKED_AT: Final = [
 """The columns of DECODED and of POINTS that are compared."""
 
 ORDER: Final = ("received_at", "push_id", "point_index")
-"""The columns that order the points of a series."""
+"""The columns that order points by their receipt."""
 
 
 @dataclass(slots=True)
@@ -206,11 +207,17 @@ def last_rows(batches: Sequence[RecordBatch]) -> RecordBatch:
     """SERIES -> the last row of each series, by INSTANCE; of rows of the same point the last one."""
     rows = joined(batches, SERIES)
     series = (*INSTANCE, "series_key")
-    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in (*series, *ORDER)])
+    by = (*series, "received_at", "push_id", "time_unix_nano", "point_index")
+    order = pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in by])
     rows = rows.take(order)
     is_last = np.ones(len(rows), dtype=np.bool_)
     is_last[:-1] = changes([rows.column(name) for name in series])[1:]
     return rows.filter(pa.array(is_last))
+
+
+def starts_run(column: Array) -> Numbers:
+    """True for each value that differs from the one before it, and for the first; none is null."""
+    return np.append(True, pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False))
 
 
 def changes(columns: Sequence[Array]) -> Numbers:
@@ -290,6 +297,14 @@ def _numbers(rows: RecordBatch, name: str, null: float = 0) -> Numbers:
     return filled(column, null)
 
 
+def _begin(key: Numbers, instance: Numbers, order: Numbers) -> Numbers:
+    """True for the first row of each series, in that order."""
+    begins = np.ones(len(order), dtype=np.bool_)
+    key, instance = key[order], instance[order]
+    begins[1:] = (key[1:] != key[:-1]) | (instance[1:] != instance[:-1])
+    return begins
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Series:
     """Rows by series: `order` has their numbers, `begin` for each place that of the first row of its series."""
@@ -300,10 +315,11 @@ class _Series:
     @classmethod
     def of(cls, rows: _Known) -> "_Series":
         key = _numbers(rows.rows, "series_key")
+        push = np.cumsum(starts_run(rows.rows.column("push_id")))
         order = np.lexsort((key, rows.instance))  # stable: what is known comes first in each series
-        begins = np.ones(len(order), dtype=np.bool_)
-        key, instance = key[order], rows.instance[order]
-        begins[1:] = (key[1:] != key[:-1]) | (instance[1:] != instance[:-1])
+        begins = _begin(key, rows.instance, order)
+        if np.any(~begins[1:] & (np.diff(push[order]) == 0)):  # several points of a series in one push, which is rare
+            order = np.lexsort((_numbers(rows.rows, "time_unix_nano"), push, key, rows.instance))
         return cls(order=order, begin=np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0)))
 
     def before(self) -> Numbers:

@@ -13,7 +13,7 @@ from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import joined
 from fleetgauge.fleet.measures.rows import times
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
-from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries
+from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, starts_run
 from fleetgauge.fleet.tables.log import Snapshot
 
 
@@ -58,7 +58,7 @@ class Late:
         An earlier try of the batch may have written points of these very pushes, which are left out.
         """
         keys = instance_keys(pushes)
-        begins = np.flatnonzero(np.append(True, pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)))
+        begins = np.flatnonzero(starts_run(keys))
         ends = np.append(begins, len(pushes))
         at = 0
         while at < len(begins):

@@ -104,6 +104,28 @@ def test_points_of_one_identity_in_one_push_are_numbered(reader: Reader) -> None
 
 
 @pytest.mark.parametrize("reader", READERS)
+def test_points_of_one_identity_and_several_times_are_one_series(reader: Reader) -> None:
+    metric = Metric(name="requests")
+    for at, value in ((20, 20.0), (10, 10.0), (20, 21.0), (30, 30.0)):
+        metric.gauge.data_points.add(as_double=value, time_unix_nano=at)
+    columns = decode([payload(metric)], reader=reader).columns
+    assert columns["occurrence"].to_pylist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_distribution_without_a_recorded_value_is_null(reader: Reader) -> None:
+    explicit, exponential, summary = Metric(name="h"), Metric(name="e"), Metric(name="s")
+    explicit.histogram.data_points.add(flags=1)
+    explicit.histogram.data_points.add(count=2, sum=3.0, flags=2)
+    exponential.exponential_histogram.data_points.add(flags=1)
+    summary.summary.data_points.add(flags=1)
+    columns = decode([payload(explicit, exponential, summary)], reader=reader).columns
+    assert columns["count"].to_pylist() == [None, 2, None, None]
+    assert columns["sum"].to_pylist() == [None, 3.0, None, None]
+    assert [found is None for found in columns["distribution"].to_pylist()] == [True, False, True, True]
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_a_count_knows_the_sender_of_each_push_and_sets_the_same_aside_as_decoding(reader: Reader) -> None:
     payloads = [
         b"",

@@ -321,6 +321,23 @@ def test_of_pushes_of_one_moment_the_later_id_is_later() -> None:
     assert [found for found, *_ in marks(compare(Comparison(), points)[0])] == [10.0, 2.0]
 
 
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_points_of_a_series_in_one_push_come_by_their_time(order: tuple[int, ...]) -> None:
+    ones = [
+        total("12:01:00", value, time_unix_nano=at, push_id="p", **ONE)
+        for at, value in ((1, 14.0), (2, 20.0), (3, 4.0))
+    ]
+    push = [ones[which] | {"point_index": place} for place, which in enumerate(order)]
+    later, _ = remembering(total("12:00:00", 10.0, time_unix_nano=9))
+    found = {point["time_unix_nano"]: point for point in compare(later, push)[0]}
+    assert [found[at]["delta"] for at in (1, 2, 3)] == [4.0, 6.0, 4.0]
+    assert [found[at]["reset"] for at in (1, 2, 3)] == [False, False, True]
+    assert [point["delta"] for point in compare(later, [total("12:02:00", 5.0, **ONE)])[0]] == [1.0]
+    known = LastOfSeries()
+    known.add(decoded(push).select(LOOKED_AT))
+    assert known.rows()["amount"].to_pylist() == [4.0]
+
+
 def test_what_is_remembered_is_not_written_again_unless_it_went_on() -> None:
     later, series = remembering(total("12:00:00", 10.0), total("12:00:00", 20.0, metric_name="n"))
     held = later.held
