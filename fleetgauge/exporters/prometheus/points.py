@@ -83,7 +83,7 @@ class PushPoints:
 
     Attributes:
         measurements: by metric and labels.
-        without_value: labels of points without a value, by metric.
+        without_value: the latest time of points without a value, by metric and labels.
         descriptions: descriptions of the metrics that have one.
         resource: attributes of its resources; the first value of each key.
         time_unix_nano: the latest time of a point; 0 if there is none.
@@ -93,7 +93,7 @@ class PushPoints:
     """
 
     measurements: dict[MetricId, dict[str, Measurement]] = field(default_factory=dict)
-    without_value: dict[MetricId, list[str]] = field(default_factory=dict)
+    without_value: dict[MetricId, dict[str, int]] = field(default_factory=dict)
     descriptions: dict[MetricId, str] = field(default_factory=dict)
     resource: dict[str, str] = field(default_factory=dict)
     time_unix_nano: int = 0
@@ -190,7 +190,8 @@ class PushReader:
             if isinstance(measurement, str):
                 found.left_out[measurement] += 1
                 if measurement == _NO_VALUE and (attributes := self.attributes(point.attributes)) is not None:
-                    found.without_value.setdefault(metric.id, []).append(attributes.labels)
+                    times = found.without_value.setdefault(metric.id, {})
+                    times[attributes.labels] = max(times.get(attributes.labels, 0), point.time_unix_nano)
                 continue
             attributes = self.attributes(point.attributes)
             if attributes is None:

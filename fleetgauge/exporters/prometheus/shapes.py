@@ -249,6 +249,8 @@ class _Points:
         self.deltas: list[Place] = []
         self.counts: list[int] = []
         self.entangled: list[int] = []
+        self.together: list[tuple[int, ...]] = []
+        self.without_value: set[Identity] = set()
 
     def read(self, payload: bytes, places: Sequence[Place]) -> bool:
         """Reads the points; False if such pushes cannot be read by the places of their numbers."""
@@ -263,6 +265,8 @@ class _Points:
                 place = next(left, None)
                 if place is None or not self._take(metric, point, place, topics):
                     return False
+        if self.without_value & self.groups.keys():
+            return False  # their times decide whether the series is hidden
         self._disentangle(topics)
         return next(left, None) is None
 
@@ -284,18 +288,17 @@ class _Points:
             entangled=tuple(self.entangled),
             delta_starts=tuple(place.start for place in self.deltas if place.start),
             times=tuple((place.value, place.time) for place in self.taken if place.time),
-            together=tuple(
-                tuple(place.time for place in group.places) for group in self.groups.values() if len(group.places) > 1
-            ),
+            together=tuple(self.together),
         )
 
     def _take(self, metric: MetricData, point: Any, place: Place, topics: Topics) -> bool:
-        if not place.value or has_no_value(point):
-            self.left_out["no_value"] += 1
-            return True
         attributes: AttributeSet | None = self._reader.attributes(point.attributes)
         if attributes is None:
             return False
+        if not place.value or has_no_value(point):
+            self.left_out["no_value"] += 1
+            self.without_value.add((metric.id, attributes.labels))
+            return True
         if attributes.with_topic is not None:
             topics.setdefault(metric.id, {})[attributes.labels] = attributes.with_topic
         identity = (metric.id, attributes.labels)
@@ -314,6 +317,7 @@ class _Points:
             if len(group.places) > 1:
                 self.folded["double_identity"] += len(group.places) - 1
                 self.entangled += [place.value for place in group.places]
+                self.together.append(tuple(place.time for place in group.places))
         for metric_id, sets in topics.items():
             labels = list(sets)
             dotted, twins = twin_families(sets.values())

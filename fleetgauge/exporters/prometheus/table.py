@@ -130,7 +130,7 @@ class SeriesTable:
             client = self._client(record, points.resource)
             if client is None:
                 for metric, by_labels in points.measurements.items():
-                    for measurement in by_labels.values():
+                    for _, measurement, _ in _in_order(by_labels, 0):
                         self._fold(metric, measurement, points.descriptions.get(metric, ""), "series.max", now)
                 return
             if record.metrics:
@@ -396,9 +396,7 @@ class SeriesTable:
         """Applies a push's measurements; with `deltas_alone`, for a push that was overtaken, only its deltas."""
         for metric, by_labels in points.measurements.items():
             description = points.descriptions.get(metric, "")
-            for labels, measurement in (
-                (labels, each) for labels, last in by_labels.items() for each in (*last.earlier, last)
-            ):
+            for labels, measurement, before_unix_nano in _in_order(by_labels, before):
                 self.counts.points += 1
                 if deltas_alone and measurement.mode != Mode.DELTA:
                     self.counts.left_out_points["late"] += 1
@@ -411,7 +409,7 @@ class SeriesTable:
                 if cause is not None:
                     self._fold(metric, measurement, description, cause, now)
                     continue
-                self.counts.resets += series.apply(measurement, before_unix_nano=before)
+                self.counts.resets += series.apply(measurement, before_unix_nano=before_unix_nano)
                 if measurement.mode == Mode.AS_IS:
                     series.expires_ms = client.expires_ms
                     client.check_ms = min(client.check_ms, client.expires_ms)
@@ -475,12 +473,21 @@ class SeriesTable:
         self._removed[client.key] = None
 
 
+def _in_order(by_labels: dict[str, Measurement], before_unix_nano: int) -> Iterator[tuple[str, Measurement, int]]:
+    """Labels, each of their measurements by time, and the time before it: of the previous push, or measurement."""
+    for labels, last in by_labels.items():
+        before = before_unix_nano
+        for measurement in (*last.earlier, last) if last.earlier else (last,):
+            yield labels, measurement, before
+            before = measurement.time_unix_nano
+
+
 def _hide(client: Client, points: PushPoints) -> None:
-    """Removes from the page what a push has without a value, unless it has a value under the same labels, too."""
+    """Removes from the page what a push has without a value, unless it has one of that time or later."""
     for metric, found in points.without_value.items():
         series, measured = client.series.get(metric, {}), points.measurements[metric]
-        for labels in found:
-            if labels in series and labels not in measured:
+        for labels, time in found.items():
+            if labels in series and (labels not in measured or measured[labels].time_unix_nano < time):
                 series[labels].hide()
 
 

@@ -71,13 +71,26 @@ def twins_and_doubles() -> bytes:
         doubled += [counter(value, at=9, start=3, node__id=-1), gauge(value, at=9, node__id=-1)]
         doubled += [counter(value, name="app.c", temporality=CUMULATIVE, at=9, start=3)]
     topics = [counter(value, name="app.t", topic=topic) for value, topic in ((1, "a.b"), (2, "a_b"), (3, "c"))]
+    topics += [counter(value, name="app.u", at=9, topic=topic) for value, topic in ((1, "a.b"), (2, "a_b"), (3, "a_b"))]
     return payload(flagged, empty, many, *doubled, *topics, group_id="g")
 
 
+def partly_without_value() -> bytes:
+    """Two points of each series, one of which has no value; several times of one series."""
+    points: list[Any] = []
+    for number, flags in enumerate(((0, 1), (1, 0))):
+        for each in flags:
+            counted, shown = counter(1, name=f"app.c{number}", at=9), gauge(1, name=f"app.g{number}", at=9)
+            counted.sum.data_points[0].flags = shown.gauge.data_points[0].flags = each
+            points += [counted, shown]
+    return payload(*points, counter(1, name="app.alone", at=9))
+
+
 PAYLOADS = [twins_and_doubles(), *real_pushes()]
+NEVER_ALIKE = [partly_without_value()]
 
 
-def numbered(push: bytes, number: int, chance: random.Random, odd: float, *, most_apart_ns: int = 2) -> bytes:
+def numbered(push: bytes, number: int, chance: random.Random, odd: float, *, most_apart_ns: int) -> bytes:
     """The push with other numbers, some of them odd ones, and with times that are so far apart."""
     data = MetricsData.FromString(push)
     metrics = (m for each in data.resource_metrics for scope in each.scope_metrics for m in scope.metrics)
@@ -95,20 +108,26 @@ def numbered(push: bytes, number: int, chance: random.Random, odd: float, *, mos
 
 @settings(max_examples=60)
 @given(
-    payload=st.sampled_from(PAYLOADS),
+    payload=st.sampled_from([*PAYLOADS, *NEVER_ALIKE, twins_and_doubles()]),
     seed=st.integers(0, 2**32),
     odd=st.sampled_from((0.0, 0.01, 0.3)),
+    most_apart_ns=st.lists(st.sampled_from((0, 2)), min_size=6, max_size=6),
     flips=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 1 << 20), st.integers(0, 255)), max_size=3),
     max_series=st.sampled_from((20, 200_000)),
 )
 def test_the_page_is_the_same_whether_pushes_are_parsed_or_read_by_their_shape(
-    payload: bytes, seed: int, odd: float, flips: list[tuple[int, int, int]], max_series: int
+    payload: bytes,
+    seed: int,
+    odd: float,
+    most_apart_ns: list[int],
+    flips: list[tuple[int, int, int]],
+    max_series: int,
 ) -> None:
     """With some bytes changed as well, in a push that is as long as the one before."""
     chance = random.Random(seed)
     pushes: list[PushRecord] = []
     for number in range(6):
-        changed = bytearray(numbered(payload, number, chance, odd))
+        changed = bytearray(numbered(payload, number, chance, odd, most_apart_ns=most_apart_ns[number]))
         for _, place, byte in [flip for flip in flips if flip[0] == number]:
             changed[place % len(changed)] = byte
         pushes.append(push(number + chance.randrange(2))._replace(metrics=bytes(changed), push_id=f"{number:032x}"))

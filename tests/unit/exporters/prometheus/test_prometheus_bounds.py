@@ -92,6 +92,12 @@ def test_a_client_without_room_has_no_series_and_its_counters_are_folded(start: 
     assert found.one("fleetgauge_prometheus_left_out_points_total", cause="series.max") == 1
 
 
+def test_all_deltas_of_a_series_in_one_push_of_a_client_without_room_are_folded(start: Any) -> None:
+    exporter = start(max_series=2)
+    export(exporter, of(1, 1, counter(1)), of(2, 2, *(counter(10, at=at) for at in (1, 2, 3))))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE, folded="series.max") == 30
+
+
 def test_room_that_becomes_free_is_taken(start: Any, clock: MockTime) -> None:
     exporter = start(max_series=2)
     export(exporter, of(1, 1, counter(1), terminating=True), of(2, 2, counter(10)))

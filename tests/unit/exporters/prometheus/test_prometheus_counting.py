@@ -76,6 +76,36 @@ def test_points_of_a_series_in_one_push_come_one_after_the_other_by_their_time(
     assert found.one("fleetgauge_prometheus_points_total") == 18
 
 
+def test_a_count_that_began_anew_between_two_points_of_a_push_is_a_reset(exporter: PrometheusExporter) -> None:
+    """Neither has the client pushed before, nor has the count fallen."""
+    points = [counter(v, temporality=CUMULATIVE, start=s, at=a) for v, s, a in ((7, 120, 130), (5, 100, 110))]
+    export(exporter, push(1, *points))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 12
+
+
+@pytest.mark.parametrize("latest_first", [False, True])
+def test_a_series_whose_latest_point_has_no_value_is_hidden_and_one_with_an_earlier_such_point_is_not(
+    exporter: PrometheusExporter, latest_first: bool
+) -> None:
+    for number in range(1, 6):  # the later ones may be read by their shape
+        points = [
+            each for at in (1, 2) for each in (flagged("app.earlier", at, at == 1), flagged("app.last", at, at == 2))
+        ]
+        export(exporter, push(number, *(points[::-1] if latest_first else points)))
+        found = samples_of(exporter)
+        assert found.one("app_earlier_total") == number
+        assert "app_last_total" not in found.names()
+    export(exporter, push(6, counter(1, name="app.last", at=3)))
+    assert samples_of(exporter).one("app_last_total") == 6
+
+
+def flagged(name: str, at: float, without_value: bool) -> Metric:
+    """A delta of 1, or no recorded value."""
+    metric = counter(1, name=name, at=at)
+    metric.sum.data_points[0].flags = int(without_value)
+    return metric
+
+
 def delta(value: float, **times: Any) -> Metric:
     return counter(value, **times)
 
