@@ -6,10 +6,13 @@ waits can hold up the caller, nor its handlers of signals.
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Final, TypeVar
 
 _Result = TypeVar("_Result")
+
+_LOOK_EVERY_S: Final = 1.0
+"""A signal may be given to any thread, and its handler runs once the main thread looks up from its wait."""
 
 _running: Final[set[Future[Any]]] = set()
 
@@ -41,12 +44,12 @@ def result_within(seconds: float, done: "Future[_Result]") -> _Result:
     Raises:
         TimeoutError: it is not done within `seconds` [s].
     """
-    try:
-        return done.result(seconds)
-    except TimeoutError:
-        if done.done():
-            raise  # its own
-        raise TimeoutError(f"no whole answer within {seconds:g} s") from None
+    left_s = seconds
+    while not wait([done], min(left_s, _LOOK_EVERY_S)).done:
+        left_s -= _LOOK_EVERY_S
+        if left_s <= 0:
+            raise TimeoutError(f"no whole answer within {seconds:g} s")
+    return done.result()
 
 
 def within(seconds: float, work: Callable[[], _Result]) -> _Result:

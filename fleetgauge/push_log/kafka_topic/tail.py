@@ -16,7 +16,8 @@ from fleetgauge.telemetry.push_record import PushRecord
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-_WITHIN_S: Final = 10.0
+_WITHIN_S: Final = 30.0
+"""For the brokers' first answer [s], as `request.timeout.ms` of Kafka's clients."""
 _SILENT_S: Final = 5.0
 """Longest wait for the next record: the last offset of a partition may have none, such as a transaction's end."""
 _MAX_POLL_RECORDS: Final = 500

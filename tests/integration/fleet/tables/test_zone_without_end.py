@@ -26,7 +26,9 @@ def reading(
     options = {"endpoint": f"http://{server.address}", "endpoint.region": "r", "access.key": "a", "secret.key": "b"}
     conf = [word for key, value in options.items() for word in ("--conf", f"spark.hadoop.fs.s3a.{key}={value}")]
     shorter = f"from fleetgauge.fleet.source import zone_files; zone_files.S3_WITHIN_S = {within_s}"
-    code = f"{shorter}; from fleetgauge.cli import main; main()"
+    # A run of the tests in the background ignores Ctrl-C, and so would what it starts.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heeds}; {shorter}; from fleetgauge.cli import main; main()"
     words = ["fleet", command, "--source", "s3://lake/pushes", "--tables", str(tables), *conf, *more]
     process = subprocess.Popen(
         [*with_the_test_run(), sys.executable, "-c", code, *words],
