@@ -1,7 +1,6 @@
 """The shell of a connection on a transport that only remembers: reading, writing, closing and telling of it."""
 
 import asyncio
-import functools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from support.accepted import accepted
+from unit.wire.later import Later
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.wire.api_table import ApiTable
@@ -72,22 +72,6 @@ class FakeTransport(asyncio.Transport):
 
     def abort(self) -> None:
         self.is_closed = self.is_aborted = True
-
-
-class Later:
-    """The part of a loop that the channel uses: what is called soon, called by hand."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], None]] = []
-
-    def call_soon(self, call: Callable[..., None], *arguments: object) -> None:
-        self.calls.append(functools.partial(call, *arguments))
-
-    def run(self) -> int:
-        calls, self.calls = self.calls, []
-        for call in calls:
-            call()
-        return len(calls)
 
 
 class Handler:

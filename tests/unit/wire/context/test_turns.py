@@ -1,28 +1,10 @@
 """Connections that have much to handle, and what others wait for them."""
 
-import functools
-from collections.abc import Callable
-
 import pytest
+from unit.wire.later import Later
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.wire.context.turns import TURN_MS, Turns
-
-
-class Later:
-    """The part of a loop that is used here; `run` is one iteration."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], None]] = []
-
-    def call_soon(self, call: Callable[..., None], *arguments: object) -> None:
-        self.calls.append(functools.partial(call, *arguments))
-
-    def run(self) -> int:
-        calls, self.calls = self.calls, []
-        for call in calls:
-            call()
-        return len(calls)
 
 
 class Busy:
