@@ -23,14 +23,13 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.fleet.bench_judge import Fleet
-from fleetgauge.fleet.arrow import pa, pc
+from fleetgauge.fleet.arrow import conformed, pa, pc
 from fleetgauge.fleet.gold.latency import latency
 from fleetgauge.fleet.gold.members import groups, members
 from fleetgauge.fleet.gold.throttling import throttling
 from fleetgauge.fleet.gold.versions import versions
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN
 from fleetgauge.fleet.measures.rows import AVG_UNITS, GROWTH_UNITS, ROWS
-from fleetgauge.fleet.measures.values import conformed
 from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store

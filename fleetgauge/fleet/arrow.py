@@ -4,7 +4,7 @@ it as untyped, here and nowhere else; the aliases say what is meant.
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from typing import Any, Final, TypeAlias
@@ -67,3 +67,10 @@ class Rows:
 
     schema: Schema
     batches: Iterable[RecordBatch]
+
+
+def conformed(schema: Schema, columns: Mapping[str, Array], rows: int) -> Table:
+    """A table of `schema`; columns that are not given are null."""
+    kinds = {field.name: field.type for field in schema}
+    arrays = [columns[name].cast(kind) if name in columns else pa.nulls(rows, kind) for name, kind in kinds.items()]
+    return pa.table(arrays, schema=schema)

@@ -1,8 +1,7 @@
 """Gold: inventory, who is in the fleet."""
 
-from fleetgauge.fleet.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, conformed, pc
 from fleetgauge.fleet.measures.rows import one
-from fleetgauge.fleet.measures.values import conformed
 from fleetgauge.fleet.schemas import ACTIVITY, INVENTORY
 from fleetgauge.fleet.silver.clients import SEEN, merged
 

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Array, Table, pa
+from fleetgauge.fleet.arrow import Array, Table, conformed, pa
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN, ROLES_OF_NODES
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.measures.rows import Numbers, filled, is_valid
-from fleetgauge.fleet.measures.values import Wide, conformed, metrics_by_name
+from fleetgauge.fleet.measures.values import Wide, described
 from fleetgauge.fleet.schemas import LATENCY, LATENCY_OVERALL
 from fleetgauge.telemetry.catalogue.standard_metrics import telemetry_name
 from fleetgauge.verdicts.witnesses.waits import away_from_poll_ms, explains_latency
@@ -70,15 +70,10 @@ def _of_time(given: Wide, time: _Time) -> Table:
     average, largest = given.value(f"{column}_avg_ms"), given.value(f"{column}_max_ms")
     is_known = is_valid(average) | is_valid(largest)
     chosen = np.flatnonzero(is_known & _has(given, time))
-    metric = telemetry_name(time.group, time.name)
-    known = metrics_by_name()[f"{metric}.avg"]
     at = pa.array(chosen)
-    columns = given.columns(LATENCY.names, chosen)
-    columns |= {"latency_avg_ms": average.take(at), "latency_max_ms": largest.take(at)}
+    columns = {"latency_avg_ms": average.take(at), "latency_max_ms": largest.take(at), "role": time.role}
     columns["samples"] = pa.array(given.count(f"{column}_avg_ms_count")[chosen])
-    texts = {"role": time.role, "metric": metric, "unit": known.unit, "meaning": known.quantity}
-    columns |= {name: pa.array([text] * len(chosen), pa.string()) for name, text in texts.items()}
-    return conformed(LATENCY, columns, len(chosen))
+    return given.table(LATENCY, chosen, columns | described(telemetry_name(time.group, time.name)))
 
 
 def _has(given: Wide, time: _Time) -> Numbers:

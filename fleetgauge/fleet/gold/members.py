@@ -4,16 +4,16 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Array, Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, Schema, Table, conformed, pa, pc
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.measures.rows import (
-    GROWTH_UNITS,
     KEY,
     LAG_COLUMNS,
     MEMBER,
     ROWS,
     Numbers,
     codes,
+    exact_sums,
     filled,
     is_valid,
     numbered,
@@ -21,7 +21,7 @@ from fleetgauge.fleet.measures.rows import (
     rank_of,
     times,
 )
-from fleetgauge.fleet.measures.values import VALUE_COLUMNS, Wide, conformed
+from fleetgauge.fleet.measures.values import VALUE_COLUMNS, Wide
 from fleetgauge.fleet.schemas import CONSUMERS, GROUPS, REBALANCES
 
 
@@ -77,15 +77,14 @@ def _members(rows: Table, family: str, schema: Schema) -> Table:
     chosen = np.flatnonzero(given.count(f"{family}_pushes") > 0)
     at = pa.array(chosen)
     measures = [name for name in schema.names if name in VALUE_COLUMNS]
-    columns = given.columns(schema.names, chosen)
-    columns |= {name: given.value(name).take(at) for name in measures}
+    columns = {name: given.value(name).take(at) for name in measures}
     columns["pushes"] = pa.array(given.count(f"{family}_pushes")[chosen])
     columns["gap"] = given.gap(family, "gap", "before_subscription").take(at)
     columns["covers_gap"] = given.gap(family, "covers_gap").take(at)
     shares = given.count("share_pushes")[chosen] > 0
     no = np.zeros(len(chosen), np.bool_)
     columns["unknown"] = given.unknown(measures, chosen, np.stack([no, ~shares, shares, no], axis=1))
-    return conformed(schema, columns, len(chosen))
+    return given.table(schema, chosen, columns)
 
 
 _GROUP: Final = ("cluster_id", "group_id", "window_start")
@@ -139,9 +138,7 @@ def groups(rows: Table) -> Table:
     for name in _TOTALS:
         value = given.value(name).take(at)
         known = np.bincount(group_of, is_valid(value), minlength=count)
-        total = np.zeros(count, np.int64)
-        np.add.at(total, group_of, np.rint(filled(value, 0.0) * GROWTH_UNITS).astype(np.int64))
-        columns[name] = pa.array(total / GROWTH_UNITS, mask=known == 0)
+        columns[name] = pa.array(exact_sums(filled(value, 0.0), group_of, count), mask=known == 0)
     return conformed(GROUPS, columns, count)
 
 
@@ -159,7 +156,6 @@ def _lag(members: Table, group_of: Numbers, count: int) -> tuple[Array, Array]:
     is_last = np.ones(len(order), np.bool_)
     is_last[:-1] = (key[1:] != key[:-1]).any(axis=1)
     last = order[is_last]
-    partitions = np.bincount(group_of[member[last]], minlength=count)
-    total = np.zeros(count, np.int64)
-    np.add.at(total, group_of[member[last]], np.rint(lag[last] * GROWTH_UNITS).astype(np.int64))
-    return pa.array(total / GROWTH_UNITS, mask=partitions == 0), pa.array(partitions)
+    group = group_of[member[last]]
+    partitions = np.bincount(group, minlength=count)
+    return pa.array(exact_sums(lag[last], group, count), mask=partitions == 0), pa.array(partitions)

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.fleet.arrow import Table, pa
-from fleetgauge.fleet.measures.values import Wide, conformed, metrics_by_name
+from fleetgauge.fleet.measures.values import Wide, described
 from fleetgauge.fleet.schemas import THROTTLING
 from fleetgauge.telemetry.catalogue.standard_metrics import telemetry_name
 
@@ -47,12 +47,7 @@ def _of_request(given: Wide, request: str, group: str, of_share_consumers: bool)
         is_asked &= (given.count("share_pushes") > 0) == of_share_consumers
     chosen = np.flatnonzero(is_asked)
     at = pa.array(chosen)
-    metric = telemetry_name(group, f"{request}-throttle-time")
-    known = metrics_by_name()[f"{metric}.avg"]
-    columns = given.columns(THROTTLING.names, chosen)
-    columns |= {f"throttle_{each}_ms": given.value(f"{request}_throttle_{each}_ms").take(at) for each in ("avg", "max")}
-    columns["samples"] = given.value(f"{request}_throttle_samples").take(at)
-    columns["throttled"] = given.value(f"{request}_throttled").take(at)
-    texts = {"request": request, "metric": metric, "unit": known.unit, "meaning": known.quantity}
-    columns |= {name: pa.array([text] * len(chosen), pa.string()) for name, text in texts.items()}
-    return conformed(THROTTLING, columns, len(chosen))
+    names = ("throttle_avg_ms", "throttle_max_ms", "throttle_samples", "throttled")
+    columns = {name.replace("throttle_samples", "samples"): given.value(f"{request}_{name}").take(at) for name in names}
+    columns |= described(telemetry_name(group, f"{request}-throttle-time")) | {"request": request}
+    return given.table(THROTTLING, chosen, columns)

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, Table, conformed, pa, pc
 from fleetgauge.fleet.measures.rows import one
-from fleetgauge.fleet.measures.values import conformed
 from fleetgauge.fleet.schemas import CLIENTS, VERSIONS
 
 _VERSION: Final = ("cluster_id", "client_software_name", "client_software_version", "dialect")

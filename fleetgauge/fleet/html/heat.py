@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, conformed, pa, pc
 from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.gold.latency import overall
 from fleetgauge.fleet.html import words
 from fleetgauge.fleet.measures.rows import KEY, ROWS, Numbers, codes, filled, one
-from fleetgauge.fleet.measures.values import conformed
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 

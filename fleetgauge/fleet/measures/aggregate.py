@@ -92,18 +92,9 @@ def aggregate(points: Table, window_s: int) -> Table:
         return ROWS.empty_table()
     given = _Points(points, window_s)
     parts = [_clients(given), _others(given, "node"), _others(given, "topic")]
+    columns = pa.concat_tables([pa.table(of_part) for of_part, _ in parts], promote_options="default")
     block = parts[0][1].followed_by(parts[1][1]).followed_by(parts[2][1])
-    types = {field.name: field.type for field in ROWS}
-    columns = {
-        name: pa.concat_arrays(
-            [
-                of_part[name].cast(types[name]) if name in of_part else pa.nulls(len(numbers.counts), types[name])
-                for of_part, numbers in parts
-            ]
-        )
-        for name in {name for of_part, _ in parts for name in of_part}
-    }
-    return table_of(columns, block)
+    return table_of({name: one(columns[name]) for name in columns.column_names}, block)
 
 
 def correction(before: Table, after: Table, window_s: int) -> Table:

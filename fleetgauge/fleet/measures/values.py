@@ -1,12 +1,12 @@
 """What merged wide rows say: one value a measure, and which measures a client's library never sends."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Array, Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, Schema, Table, conformed, pa, pc
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN, LAG_RECORDS, MEASURES
 from fleetgauge.fleet.measures.rows import (
     AVG_UNITS,
@@ -20,6 +20,7 @@ from fleetgauge.fleet.measures.rows import (
     Numbers,
     codes,
     equals,
+    exact_sums,
     filled,
     is_valid,
     numbered,
@@ -79,10 +80,9 @@ class Wide:
     def _lag(self) -> Array:
         """The sum over the partitions of the latest push that has a word on lags; null where it has none."""
         lists = one(self.rows["lag_partitions"])
-        total = np.zeros(len(self), np.int64)
         lag = filled(lists.flatten().field("lag"), 0.0)
-        np.add.at(total, filled(pc.list_parent_indices(lists), 0), np.rint(lag * GROWTH_UNITS).astype(np.int64))
-        return pa.array(total / GROWTH_UNITS, mask=filled(pc.list_value_length(lists), 0) == 0)
+        total = exact_sums(lag, filled(pc.list_parent_indices(lists), 0), len(self))
+        return pa.array(total, mask=filled(pc.list_value_length(lists), 0) == 0)
 
     def is_client(self) -> Numbers:
         """True for rows of clients, false for links and topics."""
@@ -101,6 +101,11 @@ class Wide:
             if name in self.rows.schema.names
         }
         return {name: one(self.rows[name]).take(at) for name, at in taken.items()}
+
+    def table(self, schema: Schema, rows: Numbers, columns: Mapping[str, Array | str]) -> Table:
+        """Some rows as a table of `schema`: with these columns, of which a text is of every row, beside their own."""
+        given = {name: pa.repeat(each, len(rows)) if isinstance(each, str) else each for name, each in columns.items()}
+        return conformed(schema, self.columns(schema.names, rows) | given, len(rows))
 
     @cached_property
     def client_of(self) -> Numbers:
@@ -145,27 +150,26 @@ class Wide:
 def wide(rows: Table) -> Table:
     """Merged ROWS -> WIDE."""
     given, every = Wide(rows), np.arange(rows.num_rows)
-    columns = given.columns(WIDE.names, every)
-    columns |= {name: given.value(name) for name in VALUE_COLUMNS}
+    columns = {name: given.value(name) for name in VALUE_COLUMNS}
     clients = np.flatnonzero(given.is_client())
     place = np.full(len(every), -1)
     place[clients] = np.arange(len(clients))
     unknown = given.unknown(VALUE_COLUMNS, clients, given.kinds()[clients])
     columns["unknown"] = unknown.take(pa.array(place, mask=place < 0))
-    return conformed(WIDE, columns, len(every))
-
-
-def conformed(schema: Schema, columns: dict[str, Array], rows: int) -> Table:
-    """A table of `schema`; columns that are not given are null."""
-    kinds = {field.name: field.type for field in schema}
-    arrays = [columns[name].cast(kind) if name in columns else pa.nulls(rows, kind) for name, kind in kinds.items()]
-    return pa.table(arrays, schema=schema)
+    return given.table(WIDE, every, columns)
 
 
 @cache
 def metrics_by_name() -> dict[str, KnownMetric]:
     """The metrics that clients are known to send, by telemetry name."""
     return {metric.name: metric for metric in known_metrics()}
+
+
+def described(metric: str) -> dict[str, str]:
+    """A metric's name without `.avg` and `.max`, its unit and its meaning if they are known, as columns have them."""
+    known = metrics_by_name()[f"{metric}.avg"]
+    texts = {"metric": metric, "unit": known.unit, "meaning": known.quantity}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 @cache

@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
-from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, conformed, pa, pc
 from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.measures.catalogue import LAG_RECORDS
 from fleetgauge.fleet.measures.merge import are_merged, merge
 from fleetgauge.fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
-from fleetgauge.fleet.measures.values import Wide, conformed
+from fleetgauge.fleet.measures.values import Wide
 from fleetgauge.fleet.pipeline.spans import Span, rows_within, within
 from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.verdicts.window import COLUMNS, MEASURES

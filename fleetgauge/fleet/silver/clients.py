@@ -10,10 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from fleetgauge.base.presence import ABSENT_AT_LEAST_MS, ABSENT_INTERVALS, DEFAULT_PUSH_INTERVAL_MS
-from fleetgauge.fleet.arrow import Array, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, Table, conformed, pa, pc
 from fleetgauge.fleet.decode.dialects import says_when_it_ends
 from fleetgauge.fleet.measures.rows import Groups, Numbers, codes, filled, is_valid, numbered, one, time_column, times
-from fleetgauge.fleet.measures.values import conformed
 from fleetgauge.fleet.schemas import ACTIVITY, CLIENTS, INSTANCE, PUSHES, SENDER, TIME
 from fleetgauge.telemetry.catalogue.dialects import library_of
 from fleetgauge.telemetry.catalogue.standard_metrics import ROLE_PREFIXES
