@@ -75,9 +75,7 @@ what is wrong with its form: null in a landing zone, whose files are typed.
 CHECKED: Final = _joined(PUSH_RECORD, _ORIGIN, _REASON)
 """PUSH_RECORD, where it came from, and why the row is set aside; null for a good one."""
 
-_INSTANCE: Final = schema_of(
-    ("cluster_id", pa.string()), ("principal", pa.string()), ("client_instance_id", pa.string())
-)
+_INSTANCE: Final = schema_of(*typed(pa.string(), "cluster_id", "principal", "client_instance_id"))
 INSTANCE: Final = tuple(_INSTANCE.names)
 """The columns that identify a client instance: clusters share ids, and any principal may send any id.
 
@@ -85,13 +83,18 @@ INSTANCE: Final = tuple(_INSTANCE.names)
 groups and topics are keyed by `cluster_id`, too.
 """
 
-_SOFTWARE: Final = schema_of(
-    *typed(pa.string(), "client_id", "client_software_name", "client_software_version"),
-)
+_SOFTWARE: Final = schema_of(*typed(pa.string(), "client_id", "client_software_name", "client_software_version"))
 
 _PAYLOAD: Final = schema_of(("payload", pa.binary()))
 _DATE: Final = schema_of(("date", pa.date32()))
 _DIALECT: Final = schema_of(("dialect", pa.string()))
+_ADDRESS: Final = schema_of(("client_source_address", pa.string()), ("client_source_port", pa.int32()))
+_SEEN: Final = schema_of(("first_seen", TIME), ("last_seen", TIME))
+_TOTALS: Final = _joined(schema_of(*typed(pa.int64(), "pushes", "heartbeats", "points")), _SEEN)
+_LINK: Final = schema_of(("node_id", pa.int32()), ("coordinator", pa.bool_()))
+_LATENCY: Final = schema_of(*typed(pa.float64(), "latency_avg_ms", "latency_max_ms"), ("samples", pa.int64()))
+_MEMBER: Final = schema_of(*typed(pa.string(), "group_id", "group_member_id"))
+_GAPS: Final = schema_of(*typed(pa.bool_(), "gap", "covers_gap"))
 
 SENDER: Final = schema_of(
     *typed(pa.string(), "client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id"),
@@ -159,12 +162,10 @@ _POINT: Final = schema_of(
     ("distribution", pa.struct(list(DISTRIBUTION))),
     ("attributes", TEXT_MAP),
     ("resource", TEXT_MAP),
-    ("node_id", pa.int32()),
-    ("coordinator", pa.bool_()),
+    *_LINK,
     ("topic", pa.string()),
     ("partition", pa.int32()),
-    ("group_id", pa.string()),
-    ("group_member_id", pa.string()),
+    *_MEMBER,
     ("twin", pa.bool_()),
     ("occurrence", pa.int32()),
 )
@@ -227,14 +228,8 @@ the payloads gives and counts both. `distribution` is a list of one or none, whi
 REJECTS: Final = _joined(
     schema_of(("push_id", pa.string()), ("received_at", TIME)),
     _INSTANCE,
-    schema_of(
-        ("client_id", pa.string()),
-        ("source_file", pa.string()),
-        ("source_row", pa.int64()),
-        ("reason", pa.string()),
-        ("payload", pa.binary()),
-        ("date", pa.date32()),
-    ),
+    schema_of(("client_id", pa.string())),
+    *(_ORIGIN, _REASON, _PAYLOAD, _DATE),
 )
 """One row a push that was set aside, with where it lies (as in BRONZE), why, and the bytes that it brought.
 
@@ -245,15 +240,14 @@ CLIENTS: Final = _joined(
     _INSTANCE,
     _SOFTWARE,
     _DIALECT,
-    schema_of(("client_source_address", pa.string()), ("client_source_port", pa.int32())),
+    _ADDRESS,
     SENDER,
     _ROLE,
     schema_of(
         ("sender_seen_at", TIME),
         ("sender_push_id", pa.string()),
         ("push_interval_ms", pa.int32()),
-        ("first_seen", TIME),
-        ("last_seen", TIME),
+        *_SEEN,
         ("last_push_id", pa.string()),
         ("terminated", pa.bool_()),
         ("state", pa.string()),
@@ -271,34 +265,26 @@ ACTIVITY: Final = _joined(
     _DATE,
     _INSTANCE,
     _SOFTWARE,
+    _ADDRESS,
     schema_of(
-        ("client_source_address", pa.string()),
-        ("client_source_port", pa.int32()),
         ("push_interval_ms", pa.int32()),
         ("terminated", pa.bool_()),
-        ("group_id", pa.string()),
-        ("role", pa.string()),
+        *typed(pa.string(), "group_id", "role"),
         ("receiver_node_ids", pa.list_(pa.int32())),
-        *typed(pa.int64(), "pushes", "heartbeats", "points"),
-        ("first_seen", TIME),
-        ("last_seen", TIME),
     ),
+    _TOTALS,
 )
 """One row a client instance and day of receipt: what INVENTORY adds up, so that it need not read every push again."""
 
 INVENTORY: Final = _joined(
     _INSTANCE,
     _SOFTWARE,
+    _ADDRESS,
     schema_of(
-        ("client_source_address", pa.string()),
-        ("client_source_port", pa.int32()),
         ("receiver_node_ids", pa.list_(pa.field("element", pa.int32(), nullable=False))),
-        *typed(pa.int64(), "pushes", "heartbeats", "points"),
-        ("first_seen", TIME),
-        ("last_seen", TIME),
+        *_TOTALS,
         ("terminated", pa.bool_()),
-        ("group_id", pa.string()),
-        ("role", pa.string()),
+        *typed(pa.string(), "group_id", "role"),
         ("push_interval_ms", pa.int32()),
         ("state", pa.string()),
     ),
@@ -308,21 +294,17 @@ INVENTORY: Final = _joined(
 VERSIONS: Final = schema_of(
     *typed(pa.string(), "cluster_id", "client_software_name", "client_software_version", "dialect"),
     *typed(pa.int64(), "instances", "clients", "live", "silent", "gone", "ended"),
-    ("first_seen", TIME),
-    ("last_seen", TIME),
+    *_SEEN,
 )
 """One row a cluster and version of a client's software; `clients` counts distinct client ids."""
 
 LATENCY_OVERALL: Final = _joined(
     _INSTANCE,
     _SOFTWARE,
+    _ROLE,
+    _LINK,
+    _LATENCY,
     schema_of(
-        ("role", pa.string()),
-        ("node_id", pa.int32()),
-        ("coordinator", pa.bool_()),
-        ("latency_avg_ms", pa.float64()),
-        ("latency_max_ms", pa.float64()),
-        ("samples", pa.int64()),
         *typed(pa.float64(), "poll_idle_ratio_avg", "time_between_poll_avg_ms", "time_between_poll_max_ms"),
         ("waits_for_poll", pa.bool_()),
     ),
@@ -340,15 +322,9 @@ _UNKNOWN: Final = schema_of(("unknown", pa.list_(pa.string())))
 
 LATENCY: Final = _joined(
     _WINDOWED,
-    schema_of(
-        ("role", pa.string()),
-        ("metric", pa.string()),
-        ("node_id", pa.int32()),
-        ("coordinator", pa.bool_()),
-        ("latency_avg_ms", pa.float64()),
-        ("latency_max_ms", pa.float64()),
-        ("samples", pa.int64()),
-    ),
+    schema_of(*typed(pa.string(), "role", "metric")),
+    _LINK,
+    _LATENCY,
     _MEANING,
 )
 """One row a client instance, metric, broker link and window of receipt; `node_id` is null for a metric that is not by
@@ -373,19 +349,17 @@ THROTTLING: Final = _joined(
 the metric or was not asked for it: nothing is known of its throttling.
 """
 
-_CONSUMER: Final = _joined(_WINDOWED, schema_of(("group_id", pa.string()), ("group_member_id", pa.string())))
+_CONSUMER: Final = _joined(_WINDOWED, _MEMBER, schema_of(("pushes", pa.int64())))
 
 REBALANCES: Final = _joined(
     _CONSUMER,
     schema_of(
-        ("pushes", pa.int64()),
         *typed(pa.float64(), "rebalances", "rebalance_rate_per_hour", "failed_rebalances"),
         *typed(pa.float64(), "failed_rebalance_rate_per_hour", "rebalance_latency_avg_ms"),
         *typed(pa.float64(), "rebalance_latency_max_ms", "rebalance_latency_total_ms", "last_rebalance_seconds_ago"),
         ("assigned_partitions", pa.float64()),
-        ("gap", pa.bool_()),
-        ("covers_gap", pa.bool_()),
     ),
+    _GAPS,
     _UNKNOWN,
 )
 """One row a consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
@@ -398,14 +372,12 @@ missing whose growth the next total holds, so that part of a sum may belong to a
 CONSUMERS: Final = _joined(
     _CONSUMER,
     schema_of(
-        ("pushes", pa.int64()),
         *typed(pa.float64(), "lag_records", "lag_max_records", "lag_partition_max_records", "records_consumed"),
         *typed(pa.float64(), "bytes_consumed", "poll_idle_ratio_avg", "last_poll_seconds_ago"),
         *typed(pa.float64(), "commit_latency_avg_ms", "commit_latency_max_ms", "fetch_latency_avg_ms"),
         *typed(pa.float64(), "fetch_latency_max_ms", "assigned_partitions"),
-        ("gap", pa.bool_()),
-        ("covers_gap", pa.bool_()),
     ),
+    _GAPS,
     _UNKNOWN,
 )
 """One row a consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
