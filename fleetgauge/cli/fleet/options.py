@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from fleetgauge.terminal.options import Columns, Command
 from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
+    from fleetgauge.fleet.pipeline.run import RunContext
     from fleetgauge.fleet.pipeline.source import Bounds
     from fleetgauge.fleet.spark.session import SessionSettings
 
@@ -243,8 +245,23 @@ class SparkJob:
             conf[key] = f"{conf[key]},{files}" if conf.get(key) else files
         return SessionSettings(master=self.master or "local[*]", log_level=self.spark_log_level, options=conf)
 
-    def settings_for(self, source: TopicSource | str, kafka: KafkaClient, notes: Console) -> "SessionSettings":
-        """The same with the connector's jars where the source is a topic."""
+    def run_context(
+        self, source: TopicSource | str, kafka: KafkaClient, notes: Console, progress: bool
+    ) -> "RunContext":
+        """What a run of the source works with."""
+        from fleetgauge.fleet.pipeline.run import RunContext
+
+        return RunContext(
+            settings=cache(lambda: self._settings_for(source, kafka, notes)),
+            on_spark=self.is_wanted,
+            conf=parse_conf(self.conf),
+            clock=SystemTime(),
+            notes=notes,
+            progress=progress,
+        )
+
+    def _settings_for(self, source: TopicSource | str, kafka: KafkaClient, notes: Console) -> "SessionSettings":
+        """Those of `settings`, with the connector's jars where the source is a topic."""
         from fleetgauge.fleet.source.topic.connector import connector_jars
 
         settings = self.settings()

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, TextIO, TypeVar
 import typer
 from rich.console import Console
 
-from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.durations import parse_duration_us
 from fleetgauge.cli.fleet.options import (
     DEFAULT_SOURCE,
@@ -112,15 +111,7 @@ def run(
         redecode=parse_day(again.redecode) if again.redecode else None,
         rules=load(rules),
     )
-    report = pipeline.run(
-        request,
-        lambda: spark.settings_for(read_from, batches, notes),
-        on_spark=spark.is_wanted,
-        conf=parse_conf(spark.conf),
-        clock=SystemTime(),
-        notes=notes,
-        progress=shows(spark.progress, notes),
-    )
+    report = pipeline.run(request, spark.run_context(read_from, batches, notes, shows(spark.progress, notes)))
     _print(report, form, run_as_json, print_run)
     if fail_on_rejects and (report.rejects or report.lost):
         raise typer.Exit(EXIT_SET_ASIDE)

@@ -3,14 +3,12 @@
 import os
 import sys
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
-from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.durations import parse_duration_us
 from fleetgauge.cli.fleet.options import (
     DEFAULT_SOURCE,
@@ -23,7 +21,6 @@ from fleetgauge.cli.fleet.options import (
     Tables,
     needs_extra,
     now,
-    parse_conf,
     sentences,
 )
 from fleetgauge.cli.fleet.tables import Window, window_seconds
@@ -213,25 +210,16 @@ def watch(
 
     `fleetgauge fleet watch --source kafka://broker-1:9092/fleetgauge-pushes --rules rules.toml --window 1m`
     """
+    notes = Console(stderr=True)
     try:
         read_from = batches.of(source)
         request = rounds.request(read_from, tables, batches, destinations, form)
-        conf = parse_conf(spark.conf)
+        context = spark.run_context(read_from, batches, notes, spark.progress)
     except FleetError as error:  # whatever is wrong is wrong with an option
         raise WrongOptionError(str(error)) from error
     from fleetgauge.fleet.watch import watch as watching
 
-    notes = Console(stderr=True)
-    watching.watch(
-        request,
-        cache(lambda: spark.settings_for(read_from, batches, notes)),
-        on_spark=spark.is_wanted,
-        conf=conf,
-        clock=SystemTime(),
-        notes=notes,
-        note=sentences(notes),
-        progress=spark.progress,
-    )
+    watching.watch(request, context, sentences(notes))
 
 
 def _duration_us(option: str, text: str, up_to_us: int | None = None) -> int:

@@ -76,37 +76,40 @@ class RunRequest:
     judge_after_s: int | None = None
 
 
-def run(
-    request: RunRequest,
-    settings: Callable[[], "SessionSettings"],
-    *,
-    on_spark: bool = False,
-    conf: Mapping[str, str] | None = None,
-    clock: Time,
-    notes: Console,
-    progress: bool,
-) -> RunReport:
-    """Reads what is new and writes it to the tables.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """What a run works with.
 
-    Args:
-        request: what was asked.
+    Attributes:
         settings: how to start Spark, where it is needed.
         on_spark: whatever the size of what is new; else Spark starts for what this process should not hold.
         conf: settings of Spark, for object stores.
         clock: the time.
         notes: where progress goes, and a line on what was lost.
         progress: show it.
+    """
+
+    settings: Callable[[], "SessionSettings"]
+    on_spark: bool
+    conf: Mapping[str, str]
+    clock: Time
+    notes: Console
+    progress: bool
+
+
+def run(request: RunRequest, context: RunContext) -> RunReport:
+    """Reads what is new and writes it to the tables.
 
     Raises:
         FleetError: with one sentence on what is wrong, whatever Spark made of it.
     """
-    began_ms = clock.hi_res_clock_ms()
+    began_ms = context.clock.hi_res_clock_ms()
     with explained(f"fleet run of {request.source}"):
-        options = storage_options(conf or {})
-        store, spark = Store(qualified(request.tables), options), OnSpark(lambda: _started(settings))
-        with only_run(store.root), RunProgress(notes, enabled=progress) as shown:
-            engine = spark if on_spark else InProcess()
-            return _Run(store, request, options, spark, engine, clock, began_ms, shown).run()
+        options = storage_options(context.conf)
+        store, spark = Store(qualified(request.tables), options), OnSpark(lambda: _started(context.settings))
+        with only_run(store.root), RunProgress(context.notes, enabled=context.progress) as shown:
+            engine = spark if context.on_spark else InProcess()
+            return _Run(store, request, options, spark, engine, context.clock, began_ms, shown).run()
 
 
 def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":

@@ -8,17 +8,16 @@ one that does not come back holds up neither rounds, nor the others, nor the end
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from deltalake.exceptions import DeltaError
-from rich.console import Console
 
 from fleetgauge.base.clock import Time
 from fleetgauge.base.deadline import in_thread
@@ -31,7 +30,7 @@ from fleetgauge.fleet.errors import (
     UnreadableTableError,
 )
 from fleetgauge.fleet.pipeline.report import RunReport
-from fleetgauge.fleet.pipeline.run import RunRequest, explained, run
+from fleetgauge.fleet.pipeline.run import RunContext, RunRequest, explained, run
 from fleetgauge.fleet.report.cells import json_dicts
 from fleetgauge.fleet.spark.interrupt import EXIT_INTERRUPTED
 from fleetgauge.fleet.tables import catalog
@@ -42,9 +41,6 @@ from fleetgauge.fleet.watch.changes import Change, Kind, Row, changes
 from fleetgauge.fleet.watch.delivered import Delivered, text_of
 from fleetgauge.fleet.watch.destinations import Destination
 from fleetgauge.fleet.watch.http import DeliveryError, RefusedError
-
-if TYPE_CHECKING:
-    from fleetgauge.fleet.spark.session import SessionSettings
 
 REPEAT_S: Final = 120.0
 """How often open verdicts are repeated to a destination that forgets them otherwise [s]."""
@@ -82,50 +78,25 @@ class WatchRequest:
     consequences: bool = False
 
 
-def watch(
-    request: WatchRequest,
-    settings: "Callable[[], SessionSettings]",
-    *,
-    on_spark: bool = False,
-    conf: Mapping[str, str] | None = None,
-    clock: Time,
-    notes: Console,
-    note: Callable[[str], None],
-    progress: bool,
-) -> None:
+def watch(request: WatchRequest, context: RunContext, note: Callable[[str], None]) -> None:
     """Watches until SIGTERM or SIGINT, or for one round.
 
     Args:
         request: what was asked.
-        settings: how to start Spark, where it is needed; one session is kept.
-        on_spark: see `fleet.pipeline.run.run`.
-        conf: settings of Spark, for object stores.
-        clock: the time.
-        notes: where progress goes.
+        context: what every round works with; with `progress` each is a line, too. One session of Spark is kept.
         note: prints a line about what is wrong, and about the end.
-        progress: a line for each round, too.
 
     Raises:
         FleetError: with one sentence on what waiting does not mend; with `once`, on whatever is wrong.
     """
     with explained(f"fleet watch of {request.run.source}"):
-        store = Store(qualified(request.run.tables), storage_options(conf or {}))
-
-        def round_() -> RunReport:
-            return run(
-                request.run,
-                settings,
-                on_spark=on_spark,
-                conf=conf,
-                clock=clock,
-                notes=notes,
-                progress=progress and notes.is_terminal,
-            )
-
-        step = note if progress else lambda _: None
+        store = Store(qualified(request.run.tables), storage_options(context.conf))
+        is_terminal = context.notes.is_terminal
+        round_ = partial(run, request.run, replace(context, progress=context.progress and is_terminal))
+        step = note if context.progress else lambda _: None
         with only_run(store.root, what="watch keeps the tables", name="_watch"), _until_signal() as stop:
-            loop = Loop(request, store, round_, clock=clock, wait=stop.wait, note=note, step=step)
-            loop.run(says_nothing=notes.is_terminal)
+            loop = Loop(request, store, round_, clock=context.clock, wait=stop.wait, note=note, step=step)
+            loop.run(says_nothing=is_terminal)
         if loop.unfinished and not request.once:
             os._exit(0)  # a thread that writes to a full pipe would hold up the interpreter's end
 
