@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
 from fleetgauge.fleet.errors import FleetError, LandingError, no_landing_zone
+from fleetgauge.fleet.measures.rows import filled, numbered, one
 from fleetgauge.fleet.report.form import Format, Output
 from fleetgauge.fleet.report.output import print_table, take_first, write_rows
 from fleetgauge.fleet.report.tables import Key, Row, TableForm, number, number_text, plain, time
@@ -106,45 +107,38 @@ def traffic(request: TrafficRequest, out: TextIO) -> None:
 
 def summed(rows: Table, rules: Rules) -> Table:
     """Rows of the files as TRAFFIC."""
-    keys, code = _grouped(rows)
-    count = len(keys)
+    keys = [one(rows[name]).dictionary_encode(null_encoding="encode").indices for name in _KEY]
+    code, example, count = numbered([filled(each, 0) for each in keys])
     if count == 0:
         return TRAFFIC.empty_table()
     starts = rows["window_start"].cast(pa.int64()).to_numpy()
     ends = starts + rows["window_ms"].to_numpy() * 1_000
-    sums = {name: np.bincount(code, _numbers(rows, name), count) for name in _SUMS}
-    sums["joining"] = np.bincount(code, _numbers(rows, "group_joins") > 0, count)  # intervals
+    sums = {name: np.bincount(code, filled(rows[name], 0), count) for name in _SUMS}
+    sums["joining"] = np.bincount(code, filled(rows["group_joins"], 0) > 0, count)  # intervals
     longest = np.zeros(count)
-    np.maximum.at(longest, code, _numbers(rows, "broker_time_max_ms"))
+    np.maximum.at(longest, code, filled(rows["broker_time_max_ms"], 0))
     first, last = np.full(count, starts.max()), np.zeros(count, np.int64)
     np.minimum.at(first, code, starts)
     np.maximum.at(last, code, ends)
     active_s = np.maximum(covered_us(code, starts, ends, count) / _US, 1e-3)
     compressions, errors = (_pairs(rows[name], code, count) for name in ("compressions", "errors"))
-    found = []
-    for at, key in enumerate(keys):
+    found = rows.select(_KEY).take(pa.array(example)).to_pylist()
+    for at, row in enumerate(found):
         of, seconds = {name: float(each[at]) for name, each in sums.items()}, float(active_s[at])
-        row: dict[str, Any] = {
-            **dict(zip(_KEY, key, strict=True)),
+        row |= {
             "first_at": int(first[at]),
             "last_at": int(last[at]),
             "active_s": seconds,
-            "requests": round(of["requests"]),
-            "requests_per_s": of["requests"] / seconds,
-            "request_bytes_per_s": of["request_bytes"] / seconds,
-            "response_bytes_per_s": of["response_bytes"] / seconds,
+            **{name: round(of[name]) for name in ("requests", "throttled_requests", "throttle_time_ms", "group_joins")},
+            **{f"{name}_per_s": of[name] / seconds for name in ("requests", "request_bytes", "response_bytes")},
             "broker_avg_ms": of["broker_time_ms"] / max(of["requests"], 1),
             "broker_max_ms": float(longest[at]),
-            "throttled_requests": round(of["throttled_requests"]),
-            "throttle_time_ms": round(of["throttle_time_ms"]),
-            "group_joins": round(of["group_joins"]),
             "records_per_request": of["records"] / max(of["requests"], 1) if of["batches"] else None,
             "record_bytes_per_s": of["record_bytes"] / seconds if of["batches"] else None,
             "compressions": sorted(compressions[at].items()),
             "errors": sorted((_error_name(code), number) for code, number in errors[at].items()),
         }
         row["seen"] = list(_seen(row, of, errors[at], rules))
-        found.append(row)
     return pa.Table.from_pylist(found, TRAFFIC)
 
 
@@ -178,20 +172,6 @@ def _error_name(code: int) -> str:
         return ErrorCode(code).name.upper()
     except ValueError:
         return str(code)
-
-
-def _numbers(rows: Table, name: str) -> Any:
-    return pc.fill_null(rows[name], 0).to_numpy()
-
-
-def _grouped(rows: Table) -> tuple[list[tuple[Any, ...]], Any]:
-    """The keys, and the number of each row's key."""
-    code = np.zeros(rows.num_rows, np.int64)
-    for name in _KEY:
-        encoded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
-        code = code * len(encoded.dictionary) + encoded.indices.to_numpy()
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    return list(zip(*(rows[name].take(first).to_pylist() for name in _KEY), strict=True)), inverse
 
 
 def _pairs(column: Any, code: Any, count: int) -> list[Counter[Any]]:
