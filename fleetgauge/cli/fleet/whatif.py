@@ -25,7 +25,7 @@ from fleetgauge.cli.fleet.options import (
 )
 from fleetgauge.fleet.errors import FleetError, NotInstalledError
 from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.source.selection import parse_time
+from fleetgauge.fleet.source.selection import Selection, parse_time
 
 if TYPE_CHECKING:
     from fleetgauge.fleet.whatif.whatif import Answer
@@ -171,8 +171,9 @@ def top_percent(suggest: str | None) -> float | None:
 def _of_brokers(replay: Replay, asked: Any, percent: float | None) -> "tuple[Answer, int] | None":
     """By the brokers' own metrics; None where none are given."""
     from fleetgauge.base.durations import parse_duration_us
+    from fleetgauge.fleet.source.landing import selected
     from fleetgauge.fleet.whatif import engines
-    from fleetgauge.fleet.whatif.samples import read_csv, read_prometheus, sampled_fleet, within
+    from fleetgauge.fleet.whatif.samples import read_csv, read_prometheus, sampled_fleet
     from fleetgauge.fleet.whatif.whatif import answer
 
     if (replay.prometheus is None) != (replay.query is None):
@@ -188,7 +189,7 @@ def _of_brokers(replay: Replay, asked: Any, percent: float | None) -> "tuple[Ans
         samples = read_prometheus(replay.prometheus, replay.query, *times, step_us // 1_000_000)
     elif replay.rates is not None:
         since, until = replay.times(None)
-        samples = within(read_csv(replay.rates), since, until)
+        samples = selected(read_csv(replay.rates), Selection(since=since, until=until), "time")
     else:
         return None
     fleet, rates, cell_s, brokers = sampled_fleet(samples, asked)

@@ -56,7 +56,7 @@ class Held:
     waiting_max_bytes: float = 0.0
 
 
-def replay(rates: Numbers, cell_ms: int, limit: float, step_ms: int = WINDOW_MS) -> Held:
+def replay(rates: Numbers, cell_ms: int, limit: float, step_ms: int = WINDOW_MS, *, until_held: bool = False) -> Held:
     """Replays a rate under a limit.
 
     With a rate of 2 MB/s for a minute under a limit of 1 MB/s, Kafka counts missing windows as full and free, so that
@@ -67,16 +67,17 @@ def replay(rates: Numbers, cell_ms: int, limit: float, step_ms: int = WINDOW_MS)
         cell_ms: length of a cell [ms], whole seconds.
         limit: [bytes/s].
         step_ms: granularity of the records; a fraction of a second leaves nothing out, for tests.
+        until_held: replay no more after the first throttle time.
     """
     held = Held()
     for run in _runs(rates, limit):
-        _Replay(run, cell_ms, limit, step_ms, held).play()
+        _Replay(run, cell_ms, limit, step_ms, held).play(until_held=until_held)
     return held
 
 
 def is_held(rates: Numbers, cell_ms: int, limit: float) -> bool:
     """True if the limit would have held the client at all; see `replay`."""
-    return any(_Replay(run, cell_ms, limit, WINDOW_MS, Held()).is_ever_held() for run in _runs(rates, limit))
+    return replay(rates, cell_ms, limit, until_held=True).episodes > 0
 
 
 def peak_rate(rates: Numbers, cell_ms: int) -> float:
@@ -132,28 +133,16 @@ class _Replay:
         self._calm_ms = 0
         self._opens = True
 
-    def play(self) -> None:
-        """Plays all cells that matter."""
+    def play(self, *, until_held: bool) -> None:
+        """Plays all cells that matter; with `until_held` up to the first throttle time."""
         at = 0 if self._is_fine else self._begin(0)
-        while at < len(self._rates):
+        while at < len(self._rates) and not (until_held and self._held.episodes):
             self._cell(self._rates[at])
             at += 1
             if not self._is_fine and not self._waiting and self._calm_ms >= SPAN_MS:
                 self._end_episode()
                 at = self._begin(at)
         self._end_episode()
-
-    def is_ever_held(self) -> bool:
-        """True at the first throttle time."""
-        at = self._begin(0)
-        while at < len(self._rates):
-            self._cell(self._rates[at])
-            if self._held.episodes:
-                return True
-            at += 1
-            if self._calm_ms >= SPAN_MS:
-                at = self._begin(at)
-        return False
 
     def _begin(self, at: int) -> int:
         """The next cell to be played: of the last ones before a hot one the broker remembers something."""

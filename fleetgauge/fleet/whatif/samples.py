@@ -159,10 +159,9 @@ def _asked(url: str, parameters: Mapping[str, Any], within_s: float) -> list[Any
         said = answer.body[:4_096].decode(errors="replace")
         raise RatesError(f"--prometheus: {answer.status} {answer.reason}: {said}")
     try:
-        found: list[Any] = json.loads(answer.body)["data"]["result"]
+        return list(json.loads(answer.body)["data"]["result"])
     except (ValueError, KeyError, TypeError) as error:
         raise RatesError("--prometheus: the answer is none of Prometheus: is this its URL, without /api?") from error
-    return found
 
 
 def _of_series(series: Any) -> Table:
@@ -242,11 +241,3 @@ def _groups(names: Iterable[tuple[str, str, str]], key: str, asked: Sequence[Ask
             seen.add((user, client_id))
             groups.groups[number].instances += 1
     return Fleet(groups=groups.groups, unlimited=len(unlimited)), numbers
-
-
-def within(samples: Table, since: datetime | None, until: datetime | None) -> Table:
-    """Those of a time."""
-    for bound, holds in ((since, pc.greater_equal), (until, pc.less)):
-        if bound is not None:
-            samples = samples.filter(holds(samples["time"], pa.scalar(bound, TIME)))
-    return samples
