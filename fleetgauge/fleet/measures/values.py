@@ -57,8 +57,7 @@ class Wide:
         self.rows = rows.combine_chunks()
 
     def __len__(self) -> int:
-        count: int = self.rows.num_rows
-        return count
+        return len(self.rows)
 
     def count(self, name: str) -> Numbers:
         """One of the counts."""

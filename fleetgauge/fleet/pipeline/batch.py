@@ -182,7 +182,7 @@ class BatchWriter:
         if not self.store.has(catalog.REJECTS):
             return {}
         of_files = pc.field("source_row").is_null() & pc.field("source_file").isin(list(files))
-        found = self.store.log(catalog.REJECTS).scan(["source_file", "reason"], of_files)
+        found = self.store.log(catalog.REJECTS).snapshot().scan(["source_file", "reason"], of_files)
         return {row["source_file"]: row["reason"] for rows in found for row in rows.to_pylist()}
 
     def _batch_row(self, report: BatchReport) -> dict[str, Any]:

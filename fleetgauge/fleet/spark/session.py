@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -61,7 +61,8 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
     _set_environment(settings)
     try:
         with keeps_its_handler():
-            session = _builder(settings).getOrCreate()
+            builder = SparkSession.Builder().master(settings.master).appName(settings.app_name)
+            session = builder.config(map=_options(settings)).getOrCreate()
     except Exception as error:  # pyspark's or py4j's: the JVM's exception while the context starts
         raise FleetError(f"Spark did not start with master {settings.master}: {what_failed(error)}") from error
     session.sparkContext.setLogLevel(settings.log_level)
@@ -98,16 +99,9 @@ def _set_environment(settings: SessionSettings) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _builder(settings: SessionSettings) -> SparkSession.Builder:
-    builder = SparkSession.Builder().master(settings.master).appName(settings.app_name)
-    for key, value in _options(settings).items():
-        builder = builder.config(key, value)
-    return builder
-
-
-def _options(settings: SessionSettings) -> dict[str, str]:
+def _options(settings: SessionSettings) -> dict[str, Any]:
     log_config = Path(__file__).with_name("log4j2.properties").as_uri()
-    options = {
+    options: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config}",

@@ -227,10 +227,6 @@ class TableLog:
         write_deltalake(self.open(), rows, mode="overwrite")
         return self.size().rows
 
-    def scan(self, columns: Iterable[str] | None = None, where: Any = None) -> Iterator[RecordBatch]:
-        """Rows as they are now; see `Snapshot.scan`."""
-        return self.snapshot().scan(columns, where)
-
     def snapshot(self, schema: ArrowSchema | None = None) -> "Snapshot":
         """The table as it is now, for tasks; see `Snapshot`."""
         return Snapshot(self._path, self._options, self.open().version(), schema)

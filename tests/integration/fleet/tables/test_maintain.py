@@ -79,7 +79,7 @@ def add(store: Store, table: catalog.Table, *batches: list[dict[str, Any]]) -> N
 
 
 def contents(store: Store, table: catalog.Table) -> list[str]:
-    return sorted(repr(row) for batch in store.log(table).scan() for row in batch.to_pylist())
+    return sorted(repr(row) for batch in store.log(table).snapshot().scan() for row in batch.to_pylist())
 
 
 def keep_up(store: Store, **given: Any) -> dict[str, Upkeep]:
@@ -286,7 +286,7 @@ def test_files_that_no_commit_named_are_removed_once_they_are_old(store: Store) 
 
 def test_whoever_reads_meanwhile_sees_the_table_as_it_was(store: Store) -> None:
     before = contents(store, catalog.POINTS)
-    scan = store.log(catalog.POINTS).scan()
+    scan = store.log(catalog.POINTS).snapshot().scan()
     dataset = store.log(catalog.POINTS).open().to_pyarrow_dataset()
     engine = QueryBuilder().register("t", store.log(catalog.POINTS).open())
     first = next(scan)

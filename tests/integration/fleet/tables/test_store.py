@@ -38,7 +38,7 @@ def files(store: Store, *batches: list[dict[str, Any]], table: catalog.Table = c
 
 
 def read(store: Store, table: catalog.Table = catalog.POINTS, **asked: Any) -> list[dict[str, Any]]:
-    rows = [row for batch in store.log(table).scan(**asked) for row in batch.to_pylist()]
+    rows = [row for batch in store.log(table).snapshot().scan(**asked) for row in batch.to_pylist()]
     return sorted(rows, key=repr)
 
 
@@ -147,7 +147,7 @@ def test_a_scan_that_began_reads_on_what_was_there_when_it_began(store: Store) -
     old = points()
     store.change(catalog.POINTS, files(store, old[:3], old[3:]))
     log = store.log(catalog.POINTS)
-    scan = log.scan(["push_id"])
+    scan = log.snapshot().scan(["push_id"])
     first = next(scan)
     store.change(catalog.POINTS, files(store, points(before=HOUR)), remove=log.files()["path"].to_pylist())
     rest = [row["push_id"] for batch in scan for row in batch.to_pylist()]
