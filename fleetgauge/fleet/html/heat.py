@@ -12,6 +12,7 @@ from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.gold.latency import overall
 from fleetgauge.fleet.html import words
 from fleetgauge.fleet.measures.rows import KEY, ROWS, Numbers, codes, filled, one
+from fleetgauge.fleet.pipeline.spans import rows_within
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 
@@ -156,15 +157,12 @@ def _read(files: list[dict[str, Any]], end: datetime) -> tuple[datetime, int]:
 
     Files tell how many rows they have, and of which time: rows of a file count as evenly spread.
     """
-    window = timedelta(seconds=max(file["max.window_s"] for file in files))
+    window_s = max(file["max.window_s"] for file in files)
+    window = timedelta(seconds=window_s)
+    last = max(file["max.window_start"] for file in files) + window
 
-    def rows_since(begin: datetime) -> float:
-        found = 0.0
-        for file in files:
-            length = file["max.window_start"] - file["min.window_start"] + window
-            after = min(max((file["max.window_start"] + window - begin) / length, 0.0), 1.0)
-            found += file["num_records"] * after
-        return found
+    def rows_since(begin: datetime) -> int:
+        return rows_within(files, [(begin, last)], window_s)
 
     span = _SPAN
     while span > window and rows_since(end - span) > _ROWS:

@@ -40,9 +40,6 @@ class InProcess:
     @contextmanager
     def progress(self) -> Iterator[None]:
         """A line about the files that are read, which is gone afterwards."""
-        if not self._shown:
-            yield
-            return
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -50,7 +47,7 @@ class InProcess:
             TextColumn("{task.fields[rows]:,} rows read"),
             TimeElapsedColumn(),
         )
-        with Progress(*columns, console=self._notes, transient=True) as self._progress:
+        with Progress(*columns, console=self._notes, transient=True, disable=not self._shown) as self._progress:
             self._rows = 0
             self._progress.add_task(self._title, total=max(1, len(self._zone.files)), rows=0)
             yield

@@ -2,7 +2,7 @@
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 from pyspark.sql import types as T  # noqa: N812
 
@@ -44,22 +44,13 @@ def with_origin(raw: DataFrame) -> DataFrame:
 
 def select_pushes(frame: DataFrame, selection: Selection, time: str = "received_at") -> DataFrame:
     """The rows of `frame` that an operator asked for; `time` is the column that times are of."""
-    for condition in _conditions(selection, F.col(time)):
-        frame = frame.where(condition)
-    return frame
-
-
-def _conditions(selection: Selection, time: Column) -> list[Column]:
-    conditions = []
     if selection.since is not None:
-        conditions.append(time >= F.lit(selection.since))
+        frame = frame.where(F.col(time) >= F.lit(selection.since))
     if selection.until is not None:
-        conditions.append(time < F.lit(selection.until))
-    if selection.client_ids:
-        conditions.append(F.col("client_id").isin(list(selection.client_ids)))
-    if selection.instance_ids:
-        conditions.append(F.col("client_instance_id").isin(list(selection.instance_ids)))
-    return conditions
+        frame = frame.where(F.col(time) < F.lit(selection.until))
+    for name, values in selection.ids.items():
+        frame = frame.where(F.col(name).isin(list(values)))
+    return frame
 
 
 def _check_form(spark: SparkSession, source: str, files: list[str]) -> None:

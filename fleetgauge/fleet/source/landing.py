@@ -158,9 +158,8 @@ def selected(rows: RecordBatch | Table, selection: Selection, time: str = "recei
         conditions.append(pc.greater_equal(times, pa.scalar(selection.since, times.type)))
     if selection.until is not None:
         conditions.append(pc.less(times, pa.scalar(selection.until, times.type)))
-    for name, wanted in (("client_id", selection.client_ids), ("client_instance_id", selection.instance_ids)):
-        if wanted:
-            conditions.append(pc.is_in(rows[name], value_set=pa.array(list(wanted), pa.string())))
+    for name, values in selection.ids.items():
+        conditions.append(pc.is_in(rows[name], value_set=pa.array(list(values), pa.string())))
     for condition in conditions[1:]:
         conditions[0] = pc.and_(conditions[0], condition)
     return rows.filter(conditions[0]) if conditions else rows

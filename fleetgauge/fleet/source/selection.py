@@ -32,6 +32,12 @@ class Selection:
     client_ids: Collection[str] = ()
     instance_ids: Collection[str] = ()
 
+    @property
+    def ids(self) -> dict[str, Collection[str]]:
+        """The values that are selected, by column; of other columns all are."""
+        columns = {"client_id": self.client_ids, "client_instance_id": self.instance_ids}
+        return {name: values for name, values in columns.items() if values}
+
 
 def parse_time(text: str, now: datetime) -> datetime:
     """A time as an operator says it: an age such as `90s`, `30m`, `2h`, `7d`, or an ISO 8601 time, UTC unless it says.

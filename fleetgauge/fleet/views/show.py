@@ -167,14 +167,9 @@ def conditions(table: catalog.Table, schema: Schema, selection: Selection, group
             found.append(f"{_asked(table, schema, time, 'times')} {compare} {_literal(bound)}")
             if table.dated:
                 found.append(f"{catalog.DATE} {compare[0]}= DATE '{bound.date()}'")
-    wanted = {
-        "client_id": selection.client_ids,
-        "client_instance_id": selection.instance_ids,
-        "group_id": [] if group_id is None else [group_id],
-    }
-    for name, values in wanted.items():
-        if values:
-            found.append(f"{_asked(table, schema, name, name)} IN ({', '.join(map(_literal, values))})")
+    of_group = {} if group_id is None else {"group_id": [group_id]}
+    for name, values in {**selection.ids, **of_group}.items():
+        found.append(f"{_asked(table, schema, name, name)} IN ({', '.join(map(_literal, values))})")
     return found
 
 
