@@ -73,8 +73,7 @@ class Explanation:
 
     def as_object(self) -> Row:
         """For JSON."""
-        found: Row = _plain(asdict(self))
-        return found
+        return {name: _plain(value) for name, value in asdict(self).items()}
 
 
 def explain(request: ExplainRequest) -> list[Explanation]:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from fleetgauge.fleet import schemas
-from fleetgauge.fleet.arrow import Table, pa, pc, pq
+from fleetgauge.fleet.arrow import Table, conformed, pa, pc, pq
 from fleetgauge.fleet.pipeline.ledger import OF_OFFSETS, OF_TRAFFIC, Ledger, Part, Plan, day_of
 from fleetgauge.fleet.pipeline.source import Bounds, LandingSource, cut_files, source_name
 from fleetgauge.fleet.pipeline.spans import from_micros
@@ -165,9 +165,9 @@ class SideRowsWriter:
         """The table's columns, without rows that have no time."""
         at, schema = self.kind.at, self.kind.table.schema
         found = found.filter(pc.is_valid(found[at]))
-        columns = {field.name: found[field.name].cast(field.type) for field in schema if field.name != "date"}
-        columns["date"] = columns[at].cast(pa.date32())
-        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+        columns = {name: found[name] for name in schema.names if name != "date"}
+        columns["date"] = columns[at].cast(schema.field(at).type).cast(pa.date32())
+        return conformed(schema, columns, found.num_rows)
 
     def _windows(self, found: Table) -> set[int]:
         """Beginnings of the windows [us]."""

@@ -8,7 +8,7 @@ finds its standard input closed.
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -25,21 +25,27 @@ _CLEAR_PROGRESS: Final = b"\r\x1b[2K\x1b[?25h"
 @contextmanager
 def ends_when_interrupted(notes: Console) -> Iterator[None]:
     """Ends the process at SIGINT meanwhile; where SIGINT is ignored (`nohup`, a job in the background), it stays so."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
-        yield
-        return
     clear = _CLEAR_PROGRESS if notes.is_terminal else b""
 
     def end(number: int, frame: FrameType | None) -> None:
         os.write(2, clear + b"interrupted\n")
         os._exit(EXIT_INTERRUPTED)
 
-    signal.signal(signal.SIGINT, end)
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    with handling([] if is_ignored else [signal.SIGINT], end):
+        yield
+
+
+@contextmanager
+def handling(numbers: Sequence[int], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handles signals meanwhile; a thread other than the main one may not, and handles none."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handle) for number in numbers if is_main}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

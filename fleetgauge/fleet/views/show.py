@@ -144,8 +144,7 @@ class _Found:
     def count(self, where: Sequence[str]) -> int:
         """How many rows meet it."""
         (batch,) = self.batches(self.query("count(*) AS rows", where), pa.schema([("rows", pa.int64())]))
-        rows: int = batch.column("rows")[0].as_py()
-        return rows
+        return int(batch.column("rows")[0].as_py())
 
     def first(self, where: Sequence[str], order: str, limit: int) -> list[dict[str, Any]]:
         """The first rows in that order."""

@@ -32,7 +32,7 @@ from fleetgauge.fleet.errors import (
 from fleetgauge.fleet.pipeline.report import RunReport
 from fleetgauge.fleet.pipeline.run import RunContext, RunRequest, explained, run
 from fleetgauge.fleet.report.cells import json_dicts
-from fleetgauge.fleet.spark.interrupt import EXIT_INTERRUPTED
+from fleetgauge.fleet.spark.interrupt import EXIT_INTERRUPTED, handling
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.lock import only_run
 from fleetgauge.fleet.tables.paths import qualified, storage_options
@@ -358,12 +358,5 @@ def _until_signal() -> Iterator[threading.Event]:
             os._exit(EXIT_INTERRUPTED)
         stop.set()
 
-    if threading.current_thread() is not threading.main_thread():
+    with handling([signal.SIGTERM, signal.SIGINT], handle):
         yield stop
-        return
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
