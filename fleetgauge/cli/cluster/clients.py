@@ -21,7 +21,7 @@ from rich.console import Console
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.base.exchange import Answer, exchange
 from fleetgauge.cli.node.status import running_exports
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
+from fleetgauge.cli.options import DataOptions
 from fleetgauge.cli.output import selected
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.node.data_dir import DataDirectory
@@ -68,9 +68,7 @@ class RequestError(FleetgaugeError):
 
 
 def clients(
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
+    data: DataOptions,
     url: Annotated[
         str | None, typer.Option("--url", help="Address of another node's HTTP listener, e.g. http://10.0.0.5:9465.")
     ] = None,
@@ -107,7 +105,7 @@ def clients(
         raise RequestError(str(error)) from error
     shown = selected(_HEADINGS, columns)
     source: _Sockets | _Url
-    source = _Url(url) if url is not None else _Sockets(data_directory(config, override, log_dirs))
+    source = _Url(url) if url is not None else _Sockets(data.directory())
     if form == "table":
         _show(lambda: source.page(wanted, page), shown, watch, is_filtered=bool(wanted))
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJson, data_directory
+from fleetgauge.cli.options import DataOptions, TableOrJson
 from fleetgauge.cli.output import facts, write_json
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.node.data_dir import MAX_EXPORTS, DataDirectory
@@ -21,17 +21,12 @@ _SILENT_MS = 10_000
 _AUTHENTICATIONS = ("successful_authentications", "failed_authentications")
 
 
-def status(
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
-    form: TableOrJson = "table",
-) -> None:
+def status(data: DataOptions, form: TableOrJson = "table") -> None:
     """Show a running serve or export: clients and pushes, refusals with reasons, the push log, every exporter.
 
     The process is found by its data directory: --log-dirs, or log.dirs of the configuration. Exits with 1 if none runs.
     """
-    found = read_node_and_exports(data_directory(config, override, log_dirs))
+    found = read_node_and_exports(data.directory())
     if form == "json":
         write_json(found)
         return
