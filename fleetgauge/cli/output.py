@@ -1,6 +1,7 @@
 """Tables and JSON that several commands print."""
 
 import json
+import sys
 from collections.abc import Iterable
 
 from fleetgauge.base.errors import FleetgaugeError
@@ -30,3 +31,10 @@ def selected(headings: Iterable[str], columns: str | None) -> tuple[str, ...]:
 def write_json(value: object) -> None:
     """Prints a value as JSON."""
     print(json.dumps(value, indent=2))  # noqa: T201
+
+
+def write_json_lines(values: Iterable[object]) -> None:
+    """Prints each value as JSON on one line, and flushes the last."""
+    for value in values:
+        sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()

@@ -22,7 +22,7 @@ from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.base.exchange import Answer, exchange
 from fleetgauge.cli.node.status import running_exports
 from fleetgauge.cli.options import DataOptions
-from fleetgauge.cli.output import selected
+from fleetgauge.cli.output import selected, write_json_lines
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.node.status.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
@@ -283,8 +283,7 @@ def _problem(answer: Answer) -> str:
 
 def _write(rows: Iterable[Row], form: str) -> None:
     if form == "json":
-        for row in rows:
-            sys.stdout.write(json.dumps(row) + "\n")
+        write_json_lines(rows)
         return
     # Text is quoted, so that no separator in it starts a new cell in a spreadsheet.
     writer = csv.writer(sys.stdout, quoting=csv.QUOTE_NONNUMERIC)

@@ -1,7 +1,6 @@
 """`fleetgauge log dead`: lists, shows, replays and drops dead letters, the pushes that a destination rejected."""
 
 import base64
-import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +14,7 @@ from rich.console import Console
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.errors import FleetgaugeError, InvalidRecordError, TelemetryTooLargeError
 from fleetgauge.cli.options import DataOptions, TableOrJsonLines
-from fleetgauge.cli.output import selected
+from fleetgauge.cli.output import selected, write_json_lines
 from fleetgauge.cli.units import ago, amount, at, size
 from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
 from fleetgauge.exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
@@ -69,8 +68,7 @@ def show_list(
     with closing(_open(data)) as letters:
         found = _slices(letters, exporter, reason, limit)
         if form == "json":
-            for letter in found:
-                typer.echo(json.dumps(_as_object(letter)))
+            write_json_lines(map(_as_object, found))
             return
         rows = [_cells(letter) for letter in found]
     if not rows:
@@ -95,7 +93,7 @@ def show(
         raise FleetgaugeError(f"dead letter {number} is damaged: {letter.problem}; fleetgauge log dead drop deletes it")
     if form == "json":
         metrics = base64.b64encode(letter.record.metrics).decode()
-        typer.echo(json.dumps({**_as_object(letter), "metrics_base64": metrics}))
+        write_json_lines([{**_as_object(letter), "metrics_base64": metrics}])
         return
     console = Console(markup=False, soft_wrap=True, highlight=False)
     for name, value in _as_object(letter).items():

@@ -1,6 +1,5 @@
 """`fleetgauge log`: reads the push log of a node, or the topic of an export, whether the process runs or not."""
 
-import json
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from fleetgauge.base.errors import ConfigError
 from fleetgauge.cli.node.dead_letters import app as dead_letters
 from fleetgauge.cli.node.status import running_exports
 from fleetgauge.cli.options import DataOptions, TableOrJson, TableOrJsonLines
-from fleetgauge.cli.output import facts, write_json
+from fleetgauge.cli.output import facts, write_json, write_json_lines
 from fleetgauge.cli.units import ago, amount, at, size
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
@@ -143,7 +142,7 @@ def _print(console: Console, record: PushRecord, form: str) -> None:
     if form == "json":
         fields: dict[str, object] = record._asdict() | {"metrics_bytes": len(record.metrics)}
         del fields["metrics"]
-        typer.echo(json.dumps(fields))
+        write_json_lines([fields])
         return
     kind = " terminating" if record.terminating else "" if record.metrics else " heartbeat"
     console.print(

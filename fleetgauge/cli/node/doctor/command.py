@@ -1,6 +1,5 @@
 """`fleetgauge doctor`: checks whether a configuration can work here, before the first start and after a fault."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +8,7 @@ import typer
 
 from fleetgauge.cli.node.doctor.finding import Finding, Level
 from fleetgauge.cli.options import ConfigOptions, TableOrJsonLines
+from fleetgauge.cli.output import write_json_lines
 from fleetgauge.node.processes.lean_imports import import_structlog
 from fleetgauge.terminal.text import printable
 
@@ -55,7 +55,7 @@ def doctor(
     for finding in check_all(options.config, options.override or (), bootstrap_server, command_config, process):
         levels.add(finding.level)
         if form == "json":
-            typer.echo(json.dumps(asdict(finding)))
+            write_json_lines([asdict(finding)])
         else:
             _show(finding)
     raise typer.Exit(1 if Level.ERROR in levels else 0)
