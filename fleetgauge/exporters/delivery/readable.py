@@ -8,16 +8,12 @@ log and the dead letters keep the bytes that the client sent.
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
-from fleetgauge.exporters.exporter import Delivered, Exporter, Outcome, RefusedRecord
+from fleetgauge.exporters.exporter import MALFORMED_PAYLOAD, Delivered, Exporter, Outcome, RefusedRecord
 from fleetgauge.push_log.log import Batch
 from fleetgauge.telemetry.push_record import PushRecord
 from fleetgauge.telemetry.validate import read_metrics
-
-MALFORMED_PAYLOAD: Final = "malformed_payload"
-"""The reason of its rejections."""
 
 
 def takes_any_payload(exporter: Exporter) -> bool:
