@@ -104,22 +104,21 @@ def clients(
     except ValueError as error:
         raise RequestError(str(error)) from error
     shown = selected(_HEADINGS, columns)
-    source: _Sockets | _Url
-    source = _Url(url) if url is not None else _Sockets(data.directory())
+    source = client_source(data, url)
     if form == "table":
         _show(lambda: source.page(wanted, page), shown, watch, is_filtered=bool(wanted))
     else:
         _write(source.rows(wanted), form)
 
 
-def all_rows(directory: DataDirectory | None, url: str | None) -> Iterator[Row]:
-    """Every client of the processes that use a data directory, or of the node at `url`, as JSON has it.
+def client_source(data: DataOptions, url: str | None) -> "_Sockets | _Url":
+    """The processes that use a data directory, or the node at `url`.
 
     Raises:
-        NotRunningError: no process answers.
+        NotRunningError: no process uses the data directory.
+        ConfigError: there is no data directory.
     """
-    source = _Url(url) if url is not None else _Sockets(directory) if directory is not None else None
-    return iter(()) if source is None else source.rows({})
+    return _Url(url) if url is not None else _Sockets(data.directory())
 
 
 class _Page(NamedTuple):

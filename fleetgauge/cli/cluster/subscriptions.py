@@ -354,7 +354,7 @@ def _source(target: Target, tables: "FleetTables | None") -> tuple[Callable[[], 
         NotRunningError: the process that the options name does not answer.
     """
     from fleetgauge.base.errors import ConfigError
-    from fleetgauge.cli.cluster.clients import all_rows
+    from fleetgauge.cli.cluster.clients import client_source
     from fleetgauge.node.status.node_socket import NotRunningError
 
     url = target.url
@@ -362,12 +362,11 @@ def _source(target: Target, tables: "FleetTables | None") -> tuple[Callable[[], 
     if tables is not None and not is_named:
         return tables.clients, ""
     try:
-        directory = None if url is not None else target.directory()
-        all_rows(directory, url)  # answers, or raises
+        client_source(target, url)  # answers, or raises
     except (NotRunningError, ConfigError) as error:
         if is_named:
             raise
         return tuple, (
             f"No live clients are known, so none are counted; --url, --log-dirs or --tables names a source ({error})"
         )
-    return lambda: clients_of(all_rows(directory, url)), ""
+    return lambda: clients_of(client_source(target, url).rows({})), ""

@@ -108,11 +108,7 @@ def changes(
     with needs_extra("tables"):
         from fleetgauge.fleet.explain.show_changes import show_changes
         from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
-    request = VerdictsRequest(
-        tables=tables,
-        to=rows,
-        conf=parse_conf(conf),
-    )
+    request = VerdictsRequest(tables=tables, to=rows, conf=parse_conf(conf))
     raise typer.Exit(exit_code(fail_on, show_changes(request, parse_time(since, now()), sys.stdout)))
 
 

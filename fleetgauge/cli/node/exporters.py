@@ -7,12 +7,12 @@ from rich.table import Table
 
 from fleetgauge.cli.node.status import NO_STATUS_YET, last_error, process_line, read_node_and_exports
 from fleetgauge.cli.options import DataOptions, TableOrJson
-from fleetgauge.cli.output import facts, selected, write_json
+from fleetgauge.cli.output import selected, write_json
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.exporters.delivery.histogram import quantile
 from fleetgauge.node.status.node_socket import Status
 from fleetgauge.terminal.options import Columns
-from fleetgauge.terminal.table import SafeTable, print_rows, wide_console
+from fleetgauge.terminal.table import SafeTable, facts, print_rows, wide_console
 from fleetgauge.terminal.text import printable
 
 _Status = Mapping[str, Any]

@@ -15,13 +15,13 @@ from fleetgauge.base.errors import ConfigError
 from fleetgauge.cli.node.dead_letters import app as dead_letters
 from fleetgauge.cli.node.status import running_exports
 from fleetgauge.cli.options import DataOptions, TableOrJson, TableOrJsonLines
-from fleetgauge.cli.output import facts, write_json, write_json_lines
+from fleetgauge.cli.output import write_json, write_json_lines
 from fleetgauge.cli.units import ago, amount, at, size
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
 from fleetgauge.telemetry.push_record import PushRecord
 from fleetgauge.terminal.option_groups import App
-from fleetgauge.terminal.table import SafeTable, wide_console
+from fleetgauge.terminal.table import SafeTable, facts, wide_console
 from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
