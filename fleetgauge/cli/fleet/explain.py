@@ -1,10 +1,9 @@
 """`fleet explain` and `fleet changes`: what lies behind the verdicts, and what is new since a time."""
 
-import enum
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -29,15 +28,8 @@ if TYPE_CHECKING:
     from fleetgauge.fleet.explain.explanation import Explanation
 
 
-class Kind(enum.StrEnum):
-    """Values of --kind."""
-
-    CLIENT = "client"
-    INSTANCE = "instance"
-    GROUP = "group"
-    NODE = "node"
-    PATH = "path"
-    VERSION = "version"
+Kind = Literal["client", "instance", "group", "node", "path", "version"]
+"""Values of --kind."""
 
 
 def explain(
