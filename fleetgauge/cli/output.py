@@ -1,18 +1,11 @@
-"""Tables and JSON that several commands print."""
+"""Columns and JSON that several commands print."""
 
 import json
+import sys
 from collections.abc import Iterable
 
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.terminal.table import SafeTable, UnknownColumnError, chosen_columns
-
-
-def facts(title: str | None = None) -> SafeTable:
-    """An empty table of names and values."""
-    table = SafeTable(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
+from fleetgauge.terminal.table import UnknownColumnError, chosen_columns
 
 
 def selected(headings: Iterable[str], columns: str | None) -> tuple[str, ...]:
@@ -30,3 +23,10 @@ def selected(headings: Iterable[str], columns: str | None) -> tuple[str, ...]:
 def write_json(value: object) -> None:
     """Prints a value as JSON."""
     print(json.dumps(value, indent=2))  # noqa: T201
+
+
+def write_json_lines(values: Iterable[object]) -> None:
+    """Prints each value as JSON on one line, and flushes the last."""
+    for value in values:
+        sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()

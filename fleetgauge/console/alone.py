@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.cli.options import ConfigFile, Overrides, read_config
+from fleetgauge.cli.options import ConfigOptions
 from fleetgauge.http.access import Access
 from fleetgauge.http.errors import Json
 from fleetgauge.http.server import HttpServer
@@ -29,8 +29,7 @@ _INDEX: Final = {"endpoints": {"/healthz": "200 while the process answers", "/op
 
 
 def console(
-    config: ConfigFile = None,
-    override: Overrides = None,
+    options: ConfigOptions,
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
@@ -48,10 +47,8 @@ def console(
     for name in _NEEDED:
         if importlib.util.find_spec(name) is None:
             raise FleetgaugeError(f"the console needs {name}: pip install 'fleetgauge[console]'")
-    if bootstrap_server is not None:
-        topic = ["push.log.type=kafka", f"push.log.kafka.bootstrap.servers={bootstrap_server}"]
-        override = [*(override or ()), *topic]
-    read = read_config(config, override)
+    topic = ("push.log.type=kafka", f"push.log.kafka.bootstrap.servers={bootstrap_server}")
+    read = options.read(*(() if bootstrap_server is None else topic))
     configure_logging(read.logging_level, read.logging_format, read.secrets(("push.log.kafka.client",)))
     job = console_job(read, "console")
     check(read.http_access(operator_token(read)))

@@ -14,7 +14,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from fleetgauge.exporters.exporter import BatchSettings, Delivered, Outcome, RefusedRecord, Retry, RetrySettings
+from fleetgauge.exporters.exporter import BatchSettings, Delivered, Outcome, Retry, RetrySettings, converted
 from fleetgauge.exporters.options import Options, batch_settings, retry_settings
 from fleetgauge.push_log.log import Batch
 from fleetgauge.telemetry.push_record import PushRecord
@@ -64,20 +64,14 @@ class ConsoleExporter:
 
     def export(self, batch: Batch) -> Outcome:
         """Writes the batch in one go; leaves out pushes whose metrics cannot be decoded."""
-        lines: list[str] = []
-        refused: list[RefusedRecord] = []
-        for record in batch.records:
-            try:
-                lines.append(self._format(record) + "\n")
-            except (DecodeError, OverflowError) as error:
-                refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=str(error)))
+        lines, refused = converted(batch.records, self._format, DecodeError, OverflowError)
         stream = self._stream or sys.stderr
         try:
-            stream.write("".join(lines))
+            stream.write("".join(f"{line}\n" for line in lines))
             stream.flush()
         except (OSError, ValueError) as error:  # a pipe without a reader, or a closed stream
             return Retry(reason="io", detail=f"cannot write to standard error: {error}")
-        return Delivered(refused=tuple(refused))
+        return Delivered(refused=refused)
 
 
 def as_line(record: PushRecord) -> str:

@@ -5,8 +5,9 @@ docs/write-an-exporter.md explains it to authors of exporters. `reason` is a sho
 """
 
 import socket
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from fleetgauge.push_log.log import Batch
 from fleetgauge.telemetry.push_record import PushRecord
@@ -14,6 +15,10 @@ from fleetgauge.telemetry.push_record import PushRecord
 _CONNECT_TIMEOUT_S: Final = 2.0
 MAX_DETAIL_CHARS: Final = 1_024
 """Maximum length of a destination's text in logs, status and dead letters."""
+MALFORMED_PAYLOAD: Final = "malformed_payload"
+"""The reason of a rejection for a payload that cannot be read."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +216,20 @@ def reach_tcp(host: str, port: int) -> Retry | None:
 def bounded_text(text: object, max_chars: int = MAX_DETAIL_CHARS) -> str:
     """A destination's text, cut to `max_chars` and valid Unicode."""
     return str(text)[:max_chars].encode(errors="replace").decode()
+
+
+def converted(
+    records: Iterable[PushRecord], convert: Callable[[PushRecord], _T], *malformed: type[Exception]
+) -> tuple[list[_T], tuple[RefusedRecord, ...]]:
+    """What `convert` makes of each record, and the records for which it raises one of `malformed`."""
+    found: list[_T] = []
+    refused: list[RefusedRecord] = []
+    for record in records:
+        try:
+            found.append(convert(record))
+        except malformed as error:
+            refused.append(RefusedRecord(push_id=record.push_id, reason=MALFORMED_PAYLOAD, detail=str(error)))
+    return found, tuple(refused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

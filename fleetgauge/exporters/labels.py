@@ -153,11 +153,6 @@ class Labeller:
         return text[: self.settings.max_value_bytes].decode(errors="ignore").encode()
 
 
-def labelled(record: PushRecord, settings: LabelSettings) -> bytes:
-    """`Labeller(settings).labelled(record)` for a single record; for many, keep a `Labeller`."""
-    return Labeller(settings).labelled(record)
-
-
 def _picker(names: list[str]) -> Callable[[PushRecord], tuple[object, ...]]:
     """A function that picks the values of the labels `names` from a record; in C, because it runs for every push."""
     indexes = [PushRecord._fields.index(RECORD_LABELS[name]) for name in names]

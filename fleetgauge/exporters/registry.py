@@ -3,9 +3,10 @@
 The same table has the keys of the pipeline; exporters do not see those.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from fleetgauge.exporters.exporter import Exporter
@@ -67,33 +68,23 @@ def drain_rate_bytes(name: str, values: Mapping[str, object]) -> int | None:
 
 def _factory(name: str, kind: object) -> Factory:
     if isinstance(kind, str) and kind in EXPORTER_TYPES:
-        return _callable(name, kind, _at_path(EXPORTER_TYPES[kind]))
+        built_in: Factory = resolve_name(EXPORTER_TYPES[kind])
+        return built_in
     installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if isinstance(kind, str) and kind in installed:
-        return _callable(name, kind, _loaded(name, kind, installed[kind].load))
+        return _loaded(name, kind, installed[kind].load)
     if isinstance(kind, str) and ":" in kind:
-        return _callable(name, kind, _loaded(name, kind, lambda: _at_path(kind)))
+        return _loaded(name, kind, partial(resolve_name, kind))
     known = ", ".join(sorted({*EXPORTER_TYPES, SELF_METRICS, *installed}))
     raise ExporterConfigError(name, "type", kind, f"expected one of {known}, or package.module:factory")
 
 
-def _at_path(path: str) -> object:
-    module, _, names = path.partition(":")
-    found: object = importlib.import_module(module)
-    for attribute in names.split("."):
-        found = getattr(found, attribute)
-    return found
-
-
-def _loaded(name: str, kind: str, load: Callable[[], Any]) -> object:
+def _loaded(name: str, kind: str, load: Callable[[], Any]) -> Factory:
     try:
-        return load()
+        factory: Factory = load()
     except Exception as error:  # an unknown module may raise anything while it is imported
         problem = f"it cannot be loaded: {type(error).__name__}: {error}"
         raise ExporterConfigError(name, "type", kind, problem) from error
-
-
-def _callable(name: str, kind: str, found: object) -> Factory:
-    if not callable(found):
+    if not callable(factory):
         raise ExporterConfigError(name, "type", kind, "it is not a factory: expected a callable of name and keys")
-    return found
+    return factory

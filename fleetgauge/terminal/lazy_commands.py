@@ -7,7 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from fleetgauge.terminal.options import HELP, Command, Group
+from fleetgauge.terminal.option_groups import App
+from fleetgauge.terminal.options import HELP, Group
 
 
 class LazyCommand(NamedTuple):
@@ -25,11 +26,11 @@ class LazyCommand(NamedTuple):
         """Imports the command and makes what Typer runs."""
         module, _, attribute = self.place.partition(":")
         found = getattr(importlib.import_module(module), attribute)
-        app = typer.Typer(rich_markup_mode="markdown", context_settings=HELP, pretty_exceptions_enable=False)
+        app = App(rich_markup_mode="markdown", context_settings=HELP, pretty_exceptions_enable=False)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
-            app.command(name=name, cls=Command)(found)
+            app.command(name)(found)
         return typer.main.get_group(app).commands[name]
 
 

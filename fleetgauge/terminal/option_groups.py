@@ -6,6 +6,12 @@ from dataclasses import is_dataclass
 from functools import wraps
 from typing import Any
 
+import typer
+from typer.core import TyperCommand
+from typer.models import CommandFunctionType
+
+from fleetgauge.terminal.options import Command
+
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command as Typer takes it: each parameter of a dataclass is replaced by that dataclass's fields, in its place.
@@ -28,3 +34,19 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat]
     run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]  # what inspect looks for
     return run
+
+
+class App(typer.Typer):
+    """An app whose commands are ours, and may have groups of options."""
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = Command, **options: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """A decorator that adds a command, and leaves the function as it is; see `typer.Typer.command`."""
+        add = super().command(name, cls=cls, **options)
+
+        def added(command: CommandFunctionType) -> CommandFunctionType:
+            add(grouped(command))
+            return command
+
+        return added

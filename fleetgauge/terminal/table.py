@@ -35,6 +35,14 @@ def list_table() -> SafeTable:
     return SafeTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
 
 
+def facts(title: str | None = None) -> SafeTable:
+    """An empty table of names and values."""
+    table = SafeTable(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
 class UnknownColumnError(ValueError):
     """`--columns` names what is no column; the text says which there are."""
 
@@ -126,9 +134,7 @@ def _fitting(width: int, headings: Sequence[str], rows: Sequence[Row], least: It
 
 def _print_blocks(console: Console, headings: Sequence[str], rows: Sequence[Row]) -> None:
     for number, row in enumerate(rows):
-        block = SafeTable(show_header=False, box=None, pad_edge=False)
-        block.add_column(style="dim", no_wrap=True)
-        block.add_column(overflow="fold")
+        block = facts()
         for name in headings:
             block.add_row(name, _text(row[name]))
         if number:

@@ -21,8 +21,8 @@ from rich.console import Console
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.base.exchange import Answer, exchange
 from fleetgauge.cli.node.status import running_exports
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, data_directory
-from fleetgauge.cli.output import selected
+from fleetgauge.cli.options import DataOptions
+from fleetgauge.cli.output import selected, write_json_lines
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.node.status.clients_page import DEFAULT_SORT, FIELDS, MAX_LIMIT, ClientsPage, PageRequest, as_object
@@ -68,9 +68,7 @@ class RequestError(FleetgaugeError):
 
 
 def clients(
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
+    data: DataOptions,
     url: Annotated[
         str | None, typer.Option("--url", help="Address of another node's HTTP listener, e.g. http://10.0.0.5:9465.")
     ] = None,
@@ -106,22 +104,21 @@ def clients(
     except ValueError as error:
         raise RequestError(str(error)) from error
     shown = selected(_HEADINGS, columns)
-    source: _Sockets | _Url
-    source = _Url(url) if url is not None else _Sockets(data_directory(config, override, log_dirs))
+    source = client_source(data, url)
     if form == "table":
         _show(lambda: source.page(wanted, page), shown, watch, is_filtered=bool(wanted))
     else:
         _write(source.rows(wanted), form)
 
 
-def all_rows(directory: DataDirectory | None, url: str | None) -> Iterator[Row]:
-    """Every client of the processes that use a data directory, or of the node at `url`, as JSON has it.
+def client_source(data: DataOptions, url: str | None) -> "_Sockets | _Url":
+    """The processes that use a data directory, or the node at `url`.
 
     Raises:
-        NotRunningError: no process answers.
+        NotRunningError: no process uses the data directory.
+        ConfigError: there is no data directory.
     """
-    source = _Url(url) if url is not None else _Sockets(directory) if directory is not None else None
-    return iter(()) if source is None else source.rows({})
+    return _Url(url) if url is not None else _Sockets(data.directory())
 
 
 class _Page(NamedTuple):
@@ -285,8 +282,7 @@ def _problem(answer: Answer) -> str:
 
 def _write(rows: Iterable[Row], form: str) -> None:
     if form == "json":
-        for row in rows:
-            sys.stdout.write(json.dumps(row) + "\n")
+        write_json_lines(rows)
         return
     # Text is quoted, so that no separator in it starts a new cell in a spreadsheet.
     writer = csv.writer(sys.stdout, quoting=csv.QUOTE_NONNUMERIC)

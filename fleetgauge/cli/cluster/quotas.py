@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from fleetgauge.cli.cluster.options import BootstrapServer, CommandConfig, Form, FormOption, Timeout, cluster_settings
+from fleetgauge.cli.cluster.options import ClusterOptions, Form, FormOption
 from fleetgauge.cli.cluster.plan import SIGNS, STYLES, PlanCommand, Yes, carry_out, end_plan
 from fleetgauge.cli.cluster.resource_file import read_file
 from fleetgauge.cli.output import write_json
@@ -16,13 +16,11 @@ from fleetgauge.cluster.plan import Change, has_changes
 from fleetgauge.cluster.quotas.cluster import QuotaCluster
 from fleetgauge.cluster.quotas.limits import QUOTAS, LimitName
 from fleetgauge.cluster.quotas.usage import REPLAYED, Usage, usage
-from fleetgauge.terminal.options import Command
+from fleetgauge.terminal.option_groups import App
 from fleetgauge.terminal.table import print_rows, wide_console
 from fleetgauge.terminal.text import printable
 
-app = typer.Typer(
-    help="Plan and apply the quotas of brokers or nodes, and see how far they are used.", no_args_is_help=True
-)
+app = App(help="Plan and apply the quotas of brokers or nodes, and see how far they are used.", no_args_is_help=True)
 
 File = Annotated[
     Path, typer.Option("--file", "-f", help='TOML file with the tables [quotas."ENTITY"], as a node\'s has them.')
@@ -38,11 +36,9 @@ Since = Annotated[
 _UNKNOWN: Final = "unknown"
 
 
-@app.command(name="list", cls=Command)
+@app.command("list")
 def list_them(
-    bootstrap_server: BootstrapServer,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 10_000,
+    options: ClusterOptions,
     tables: TablesRoot = None,
     since: Since = "1h",
     form: FormOption = "table",
@@ -54,7 +50,7 @@ def list_them(
 
     `fleetgauge quotas list --bootstrap-server broker-1:9092 --tables ./fleet`
     """
-    with QuotaCluster(cluster_settings(bootstrap_server, command_config, timeout)) as cluster:
+    with QuotaCluster(options.settings()) as cluster:
         limits = cluster.list()
     used = {} if tables is None else usage(limits, tables, since)
     names = sorted(limits, key=QUOTAS.words)
@@ -68,12 +64,10 @@ def list_them(
         wide_console().print("there is no quota")
 
 
-@app.command(name="plan", cls=PlanCommand)
+@app.command("plan", cls=PlanCommand)
 def plan_them(
     file: File,
-    bootstrap_server: BootstrapServer,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 10_000,
+    options: ClusterOptions,
     prune: Prune = False,
     form: FormOption = "table",
 ) -> None:
@@ -84,18 +78,16 @@ def plan_them(
     `fleetgauge quotas plan -f quotas.toml --bootstrap-server broker-1:9092`
     """
     wanted = read_file(file, QUOTAS)
-    with QuotaCluster(cluster_settings(bootstrap_server, command_config, timeout)) as cluster:
+    with QuotaCluster(options.settings()) as cluster:
         changes = QUOTAS.plan(cluster.list(), wanted, prune=prune)
     _print_plan(changes, form)
     end_plan(changes)
 
 
-@app.command(cls=Command)
+@app.command()
 def apply(
     file: File,
-    bootstrap_server: BootstrapServer,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 10_000,
+    options: ClusterOptions,
     prune: Prune = False,
     yes: Yes = False,
 ) -> None:
@@ -104,7 +96,7 @@ def apply(
     `fleetgauge quotas apply -f quotas.toml --bootstrap-server broker-1:9092`
     """
     wanted = read_file(file, QUOTAS)
-    with QuotaCluster(cluster_settings(bootstrap_server, command_config, timeout)) as cluster:
+    with QuotaCluster(options.settings()) as cluster:
         changes = QUOTAS.plan(cluster.list(), wanted, prune=prune)
         _print_plan(changes, "table")
         carry_out(QUOTAS, cluster, changes, yes=yes)

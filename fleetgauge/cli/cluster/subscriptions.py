@@ -13,10 +13,10 @@ from rich.console import Console
 
 from fleetgauge.base.durations import parse_duration_us
 from fleetgauge.cli.cluster import subscriptions_text as text
-from fleetgauge.cli.cluster.options import BootstrapServer, CommandConfig, Form, FormOption, Timeout, cluster_settings
+from fleetgauge.cli.cluster.options import ClusterOptions, Form, FormOption
 from fleetgauge.cli.cluster.plan import PlanCommand, Yes, carry_out, end_plan
 from fleetgauge.cli.cluster.resource_file import read_file
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides
+from fleetgauge.cli.options import DataOptions
 from fleetgauge.cli.units import duration
 from fleetgauge.cluster.errors import ResourceError
 from fleetgauge.cluster.plan import Change
@@ -27,14 +27,13 @@ from fleetgauge.cluster.subscriptions.cluster import Cluster
 from fleetgauge.cluster.subscriptions.planning import Plan, plan_changes
 from fleetgauge.cluster.subscriptions.resources import SUBSCRIPTIONS, Resource, named
 from fleetgauge.telemetry.subscriptions.resources import INTERVAL_MS_DEFAULT
-from fleetgauge.terminal.option_groups import grouped
-from fleetgauge.terminal.options import Command
+from fleetgauge.terminal.option_groups import App
 from fleetgauge.terminal.table import wide_console
 
 if TYPE_CHECKING:
     from fleetgauge.cluster.subscriptions.tables import FleetTables
 
-app = typer.Typer(
+app = App(
     help="Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
     no_args_is_help=True,
 )
@@ -51,16 +50,11 @@ Prune = Annotated[bool, typer.Option("--prune", help="Delete subscriptions that 
 ShowNames = Annotated[bool, typer.Option("--show", help="Name the clients.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+# Without slots, which two bases cannot both have. In help the options of the last base come first.
+@dataclass(frozen=True, kw_only=True)
+class Target(DataOptions, ClusterOptions):
     """A cluster, and the source of its live clients."""
 
-    bootstrap_server: BootstrapServer
-    command_config: CommandConfig = None
-    timeout: Timeout = 10_000
-    config: ConfigFile = None
-    override: Overrides = None
-    log_dirs: LogDirs = None
     url: Annotated[
         str | None,
         typer.Option(
@@ -103,12 +97,8 @@ class _Session:
         return plan_changes(changes, self.clients(), findings=findings)
 
 
-@app.command(name="list", cls=Command)
-@grouped
-def list_them(
-    target: Target,
-    form: FormOption = "table",
-) -> None:
+@app.command("list")
+def list_them(target: Target, form: FormOption = "table") -> None:
     """List the subscriptions: metrics, interval, match, live clients, and when they are taken back.
 
     `fleetgauge subscriptions list --bootstrap-server broker-1:9092`
@@ -119,8 +109,7 @@ def list_them(
         text.print_list(wide_console(), resources, clients, session.problem, form)
 
 
-@app.command(cls=Command)
-@grouped
+@app.command()
 def show(
     name: Annotated[str, typer.Argument(help="The subscription.")],
     target: Target,
@@ -138,7 +127,6 @@ def show(
 
 
 @app.command(cls=PlanCommand)
-@grouped
 def plan(
     file: File,
     target: Target,
@@ -159,8 +147,7 @@ def plan(
     end_plan(planned.changes)
 
 
-@app.command(cls=Command)
-@grouped
+@app.command()
 def apply(
     file: File,
     target: Target,
@@ -178,8 +165,7 @@ def apply(
         _carry_out(session, session.plan(changes), yes=yes, names=names)
 
 
-@app.command(cls=Command)
-@grouped
+@app.command()
 def canary(
     words: Annotated[
         list[str], typer.Argument(metavar="[SHARE] NAME", help="5% NAME makes a canary; NAME alone looks at it.")
@@ -230,13 +216,11 @@ def canary(
         _compare(session, resource, settling_ms, intervals, _age(within), form)
 
 
-@app.command(cls=Command)
+@app.command()
 def expire(
-    bootstrap_server: BootstrapServer,
+    options: ClusterOptions,
     after: Annotated[str | None, typer.Argument(metavar="AFTER", help="For how long: 30m, 2h, 7d.")] = None,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The subscription.")] = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 10_000,
     file: OptionalFile = None,
     due: Annotated[bool, typer.Option("--due", help="Take back what is due, and list it.")] = False,
     every: Annotated[
@@ -256,7 +240,7 @@ def expire(
     """
     if sum((name is not None, due, cancel is not None)) != 1 or (every is not None and not due):
         raise ResourceError("give AFTER and NAME, or --due, or --cancel NAME")
-    with Cluster(cluster_settings(bootstrap_server, command_config, timeout)) as cluster:
+    with Cluster(options.settings()) as cluster:
         if due:
             _take_back(cluster, every)
         elif cancel is not None:
@@ -359,8 +343,7 @@ def _session(target: Target) -> Iterator[_Session]:
 
     tables = None if target.tables is None else FleetTables(target.tables)
     read, problem = _source(target, tables)
-    settings = cluster_settings(target.bootstrap_server, target.command_config, target.timeout)
-    with Cluster(settings) as cluster:
+    with Cluster(target.settings()) as cluster:
         yield _Session(cluster=cluster, clients=read, tables=tables, problem=problem)
 
 
@@ -371,21 +354,19 @@ def _source(target: Target, tables: "FleetTables | None") -> tuple[Callable[[], 
         NotRunningError: the process that the options name does not answer.
     """
     from fleetgauge.base.errors import ConfigError
-    from fleetgauge.cli.cluster.clients import all_rows
-    from fleetgauge.cli.options import data_directory
+    from fleetgauge.cli.cluster.clients import client_source
     from fleetgauge.node.status.node_socket import NotRunningError
 
-    url, source = target.url, (target.config, target.override, target.log_dirs)
-    is_named = any(each is not None for each in (url, *source))
+    url = target.url
+    is_named = any(each is not None for each in (url, target.config, target.override, target.log_dirs))
     if tables is not None and not is_named:
         return tables.clients, ""
     try:
-        directory = None if url is not None else data_directory(*source)
-        all_rows(directory, url)  # answers, or raises
+        client_source(target, url)  # answers, or raises
     except (NotRunningError, ConfigError) as error:
         if is_named:
             raise
         return tuple, (
             f"No live clients are known, so none are counted; --url, --log-dirs or --tables names a source ({error})"
         )
-    return lambda: clients_of(all_rows(directory, url)), ""
+    return lambda: clients_of(client_source(target, url).rows({})), ""

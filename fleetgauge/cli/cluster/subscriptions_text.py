@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fleetgauge.cli.cluster.options import Form
 from fleetgauge.cli.cluster.plan import SIGNS, STYLES
-from fleetgauge.cli.output import facts, write_json
+from fleetgauge.cli.output import write_json
 from fleetgauge.cli.units import amount, duration
 from fleetgauge.cluster.errors import short
 from fleetgauge.cluster.plan import Action, Change
@@ -21,7 +21,7 @@ from fleetgauge.cluster.subscriptions.deadlines import Deadline, next_deadlines
 from fleetgauge.cluster.subscriptions.planning import Load, Plan
 from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource, base_name
 from fleetgauge.cluster.subscriptions.supply import BASIS_TEXT, Hazard, Shortfall
-from fleetgauge.terminal.table import print_rows
+from fleetgauge.terminal.table import facts, print_rows
 from fleetgauge.terminal.text import printable as printable
 
 _MOST_NAMED: Final = 200

@@ -5,8 +5,6 @@ What a command needs is loaded only when it runs, so that help is quick and its 
 
 import importlib
 
-import typer
-
 from fleetgauge.cli.fleet.explain import changes, explain
 from fleetgauge.cli.fleet.options import FleetCommand
 from fleetgauge.cli.fleet.questions import inventory, latency, points, rejects, summary
@@ -16,10 +14,10 @@ from fleetgauge.cli.fleet.traffic import traffic
 from fleetgauge.cli.fleet.verdicts import rules, verdicts
 from fleetgauge.cli.fleet.watch import watch
 from fleetgauge.cli.fleet.whatif import WhatifCommand, whatif
-from fleetgauge.terminal.option_groups import grouped
+from fleetgauge.terminal.option_groups import App
 from fleetgauge.terminal.options import HELP
 
-app = typer.Typer(
+app = App(
     name="fleet",
     help="Analyse the client fleet from a landing zone, a Kafka topic or standing tables. Tables and small zones are "
     "read at once; topics, large zones and those elsewhere need PySpark and Java 17 or 21.",
@@ -35,7 +33,7 @@ for command in (
     *(run, show, maintain, verdicts, explain, changes, report, traffic, rules, watch, whatif, simulate),
     *(inventory, summary, latency, points, rejects),
 ):
-    app.command(cls=WhatifCommand if command is whatif else FleetCommand)(grouped(command))
+    app.command(cls=WhatifCommand if command is whatif else FleetCommand)(command)
 
 
 def main() -> None:

@@ -1,10 +1,9 @@
 """`fleet explain` and `fleet changes`: what lies behind the verdicts, and what is new since a time."""
 
-import enum
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -29,15 +28,8 @@ if TYPE_CHECKING:
     from fleetgauge.fleet.explain.explanation import Explanation
 
 
-class Kind(enum.StrEnum):
-    """Values of --kind."""
-
-    CLIENT = "client"
-    INSTANCE = "instance"
-    GROUP = "group"
-    NODE = "node"
-    PATH = "path"
-    VERSION = "version"
+Kind = Literal["client", "instance", "group", "node", "path", "version"]
+"""Values of --kind."""
 
 
 def explain(
@@ -108,11 +100,7 @@ def changes(
     with needs_extra("tables"):
         from fleetgauge.fleet.explain.show_changes import show_changes
         from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
-    request = VerdictsRequest(
-        tables=tables,
-        to=rows,
-        conf=parse_conf(conf),
-    )
+    request = VerdictsRequest(tables=tables, to=rows, conf=parse_conf(conf))
     raise typer.Exit(exit_code(fail_on, show_changes(request, parse_time(since, now()), sys.stdout)))
 
 

@@ -1,6 +1,5 @@
 """The commands of the standing tables: `fleet run`, `fleet show`, `fleet maintain`."""
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from fleetgauge.cli.fleet.options import (
     time_option,
 )
 from fleetgauge.cli.fleet.verdicts import load
+from fleetgauge.cli.output import write_json_lines
 from fleetgauge.fleet.errors import WrongOptionError
 from fleetgauge.fleet.report.form import SummaryFormat
 from fleetgauge.fleet.source.selection import Days, parse_day, parse_days, parse_time
@@ -191,7 +191,7 @@ def _print(
 ) -> None:
     """Prints what a command did."""
     if form is SummaryFormat.JSON:
-        sys.stdout.write(json.dumps(as_json(done)) + "\n")
+        write_json_lines([as_json(done)])
     else:
         print_text(sys.stdout, done)
 

@@ -1,9 +1,8 @@
 """`fleet verdicts` and `fleet rules`: whom to call first, and the figures by which that is decided."""
 
-import enum
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -24,18 +23,8 @@ EXIT_FOUND: Final = 4
 """With --fail-on: there is an open verdict of that severity or a worse one."""
 
 
-class State(enum.StrEnum):
-    """Values of --state."""
-
-    OPEN = "open"
-    CLEARED = "cleared"
-
-
-class FailOn(enum.StrEnum):
-    """Values of --fail-on."""
-
-    CRITICAL = "critical"
-    WARNING = "warning"
+FailOn = Literal["critical", "warning"]
+"""Values of --fail-on."""
 
 
 def verdicts(
@@ -45,7 +34,9 @@ def verdicts(
         str | None,
         typer.Option(help="Verdicts seen from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),
     ] = None,
-    state: Annotated[State | None, typer.Option(help="Only verdicts that last, or that have ended.")] = None,
+    state: Annotated[
+        Literal["open", "cleared"] | None, typer.Option(help="Only verdicts that last, or that have ended.")
+    ] = None,
     principal: Annotated[str | None, typer.Option(help="Only subjects of this principal.")] = None,
     shows_all: Annotated[
         bool, typer.Option("--all", "-a", help="List what a cause explains under it, in place of a count.")
@@ -101,7 +92,7 @@ def rules(rule_file: RuleFile = None) -> None:
 
 def exit_code(fail_on: FailOn | None, severities: set[str]) -> int:
     """What --fail-on has a command end with."""
-    failing = {FailOn.CRITICAL: {"critical"}, FailOn.WARNING: {"critical", "warning"}}
+    failing = {"critical": {"critical"}, "warning": {"critical", "warning"}}
     return EXIT_FOUND if fail_on is not None and failing[fail_on] & severities else 0
 
 

@@ -1,10 +1,9 @@
 """`fleetgauge credentials`: prints a user's configuration lines, made from a password or token that is not stored."""
 
-import enum
 import getpass
 import json
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,12 +24,8 @@ from fleetgauge.wire.sasl.credentials import (
     ScramMechanism,
 )
 
-
-class HttpRole(enum.StrEnum):
-    """What an HTTP user may do; `operate` includes `read`."""
-
-    READ = "read"
-    OPERATE = "operate"
+HttpRole = Literal["read", "operate"]
+"""What an HTTP user may do; `operate` includes `read`."""
 
 
 def credentials(
@@ -86,7 +81,7 @@ def _print_http_user(user: str, role: HttpRole, *, is_token: bool, iterations: i
             "", f"a token has at least {MIN_TOKEN_CHARACTERS} characters; make one by: openssl rand -hex 32"
         )
     typer.echo(f"[{json.dumps(user, ensure_ascii=False)}]")
-    typer.echo(f'role = "{role.value}"')
+    typer.echo(f'role = "{role}"')
     if is_token:
         typer.echo(f'{TOKEN_KEY} = "{token_hash(secret)}"')
         return

@@ -1,7 +1,6 @@
 """`fleetgauge log dead`: lists, shows, replays and drops dead letters, the pushes that a destination rejected."""
 
 import base64
-import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,17 +13,18 @@ from rich.console import Console
 
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.errors import FleetgaugeError, InvalidRecordError, TelemetryTooLargeError
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJsonLines, audit_command, data_directory
-from fleetgauge.cli.output import selected
+from fleetgauge.cli.options import DataOptions, TableOrJsonLines
+from fleetgauge.cli.output import selected, write_json_lines
 from fleetgauge.cli.units import ago, amount, at, size
 from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
 from fleetgauge.exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
 from fleetgauge.telemetry.validate import read_metrics
-from fleetgauge.terminal.options import Columns, Command, Group
+from fleetgauge.terminal.option_groups import App, grouped
+from fleetgauge.terminal.options import Columns, Group
 from fleetgauge.terminal.table import print_rows, wide_console
 from fleetgauge.terminal.text import printable
 
-app = typer.Typer(cls=Group, help="Dead letters: pushes that a destination rejected.", invoke_without_command=True)
+app = App(cls=Group, help="Dead letters: pushes that a destination rejected.", invoke_without_command=True)
 
 _PAGE = 100
 _HEADINGS = ("id", "exporter", "reason", "refused", "received", "client", "size", "what the destination said")
@@ -43,11 +43,10 @@ _Ids = Annotated[list[int] | None, typer.Option("--id", "-i", help="Only the let
 
 
 @app.callback()
+@grouped
 def show_list(
     context: typer.Context,
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
+    data: DataOptions,
     exporter: _OfExporter = "",
     reason: _OfReason = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of letters, the newest first.")] = 50,
@@ -66,11 +65,10 @@ def show_list(
             )
         return
     shown = selected(_HEADINGS, columns)
-    with closing(_open(config, override, log_dirs)) as letters:
+    with closing(_open(data)) as letters:
         found = _slices(letters, exporter, reason, limit)
         if form == "json":
-            for letter in found:
-                typer.echo(json.dumps(_as_object(letter)))
+            write_json_lines(map(_as_object, found))
             return
         rows = [_cells(letter) for letter in found]
     if not rows:
@@ -79,16 +77,14 @@ def show_list(
     print_rows(wide_console(), shown or _HEADINGS, rows, right={"id"}, least=() if shown else _LEAST)
 
 
-@app.command(cls=Command)
+@app.command()
 def show(
     number: Annotated[int, typer.Argument(help="The letter's number, from the list.")],
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
+    data: DataOptions,
     form: TableOrJsonLines = "table",
 ) -> None:
     """Show one letter: its sender, the destination's error, and the metrics."""
-    with closing(_open(config, override, log_dirs)) as letters:
+    with closing(_open(data)) as letters:
         found = letters.letters(ids=[number], limit=1)
     if not found:
         raise FleetgaugeError(f"there is no dead letter {number}; fleetgauge log dead lists them")
@@ -97,7 +93,7 @@ def show(
         raise FleetgaugeError(f"dead letter {number} is damaged: {letter.problem}; fleetgauge log dead drop deletes it")
     if form == "json":
         metrics = base64.b64encode(letter.record.metrics).decode()
-        typer.echo(json.dumps({**_as_object(letter), "metrics_base64": metrics}))
+        write_json_lines([{**_as_object(letter), "metrics_base64": metrics}])
         return
     console = Console(markup=False, soft_wrap=True, highlight=False)
     for name, value in _as_object(letter).items():
@@ -105,12 +101,10 @@ def show(
     console.print(_readable(letter.record.metrics))
 
 
-@app.command(cls=Command)
+@app.command()
 def replay(
     exporter: _OfOneExporter,
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
+    data: DataOptions,
     ids: _Ids = None,
     wait: Annotated[float, typer.Option("--wait", min=0, help="How long to wait for the results [s].")] = 30.0,
 ) -> None:
@@ -119,15 +113,13 @@ def replay(
     Without --id, all letters of the exporter. Letters that are rejected again are kept. If no node runs, they are
     delivered once one does. Exits with 1 unless all were delivered within --wait.
     """
-    with closing(_open(config, override, log_dirs)) as letters:
+    with closing(_open(data)) as letters:
         replayed = _replayed(letters, exporter)
         asked = frozenset(letters.ask_replay(exporter, ids or ()))
         if not asked:
             raise FleetgaugeError(_none_of(letters, exporter, ids))
         named = ids or ("all",)
-        audit_command(
-            config, override, log_dirs, "dead_letters.replayed", exporter=exporter, ids=named, letters=len(asked)
-        )
+        data.audit("dead_letters.replayed", exporter=exporter, ids=named, letters=len(asked))
         deadline = time.monotonic() + wait
         while asked & letters.ids(exporter, replaying=True) and time.monotonic() < deadline:
             time.sleep(_POLL_EVERY_S)
@@ -141,12 +133,10 @@ def replay(
         raise typer.Exit(1)
 
 
-@app.command(cls=Command)
+@app.command()
 def drop(
     exporter: _OfOneExporter,
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
+    data: DataOptions,
     ids: _Ids = None,
     reason: _OfReason = "",
     everything: Annotated[bool, typer.Option("--all", help="All letters of the exporter.")] = False,
@@ -154,12 +144,12 @@ def drop(
     """Delete letters: those of --id or --reason, or --all."""
     if not (ids or reason or everything):
         raise FleetgaugeError("name what to drop: --id, --reason, or --all letters of the exporter")
-    with closing(_open(config, override, log_dirs)) as letters:
+    with closing(_open(data)) as letters:
         gone = letters.drop(exporter, reason, ids or ())
         if not gone:
             raise FleetgaugeError(_none_of(letters, exporter, ids))
     named = ids or (f"reason={reason}" if reason else "all",)
-    audit_command(config, override, log_dirs, "dead_letters.dropped", exporter=exporter, ids=named, letters=gone)
+    data.audit("dead_letters.dropped", exporter=exporter, ids=named, letters=gone)
     typer.echo(f"dropped {amount(gone)}")
 
 
@@ -168,9 +158,8 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _open(config: Any, override: Any, log_dirs: Any) -> DeadLetters:
-    path = data_directory(config, override, log_dirs).dead_letters
-    return existing(DeadLetterSettings(path=path), SystemTime())
+def _open(data: DataOptions) -> DeadLetters:
+    return existing(DeadLetterSettings(path=data.directory().dead_letters), SystemTime())
 
 
 def _slices(letters: DeadLetters, exporter: str, reason: str, limit: int) -> Iterator[DeadLetter | UnreadableLetter]:

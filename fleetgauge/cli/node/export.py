@@ -1,10 +1,10 @@
 """`fleetgauge export`: runs the exporters of a topic until SIGTERM or SIGINT."""
 
-from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
+from fleetgauge.cli.options import ConfigOptions
 from fleetgauge.node.processes.lean_imports import import_structlog
 
 
-def export(config: ConfigFile = None, override: Overrides = None) -> None:
+def export(options: ConfigOptions) -> None:
     """Deliver the pushes on a Kafka topic, which the broker plugin writes (or a node with push.log.type=kafka).
 
     Any number of processes may run, on any machines, with the same configuration: they share the topic's partitions as
@@ -18,4 +18,4 @@ def export(config: ConfigFile = None, override: Overrides = None) -> None:
     import_structlog()
     from fleetgauge.node.exporting import export_until_stopped  # without rich
 
-    export_until_stopped(config_reader(config, override))
+    export_until_stopped(options.reader())

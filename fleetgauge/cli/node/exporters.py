@@ -6,13 +6,13 @@ from typing import Any
 from rich.table import Table
 
 from fleetgauge.cli.node.status import NO_STATUS_YET, last_error, process_line, read_node_and_exports
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJson, data_directory
-from fleetgauge.cli.output import facts, selected, write_json
+from fleetgauge.cli.options import DataOptions, TableOrJson
+from fleetgauge.cli.output import selected, write_json
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.exporters.delivery.histogram import quantile
 from fleetgauge.node.status.node_socket import Status
 from fleetgauge.terminal.options import Columns
-from fleetgauge.terminal.table import SafeTable, print_rows, wide_console
+from fleetgauge.terminal.table import SafeTable, facts, print_rows, wide_console
 from fleetgauge.terminal.text import printable
 
 _Status = Mapping[str, Any]
@@ -24,13 +24,7 @@ _HEADINGS = (
 _LEAST = ("type", "export p50, p99", "retried", "fresh p50, p99", "refused", "delivered")
 
 
-def exporters(
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
-    form: TableOrJson = "table",
-    columns: Columns = None,
-) -> None:
+def exporters(data: DataOptions, form: TableOrJson = "table", columns: Columns = None) -> None:
     """Show the exporters of a running node, and of every fleetgauge export beside it.
 
     For each exporter: its state, its lag behind the log's end, what it delivered, retried, refused and lost, the
@@ -38,7 +32,7 @@ def exporters(
     it is marked if it does not run or has not reported for long. Exits with 1 if no node runs.
     """
     shown = selected(_HEADINGS, columns)
-    found = _processes(read_node_and_exports(data_directory(config, override, log_dirs)))
+    found = _processes(read_node_and_exports(data.directory()))
     if form == "json":
         write_json(found)
         return

@@ -1,10 +1,10 @@
 """`fleetgauge gateway`: runs a gateway before a broker until SIGTERM or SIGINT; SIGHUP rereads the configuration."""
 
-from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
+from fleetgauge.cli.options import ConfigOptions
 from fleetgauge.node.processes.lean_imports import import_structlog
 
 
-def gateway(config: ConfigFile = None, override: Overrides = None) -> None:
+def gateway(options: ConfigOptions) -> None:
     """Run a gateway: pass Kafka traffic to a broker, and receive the telemetry of its clients.
 
     It stands before one broker, named by gateway.broker (host:port), or before all of a cluster, which gateway.brokers
@@ -19,4 +19,4 @@ def gateway(config: ConfigFile = None, override: Overrides = None) -> None:
     import_structlog()
     from fleetgauge.node.serving import serve_until_stopped  # without rich
 
-    serve_until_stopped(config_reader(config, override), as_gateway=True)
+    serve_until_stopped(options.reader(), as_gateway=True)

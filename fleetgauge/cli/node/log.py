@@ -1,6 +1,5 @@
 """`fleetgauge log`: reads the push log of a node, or the topic of an export, whether the process runs or not."""
 
-import json
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -15,38 +14,28 @@ from rich.text import Text
 from fleetgauge.base.errors import ConfigError
 from fleetgauge.cli.node.dead_letters import app as dead_letters
 from fleetgauge.cli.node.status import running_exports
-from fleetgauge.cli.options import (
-    ConfigFile,
-    LogDirs,
-    Overrides,
-    TableOrJson,
-    TableOrJsonLines,
-    data_directory,
-    read_config,
-)
-from fleetgauge.cli.output import facts, write_json
+from fleetgauge.cli.options import DataOptions, TableOrJson, TableOrJsonLines
+from fleetgauge.cli.output import write_json, write_json_lines
 from fleetgauge.cli.units import ago, amount, at, size
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import LogStats, added_stats, all_stats, is_log, records_after, tail
 from fleetgauge.telemetry.push_record import PushRecord
-from fleetgauge.terminal.options import Command
-from fleetgauge.terminal.table import SafeTable, wide_console
+from fleetgauge.terminal.option_groups import App
+from fleetgauge.terminal.table import SafeTable, facts, wide_console
 from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
     from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 
-app = typer.Typer(help="Read the push log, whether a node runs or not.", no_args_is_help=True)
+app = App(help="Read the push log, whether a node runs or not.", no_args_is_help=True)
 app.add_typer(dead_letters, name="dead")
 
 _FOLLOW_EVERY_S = 0.5
 
 
-@app.command(name="tail", cls=Command)
+@app.command("tail")
 def show_tail(
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
+    data: DataOptions,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of pushes.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Continue with new pushes until interrupted.")] = False,
     form: TableOrJsonLines = "table",
@@ -55,11 +44,11 @@ def show_tail(
 
     With push.log.type=kafka: of all partitions of the topic, read with push.log.kafka.* and without a consumer group.
     """
-    topic = _topic(config, override, log_dirs)
+    topic = _topic(data)
     if topic is not None:
         _show_topic(topic, lines, form, follow=follow)
         return
-    logs = _embedded(config, override, log_dirs)
+    logs = _embedded(data)
     console = Console(soft_wrap=True)
     found = {name: tail(directory, lines) for name, directory in logs.items()}
     records = sorted((record for each in found.values() for _, record in each), key=_by_time)
@@ -72,22 +61,17 @@ def show_tail(
             _follow(logs, {name: each[-1][0] for name, each in found.items() if each}, console, form)
 
 
-@app.command(cls=Command)
-def stats(
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
-    form: TableOrJson = "table",
-) -> None:
+@app.command()
+def stats(data: DataOptions, form: TableOrJson = "table") -> None:
     """Show the contents of the log and the lag of each exporter; several logs are summed up."""
-    topic = _topic(config, override, log_dirs)
+    topic = _topic(data)
     if topic is not None:
         raise ConfigError(
             "push.log.type",
             f"is kafka: kafka-log-dirs and kafka-get-offsets show the contents of topic {topic.topic}, "
             "fleetgauge exporters the lag of each exporter, and fleetgauge log tail the last pushes",
         )
-    logs = all_stats(_embedded(config, override, log_dirs))
+    logs = all_stats(_embedded(data))
     found = added_stats(tuple(logs.values())) if len(logs) > 1 else next(iter(logs.values()))
     if form == "json":
         each = {"logs": {name: asdict(stats) for name, stats in logs.items()}} if len(logs) > 1 else {}
@@ -98,20 +82,20 @@ def stats(
     console.print(_cursors(found))
 
 
-def _topic(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> "KafkaTopicSettings | None":
+def _topic(data: DataOptions) -> "KafkaTopicSettings | None":
     """The topic that is the push log; None for a log in the data directory.
 
     Raises:
         ConfigError: the data directory belongs to an export, and does not tell how to connect to the topic.
     """
-    if log_dirs is not None and config is None:
-        if exports := running_exports(DataDirectory(log_dirs)):
+    if data.log_dirs is not None and data.config is None:
+        if exports := running_exports(DataDirectory(data.log_dirs)):
             topic = next(iter(exports.values()))["push_log"].get("topic", "")
             raise ConfigError("log.dirs", f"belongs to an export, which reads topic {topic}: pass its --config instead")
         return None
     from fleetgauge.node.config.push_logs import topic_settings
 
-    checked = read_config(config, override)
+    checked = data.read()
     return topic_settings(checked) if checked.push_log == "kafka" else None
 
 
@@ -130,9 +114,9 @@ def _show_topic(settings: "KafkaTopicSettings", lines: int, form: str, *, follow
                     _print(console, record, form)
 
 
-def _embedded(config: Path | None, override: list[str] | None, log_dirs: Path | None) -> dict[str, Path]:
+def _embedded(data: DataOptions) -> dict[str, Path]:
     """Name -> directory of the embedded logs: the node's, or one for each of its listener processes so far."""
-    directory = data_directory(config, override, log_dirs)
+    directory = data.directory()
     logs = directory.push_logs((0, *directory.worker_numbers()))
     return {name: path for name, path in logs.items() if is_log(path)} or {"node": directory.push_log}
 
@@ -158,7 +142,7 @@ def _print(console: Console, record: PushRecord, form: str) -> None:
     if form == "json":
         fields: dict[str, object] = record._asdict() | {"metrics_bytes": len(record.metrics)}
         del fields["metrics"]
-        typer.echo(json.dumps(fields))
+        write_json_lines([fields])
         return
     kind = " terminating" if record.terminating else "" if record.metrics else " heartbeat"
     console.print(

@@ -1,10 +1,10 @@
 """`fleetgauge serve`: runs a node until SIGTERM or SIGINT; SIGHUP rereads the configuration."""
 
-from fleetgauge.cli.options import ConfigFile, Overrides, config_reader
+from fleetgauge.cli.options import ConfigOptions
 from fleetgauge.node.processes.lean_imports import import_structlog
 
 
-def serve(config: ConfigFile = None, override: Overrides = None) -> None:
+def serve(options: ConfigOptions) -> None:
     """Run a node: receive the pushes of Kafka clients, log them, deliver them.
 
     Without configuration it listens on 127.0.0.1:9092, subscribes every client to all metrics every 60 s, and keeps
@@ -20,4 +20,4 @@ def serve(config: ConfigFile = None, override: Overrides = None) -> None:
     import_structlog()
     from fleetgauge.node.serving import serve_until_stopped  # without rich
 
-    serve_until_stopped(config_reader(config, override))
+    serve_until_stopped(options.reader())

@@ -4,7 +4,6 @@ import ast
 import inspect
 import itertools
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -12,20 +11,20 @@ from typing import TYPE_CHECKING
 import typer
 
 from fleetgauge.base.redaction import HIDDEN, shown
-from fleetgauge.cli.options import ConfigFile, Overrides
+from fleetgauge.cli.options import ConfigOptions
 
 if TYPE_CHECKING:
     from fleetgauge.node.config import ServiceConfig
 
 
-def show_config(config: ConfigFile = None, override: Overrides = None) -> None:
+def show_config(options: ConfigOptions) -> None:
     """Check a configuration and print it as TOML: every key with its current value and its meaning.
 
     Secrets are hidden; a reference to one, ${file:/path} or ${env:NAME}, is shown as it is written.
     """
-    from fleetgauge.node.config.load import check, read_sources  # imports every package
+    from fleetgauge.node.config.load import check  # imports every package
 
-    sourced = read_sources(config, environment=os.environ, overrides=override or ())
+    sourced = options.sources()
     written = {key: raw.written for key, raw in sourced.items() if raw.written is not None}
     for line in _lines(check(sourced), written):
         typer.echo(line)

@@ -1,12 +1,11 @@
 """`fleetgauge state`: what admin tools changed on a node, as tables of its configuration file."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetgauge.cli.options import ConfigFile, Overrides
+from fleetgauge.cli.options import ConfigOptions
 from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 
 
 def state(
-    config: ConfigFile = None,
-    override: Overrides = None,
+    options: ConfigOptions,
     credentials: Annotated[
         bool, typer.Option("--credentials", help="Print the salted hashes of users, too: they are secrets.")
     ] = False,
@@ -28,11 +26,11 @@ def state(
     `fleetgauge state --config fleetgauge.toml > changed.toml`
     """
     from fleetgauge.cli.node.state_toml import StateToml  # imports every package
-    from fleetgauge.node.config.load import check, read_sources
+    from fleetgauge.node.config.load import check
     from fleetgauge.node.state.store import read_file
     from fleetgauge.node.state.topic import of_copy
 
-    sourced = read_sources(config, environment=os.environ, overrides=override or ())
+    sourced = options.sources()
     found = check(sourced)
     path = _file(found)
     stored = of_copy(read_file(path))[0] if path.exists() else {}

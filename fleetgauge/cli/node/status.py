@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.table import Table
 
-from fleetgauge.cli.options import ConfigFile, LogDirs, Overrides, TableOrJson, data_directory
-from fleetgauge.cli.output import facts, write_json
+from fleetgauge.cli.options import DataOptions, TableOrJson
+from fleetgauge.cli.output import write_json
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.node.data_dir import MAX_EXPORTS, DataDirectory
 from fleetgauge.node.status.node_socket import NotRunningError, Status, read_status
-from fleetgauge.terminal.table import wide_console
+from fleetgauge.terminal.table import facts, wide_console
 from fleetgauge.terminal.text import printable
 
 NO_STATUS_YET = "the exporter process has not reported its status yet"
@@ -21,17 +21,12 @@ _SILENT_MS = 10_000
 _AUTHENTICATIONS = ("successful_authentications", "failed_authentications")
 
 
-def status(
-    config: ConfigFile = None,
-    override: Overrides = None,
-    log_dirs: LogDirs = None,
-    form: TableOrJson = "table",
-) -> None:
+def status(data: DataOptions, form: TableOrJson = "table") -> None:
     """Show a running serve or export: clients and pushes, refusals with reasons, the push log, every exporter.
 
     The process is found by its data directory: --log-dirs, or log.dirs of the configuration. Exits with 1 if none runs.
     """
-    found = read_node_and_exports(data_directory(config, override, log_dirs))
+    found = read_node_and_exports(data.directory())
     if form == "json":
         write_json(found)
         return
@@ -338,12 +333,13 @@ def _add_trouble(table: Table, state: dict[str, Any]) -> None:
     for what, text in (("retried", "retried"), ("refused", "refused"), ("bad_records", "no push records")):
         if state.get(what):
             table.add_row(f"  {text}, by reason", _counts(state[what]))
-    if state["passed_on_records"]:
-        table.add_row("  passed to others", f"{amount(state['passed_on_records'])} pushes")
-    if state["letters"]:
-        table.add_row("  dead letters", f"{amount(state['letters'])} pushes: fleetgauge log dead")
-    if state["lost_records"]:
-        table.add_row("  lost in the log", f"{amount(state['lost_records'])} pushes")
+    for name, text, hint in (
+        ("passed_on_records", "passed to others", ""),
+        ("letters", "dead letters", ": fleetgauge log dead"),
+        ("lost_records", "lost in the log", ""),
+    ):
+        if state[name]:
+            table.add_row(f"  {text}", f"{amount(state[name])} pushes{hint}")
     if state["last_error"]:
         table.add_row("  last error", printable(last_error(state)))
 

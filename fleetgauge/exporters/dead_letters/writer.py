@@ -47,11 +47,9 @@ class DeadLetterWriter:
             return False
         try:
             self._letters.put(self._exporter, refused)
-        except PushLogFullError as error:
-            if self._may_get_room():
-                return Retry(reason="dead_letters", detail=str(error))
         except PushLogError as error:
-            return Retry(reason="dead_letters", detail=str(error))
+            if not isinstance(error, PushLogFullError) or self._may_get_room():
+                return Retry(reason="dead_letters", detail=str(error))
         else:
             self._full_since_ms = None
             return True

@@ -8,16 +8,12 @@ log and the dead letters keep the bytes that the client sent.
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from fleetgauge.base.errors import InvalidRecordError, TelemetryTooLargeError
-from fleetgauge.exporters.exporter import Delivered, Exporter, Outcome, RefusedRecord
+from fleetgauge.exporters.exporter import Delivered, Exporter, Outcome, RefusedRecord, converted
 from fleetgauge.push_log.log import Batch
 from fleetgauge.telemetry.push_record import PushRecord
 from fleetgauge.telemetry.validate import read_metrics
-
-MALFORMED_PAYLOAD: Final = "malformed_payload"
-"""The reason of its rejections."""
 
 
 def takes_any_payload(exporter: Exporter) -> bool:
@@ -42,21 +38,23 @@ def export_readable(export: Callable[[Batch], Outcome], batch: Batch) -> Outcome
 
 def _screened(batch: Batch) -> tuple[Batch | None, tuple[RefusedRecord, ...]]:
     """The readable part of a batch, the batch itself if nothing is malformed; and the rest."""
-    kept: list[PushRecord] = []
-    indices: list[int] = []
-    refused: list[RefusedRecord] = []
-    for index, record in enumerate(batch.records):
-        try:
-            metrics = read_metrics(record.metrics).metrics
-        except (InvalidRecordError, TelemetryTooLargeError) as error:
-            refused.append(RefusedRecord(push_id=record.push_id, reason=MALFORMED_PAYLOAD, detail=str(error)))
-            continue
-        kept.append(record if metrics is record.metrics else record._replace(metrics=metrics))
-        indices.append(index)
+    kept, refused = converted(batch.records, _read, InvalidRecordError, TelemetryTooLargeError)
     if not kept:
-        return None, tuple(refused)
+        return None, refused
     if not refused and all(map(operator.is_, kept, batch.records)):
         return batch, ()
-    shares = tuple(batch.shares[index] for index in indices) if batch.shares else ()
+    unreadable = {each.push_id for each in refused}
+    owned = zip(batch.records, batch.shares, strict=bool(batch.shares))  # a log that is not shared has no shares
+    shares = tuple(share for record, share in owned if record.push_id not in unreadable)
     size_bytes = sum(len(record.metrics) for record in kept)
-    return replace(batch, records=tuple(kept), shares=shares, size_bytes=size_bytes), tuple(refused)
+    return replace(batch, records=tuple(kept), shares=shares, size_bytes=size_bytes), refused
+
+
+def _read(record: PushRecord) -> PushRecord:
+    """The record with a payload that can be read.
+
+    Raises:
+        InvalidRecordError, TelemetryTooLargeError: its payload cannot be read.
+    """
+    metrics = read_metrics(record.metrics).metrics
+    return record if metrics is record.metrics else record._replace(metrics=metrics)

@@ -97,10 +97,11 @@ def error_of(future: "Future[Any]") -> str | None:
     if not future.done():
         return TIMED_OUT
     error = future.exception()
-    return None if error is None else name_of(error.args[0] if isinstance(error, KafkaException) else error)
+    return None if error is None else name_of(error)
 
 
-def name_of(error: Any) -> str:
-    """Kafka's name of an error, without librdkafka's underscore for its own."""
+def name_of(error: object) -> str:
+    """Kafka's name of an error, without librdkafka's underscore for its own; its exceptions have one as argument."""
+    error = error.args[0] if isinstance(error, KafkaException) else error
     name = getattr(error, "name", None)
     return str(name()).removeprefix("_") if callable(name) else type(error).__name__

@@ -143,7 +143,7 @@ class Sampler:
         found = future.result()
         names = sorted(each.group_id for each in found.valid)
         at = self._round * 997 % max(len(names), 1)
-        return names[at:] + names[:at], [row for each in found.errors for row in self._of_cluster(_listed(each))]
+        return names[at:] + names[:at], [row for each in found.errors for row in self._of_cluster(name_of(each))]
 
     def _sampled(self, names: list[str], deadline_ms: int) -> list[_Group]:
         """Members and committed offsets of the groups; first of those whose coordinators have answered before.
@@ -250,20 +250,14 @@ class Sampler:
         try:
             topics = self._admin.list_topics(timeout=self._timeout_s).topics
         except Exception as error:  # noqa: BLE001  # KafkaException, or what librdkafka makes of a broken answer
-            self._warn("leaders", name_of(error.args[0] if error.args else error), [])
+            self._warn("leaders", name_of(error), [])
             return
         self._leaders = {
             (name, each.id): each.leader for name, topic in topics.items() for each in topic.partitions.values()
         }
 
     def _rows(self, group: _Group, ends: dict[Partition, int | str]) -> Iterator[Sample]:
-        common = Sample(
-            sampled_at=group.sampled_at,
-            cluster_id=self.cluster_id,
-            group_id=group.group_id,
-            state=group.state,
-            error=group.error,
-        )
+        common = Sample(group.sampled_at, self.cluster_id, group.group_id, group.state, error=group.error)
         partitions = sorted({*group.offsets, *group.owners})
         for each in partitions:
             member, end = group.owners.get(each), ends[each]
@@ -300,11 +294,6 @@ class Sampler:
 
 def _of_member(member: Any) -> dict[str, Any]:
     return {"member_id": member.member_id, "client_id": member.client_id, "host": member.host}
-
-
-def _listed(error: Any) -> str:
-    """The name of a broker's failure to list its groups."""
-    return name_of(error.args[0] if isinstance(error, Exception) and error.args else error)
 
 
 def _in_turns(by_leader: dict[int, list[Partition]]) -> Iterator[tuple[int, list[Partition]]]:

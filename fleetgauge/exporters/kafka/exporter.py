@@ -8,14 +8,14 @@ instance id, which keeps a client's pushes in order, and the header `push_id` id
 A batch is delivered when all in-sync replicas have all its records. For a topic as push log see `push_log.kafka_topic`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from fleetgauge.base.clock import SystemTime, Time
 from fleetgauge.base.redaction import HIDDEN
-from fleetgauge.exporters.exporter import BatchSettings, Delivered, Outcome, RefusedRecord, Retry, RetrySettings
+from fleetgauge.exporters.exporter import BatchSettings, Delivered, Outcome, Retry, RetrySettings, converted
 from fleetgauge.exporters.kafka.outcome import failed_delivery
 from fleetgauge.exporters.labels import Labeller, LabelSettings
 from fleetgauge.exporters.options import Options, batch_settings, label_settings, retry_settings
@@ -131,7 +131,8 @@ class KafkaTopicExporter:
             producer = self._ready_producer()
         except PushLogError as error:
             return Retry(reason="topic", detail=str(error))
-        records, refused = self._encoded(batch.records)
+        wanted = [record for record in batch.records if self._is_wanted(record)]
+        records, refused = converted(wanted, self._encode, MalformedPayloadError, UnicodeEncodeError)
         flight = _Flight(len(records))
         deadline_ms = self._time.hi_res_clock_ms() + self.settings.timeout_ms + _GRACE_MS
         try:
@@ -170,25 +171,16 @@ class KafkaTopicExporter:
         if not self._first_error:  # later errors only tell that all brokers are down
             self._first_error = f"; the Kafka client reports: {text_of(error)}"
 
-    def _encoded(
-        self, records: Sequence[PushRecord]
-    ) -> tuple[list[tuple[str, TopicRecord]], tuple[RefusedRecord, ...]]:
-        encoded: list[tuple[str, TopicRecord]] = []
-        refused: list[RefusedRecord] = []
-        for record in records:
-            if record.push_id in self._has_already or (self._labeller is not None and not record.metrics):
-                continue
-            try:
-                encoded.append((record.push_id, self._encode(record)))
-            except (MalformedPayloadError, UnicodeEncodeError) as error:
-                refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=str(error)))
-        return encoded, tuple(refused)
+    def _is_wanted(self, record: PushRecord) -> bool:
+        """False for a record that the topic has already, and for a heartbeat in OTLP."""
+        return record.push_id not in self._has_already and (self._labeller is None or bool(record.metrics))
 
-    def _encode(self, record: PushRecord) -> TopicRecord:
+    def _encode(self, record: PushRecord) -> tuple[str, TopicRecord]:
+        """The push id, and the record of the topic."""
         if self._labeller is None:
-            return encode_record(record)
-        labelled = self._labeller.labelled(record)
-        return TopicRecord(record.client_instance_id.encode(), labelled, [("push_id", record.push_id.encode())])
+            return record.push_id, encode_record(record)
+        key, labelled = record.client_instance_id.encode(), self._labeller.labelled(record)
+        return record.push_id, TopicRecord(key, labelled, [("push_id", record.push_id.encode())])
 
     def _send(
         self, producer: "Producer", records: list[tuple[str, TopicRecord]], flight: _Flight, deadline_ms: int

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Protocol
 
 from fleetgauge.base.library_log import get_logger
-from fleetgauge.exporters.exporter import Delivered, Outcome, RefusedRecord, Retry, TooLarge, reach_tcp
+from fleetgauge.exporters.exporter import Delivered, Outcome, Retry, TooLarge, converted, reach_tcp
 from fleetgauge.exporters.labels import Labeller
 from fleetgauge.exporters.otlp.endpoint import HTTP_PROTOBUF
 from fleetgauge.exporters.otlp.settings import OtlpSettings, otlp_options, otlp_settings
@@ -96,26 +96,16 @@ class OtlpExporter:
 
     def export(self, batch: Batch) -> Outcome:
         """Sends the batch in one call; a batch of heartbeats alone needs none."""
-        payloads, refused = self._labelled(batch)
+        payloads, refused = converted(batch.records, self._labeller.labelled, MalformedPayloadError)
         size = sum(map(len, payloads))
         if size > self.settings.max_request_bytes and len(batch.records) > 1:
             return TooLarge(reason="max_request_bytes", detail=f"{size} bytes after labelling")
-        if not payloads:
+        if not any(payloads):
             return Delivered(refused=refused)
         outcome = self._transport.send(b"".join(payloads))
         if isinstance(outcome, Delivered):
             return Delivered(refused=refused, rejected=outcome.rejected, detail=outcome.detail)
         return outcome
-
-    def _labelled(self, batch: Batch) -> tuple[list[bytes], tuple[RefusedRecord, ...]]:
-        payloads: list[bytes] = []
-        refused: list[RefusedRecord] = []
-        for record in batch.records:
-            try:
-                payloads.append(self._labeller.labelled(record))
-            except MalformedPayloadError as error:
-                refused.append(RefusedRecord(push_id=record.push_id, reason="malformed_payload", detail=str(error)))
-        return [payload for payload in payloads if payload], tuple(refused)
 
 
 def otlp_exporter(name: str, values: Mapping[str, object], environment: Mapping[str, str] = os.environ) -> OtlpExporter:

@@ -23,7 +23,7 @@ from support.waiting import wait_for
 
 from fleetgauge.exporters.exporter import Retry
 from fleetgauge.exporters.kafka.exporter import kafka_topic_exporter
-from fleetgauge.exporters.labels import LabelSettings, labelled
+from fleetgauge.exporters.labels import Labeller, LabelSettings
 from fleetgauge.push_log.kafka_topic.record_codec import decode_record
 from fleetgauge.push_log.log import Batch
 from fleetgauge.telemetry.push_record import PushRecord
@@ -142,7 +142,7 @@ def test_labelled_otlp_arrives_with_the_push_id_and_heartbeats_have_none(
         delivery.push(*records)
         delivery.wait_delivered()
     settings = LabelSettings(static=(("environment", "test"),))
-    expected = {record.push_id: labelled(record, settings) for record in records if record.metrics}
+    expected = {record.push_id: Labeller(settings).labelled(record) for record in records if record.metrics}
     found = {push_id_of(message): message for message in consumed(broker.bootstrap, keys["topic"])}
     assert {push_id: message.value() for push_id, message in found.items()} == expected
     assert {key_of(message).decode() for message in found.values()} == {

@@ -24,7 +24,7 @@ from support.waiting import PATIENCE_S, wait_for
 from fleetgauge.base.clock import SystemTime
 from fleetgauge.exporters.delivery.pipeline import Pipeline
 from fleetgauge.exporters.exporter import Delivered, Refused, Retry, RetrySettings, TooLarge
-from fleetgauge.exporters.labels import LabelSettings, labelled
+from fleetgauge.exporters.labels import Labeller
 from fleetgauge.exporters.otlp.exporter import OtlpExporter, otlp_exporter
 from fleetgauge.push_log.log import Batch, Lag
 from fleetgauge.telemetry.push_record import PushRecord
@@ -125,7 +125,7 @@ def exporter(receiver: Receiver) -> Iterator[OtlpExporter]:
 def test_what_arrives_is_the_labelled_pushes_byte_for_byte(receiver: Receiver, exporter: OtlpExporter) -> None:
     records = [push(number) for number in range(100)]
     assert exporter.export(batch_of(*records)) == Delivered()
-    assert receiver.requests == [b"".join(labelled(record, LabelSettings()) for record in records)]
+    assert receiver.requests == [b"".join(Labeller().labelled(record) for record in records)]
     assert clients(receiver.requests[0]) == [f"client-{number}" for number in range(100)]
 
 

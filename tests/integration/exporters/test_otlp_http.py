@@ -21,7 +21,7 @@ from support.receivers.otlp_receivers import HttpReceiver as Receiver
 from support.waiting import PATIENCE_S, ticking, wait_for
 
 from fleetgauge.exporters.exporter import Delivered, Refused, Retry, TooLarge
-from fleetgauge.exporters.labels import LabelSettings, labelled
+from fleetgauge.exporters.labels import Labeller
 from fleetgauge.exporters.otlp.exporter import OtlpExporter, otlp_exporter
 from fleetgauge.push_log.log import Batch
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.integration
 
 RECORDS = tuple(push_record(number, metrics_data()) for number in range(3))
 BATCH = Batch(exporter="otlp", records=RECORDS, first_position="1", last_position="3", size_bytes=1)
-EXPECTED = b"".join(labelled(record, LabelSettings()) for record in RECORDS)
+EXPECTED = b"".join(Labeller().labelled(record) for record in RECORDS)
 
 
 @pytest.fixture

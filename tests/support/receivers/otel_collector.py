@@ -22,7 +22,7 @@ from support.built import BUILD_WITHIN_S, ROOT, built
 from support.ports import free_ports
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 
-from fleetgauge.exporters.labels import LabelSettings, labelled
+from fleetgauge.exporters.labels import Labeller, LabelSettings
 from fleetgauge.telemetry.push_record import PushRecord
 
 VERSION = "v0.155.0"
@@ -216,8 +216,7 @@ def compare(
     """
     expected = {
         record.client_instance_id: [
-            _canonical(each)
-            for each in MetricsData.FromString(labelled(record, settings or LabelSettings())).resource_metrics
+            _canonical(each) for each in MetricsData.FromString(Labeller(settings).labelled(record)).resource_metrics
         ]
         for record in pushed
         if record.metrics

@@ -4,7 +4,7 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from fleetgauge.base.varint import encode_varint
-from fleetgauge.exporters.labels import LABEL_NAMES, Labeller, LabelSettings, labelled
+from fleetgauge.exporters.labels import LABEL_NAMES, Labeller, LabelSettings
 from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, fields
 from fleetgauge.telemetry.push_record import PushRecord
 
@@ -38,7 +38,7 @@ def resource_attributes(payload: bytes) -> list[dict[str, str]]:
 
 def label(push: MetricsData | bytes, **settings: object) -> bytes:
     payload = push if isinstance(push, bytes) else push.SerializeToString()
-    return labelled(RECORD._replace(metrics=payload), LabelSettings(**settings))  # type: ignore[arg-type]
+    return Labeller(LabelSettings(**settings)).labelled(RECORD._replace(metrics=payload))  # type: ignore[arg-type]
 
 
 def test_the_eight_labels_of_kip_714_the_cluster_and_the_namespace_are_added() -> None:
@@ -91,7 +91,7 @@ def test_a_client_cannot_pose_as_another_by_sending_the_brokers_labels() -> None
 
 def test_a_label_that_the_broker_does_not_know_is_left_out() -> None:
     record = RECORD._replace(client_source_port=None, metrics=java_push(1).SerializeToString())
-    [attributes] = resource_attributes(labelled(record, LabelSettings()))
+    [attributes] = resource_attributes(Labeller().labelled(record))
     assert "client_source_port" not in attributes
 
 

@@ -219,17 +219,13 @@ def _groups(cluster: Cluster, use: TopicUse) -> Iterator[Finding]:
 def _refusal(cluster: Cluster, group: str) -> str:
     """Why the group cannot be joined; empty where it can."""
     try:
-        facts = cluster.request(partial(_group, group))
+        facts = cluster.request(lambda admin: admin.describe_groups([group])[group])
     except ResourceError as problem:
         return str(problem)
     failed, allowed = facts["error"] or "", _allowed(facts)
     if "Authorization" in failed or _NO_COORDINATOR in failed:
         return str(failed)
     return "" if not allowed or "READ" in allowed else "the principal lacks READ"
-
-
-def _group(group: str, admin: Any) -> Any:
-    return admin.describe_groups([group])[group]
 
 
 def _newest(cluster: Cluster, use: TopicUse, partitions: Iterable[int]) -> Finding:

@@ -1,6 +1,5 @@
 """`fleetgauge doctor`: checks whether a configuration can work here, before the first start and after a fault."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,7 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from fleetgauge.cli.node.doctor.finding import Finding, Level
-from fleetgauge.cli.options import ConfigFile, Overrides, TableOrJsonLines
+from fleetgauge.cli.options import ConfigOptions, TableOrJsonLines
+from fleetgauge.cli.output import write_json_lines
 from fleetgauge.node.processes.lean_imports import import_structlog
 from fleetgauge.terminal.text import printable
 
@@ -16,8 +16,7 @@ _COLOURS = {Level.OK: "green", Level.SKIPPED: None, Level.WARNING: "yellow", Lev
 
 
 def doctor(
-    config: ConfigFile = None,
-    override: Overrides = None,
+    options: ConfigOptions,
     bootstrap_server: Annotated[
         str | None,
         typer.Option("--bootstrap-server", metavar="HOST:PORT[,...]", help="Also check the brokers of this cluster."),
@@ -53,10 +52,10 @@ def doctor(
     from fleetgauge.cli.node.doctor.run import check_all
 
     levels = set()
-    for finding in check_all(config, override or (), bootstrap_server, command_config, process):
+    for finding in check_all(options.config, options.override or (), bootstrap_server, command_config, process):
         levels.add(finding.level)
         if form == "json":
-            typer.echo(json.dumps(asdict(finding)))
+            write_json_lines([asdict(finding)])
         else:
             _show(finding)
     raise typer.Exit(1 if Level.ERROR in levels else 0)

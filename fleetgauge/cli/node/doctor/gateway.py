@@ -59,7 +59,8 @@ def check_gateway(config: ServiceConfig) -> Iterator[Finding]:
                     yield from _addresses(config, settings, metadata)
                 else:
                     tls = _tls_by_host(config)
-                    yield from _bootstrap_names(tls)
+                    for host, context in tls.items():
+                        yield _certificate(f"certificate for {host}", context, host)
                     for each in sorted(metadata.brokers, key=lambda each: each.node_id):
                         yield _named(config, settings, settings.server_names, each)
                         yield from _certificate_of_broker(settings, tls, each)
@@ -143,11 +144,6 @@ def _tls_by_host(config: ServiceConfig) -> dict[str, ssl.SSLContext]:
     own = {each.listener_name: each.host for each in config.advertised_listeners or config.listeners}
     found = {host: keys.tls_of(name) for name, host in own.items() if name in passing}
     return {host: tls for host, tls in found.items() if tls is not None}
-
-
-def _bootstrap_names(tls: Mapping[str, ssl.SSLContext]) -> Iterator[Finding]:
-    for host, context in tls.items():
-        yield _certificate(f"certificate for {host}", context, host)
 
 
 def _certificate_of_broker(

@@ -144,25 +144,27 @@ def test_what_is_printed_is_a_configuration_of_the_same_values(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from fleetgauge.cli.node.show_config import show_config
+    from fleetgauge.cli.options import ConfigOptions
 
-    show_config(None, [])
+    show_config(ConfigOptions())
     printed = capsys.readouterr().out
     file = tmp_path / "printed.toml"
     file.write_text(printed)
-    show_config(file, [])
+    show_config(ConfigOptions(config=file))
     assert capsys.readouterr().out == printed
     assert "None" not in printed
 
 
 def test_secrets_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     from fleetgauge.cli.node.show_config import show_config
+    from fleetgauge.cli.options import ConfigOptions
 
     overrides = [
         "exporters.o.type=otlp",
         "exporters.o.endpoint=http://h:1",
         "exporters.o.headers.authorization=Bearer 42",
     ]
-    show_config(None, overrides)
+    show_config(ConfigOptions(override=overrides))
     printed = capsys.readouterr().out
     assert "Bearer" not in printed
     assert 'headers.authorization = "[hidden]"' in printed
