@@ -7,11 +7,11 @@ has one (those of Kafka's clients have none), a monotonic sum ends in `_total`.
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from fleetgauge.telemetry.catalogue.dialects import MEMBER_KEYS, NODE_KEYS, parse_node
-from fleetgauge.telemetry.catalogue.standard_metrics import KnownMetric, known_metrics
+from fleetgauge.telemetry.catalogue.standard_metrics import metrics_by_name
 
 Kind = Literal["counter", "gauge", "histogram", "summary"]
 
@@ -84,7 +84,7 @@ def _family_name(metric: MetricId) -> FamilyName:
     unit = _unit_name(metric.unit, metric.kind)
     if unit and not f"_{name}".endswith(f"_{unit}"):
         name = f"{name}_{unit}"
-    known = _known().get(metric.name)
+    known = metrics_by_name().get(metric.name)
     if known is not None and metric.kind != ("counter" if known.type == "sum" else "gauge"):
         name = f"{name}_{metric.kind}"
     name = f"_{name}" if name[:1].isdigit() or not name else name
@@ -102,16 +102,11 @@ def help_text(metric: MetricId, description: str) -> str:
     >>> help_text(MetricId("org.apache.kafka.producer.request.latency.max", "gauge", ""), "")
     "time from a request to its response, at most in the client's last samples [ms]"
     """
-    known = _known().get(metric.name)
+    known = metrics_by_name().get(metric.name)
     meaning = known.meaning if known else None
     unit = metric.unit or (known.unit if known else None) or ""
     text = " ".join((meaning or description or f"{metric.name}, as its client says it").split())[:MAX_DESCRIPTION]
     return f"{text} [{unit}]" if unit and unit != "1" else text
-
-
-@cache
-def _known() -> Mapping[str, KnownMetric]:
-    return {metric.name: metric for metric in known_metrics()}
 
 
 def _unit_name(unit: str, kind: Kind) -> str:

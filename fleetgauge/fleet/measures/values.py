@@ -27,7 +27,7 @@ from fleetgauge.fleet.measures.rows import (
     one,
     times,
 )
-from fleetgauge.telemetry.catalogue.standard_metrics import KnownMetric, known_metrics
+from fleetgauge.telemetry.catalogue.standard_metrics import metrics_by_name
 
 _KINDS: Final = ("producer", "consumer", "share-consumer", "admin")
 _WINDOWED: Final = ("date", "window_s", *WINDOW)
@@ -156,12 +156,6 @@ def wide(rows: Table) -> Table:
     unknown = given.unknown(VALUE_COLUMNS, clients, given.kinds()[clients])
     columns["unknown"] = unknown.take(pa.array(place, mask=place < 0))
     return given.table(WIDE, every, columns)
-
-
-@cache
-def metrics_by_name() -> dict[str, KnownMetric]:
-    """The metrics that clients are known to send, by telemetry name."""
-    return {metric.name: metric for metric in known_metrics()}
 
 
 def described(metric: str) -> dict[str, str]:

@@ -12,13 +12,13 @@ from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN
-from fleetgauge.fleet.measures.values import metrics_by_name
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.whatif import engines
 from fleetgauge.fleet.whatif.outcome import OUTCOMES, Outcome, Peak
 from fleetgauge.fleet.whatif.quotas import FETCH, PRODUCE, AskedQuota, Resolver, Sharers
 from fleetgauge.fleet.whatif.rates import Client, ReadRates
+from fleetgauge.telemetry.catalogue.standard_metrics import metrics_by_name
 
 IN_PROCESS_ROWS: Final = 100_000_000
 """Wide rows that are read in this process; Spark takes more."""

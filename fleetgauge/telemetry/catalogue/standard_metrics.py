@@ -193,6 +193,12 @@ def known_metrics() -> tuple[KnownMetric, ...]:
     return tuple(found.values())
 
 
+@cache
+def metrics_by_name() -> Mapping[str, KnownMetric]:
+    """Returns the table by telemetry name."""
+    return {metric.name: metric for metric in known_metrics()}
+
+
 def _clients_by_metric() -> Mapping[tuple[str, str], tuple[Client, ...]]:
     found: dict[tuple[str, str], tuple[Client, ...]] = {}
     for client, by_role in _OTHER_CLIENTS.items():
