@@ -1,23 +1,28 @@
 """Exports labelled pushes over OTLP as encoded bytes.
 
-Nothing is parsed and encoded again: the concatenated results of `labels` are a complete request. Source: OTLP
-specification.
+Nothing is parsed and encoded again, unless `temporality` asks for it (see `conversion`): the concatenated results of
+`labels` are a complete request. Source: OTLP specification.
 """
 
 import importlib.metadata
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.library_log import get_logger
 from fleetgauge.exporters.exporter import Delivered, Outcome, Retry, TooLarge, converted, reach_tcp
 from fleetgauge.exporters.labels import Labeller
 from fleetgauge.exporters.otlp.endpoint import HTTP_PROTOBUF
-from fleetgauge.exporters.otlp.settings import OtlpSettings, otlp_options, otlp_settings
+from fleetgauge.exporters.otlp.settings import AS_SENT, OtlpSettings, otlp_options, otlp_settings
 from fleetgauge.exporters.protobuf_wire import MalformedPayloadError
 from fleetgauge.exporters.tls_files import TlsFilesError
 from fleetgauge.push_log.log import Batch
+from fleetgauge.telemetry.push_record import PushRecord
+
+if TYPE_CHECKING:
+    from fleetgauge.exporters.otlp.conversion import Conversion
 
 log = get_logger(__name__)
 
@@ -57,6 +62,15 @@ def make_transport(settings: OtlpSettings) -> OtlpTransport:
     return GrpcTransport(settings, user_agent)
 
 
+def make_conversion(settings: OtlpSettings) -> "Conversion | None":
+    """The conversion to `settings.temporality`; None if pushes are sent as they came."""
+    if settings.temporality == AS_SENT:
+        return None
+    from fleetgauge.exporters.otlp.conversion import Conversion  # protobuf's classes
+
+    return Conversion(settings.temporality, settings.state_file, SystemTime())
+
+
 class OtlpExporter:
     """Delivers to one OTLP receiver, one call at a time."""
 
@@ -66,6 +80,7 @@ class OtlpExporter:
         self.batch = settings.batch
         self.retry = settings.retry
         self._labeller = Labeller(settings.labels)
+        self._conversion = make_conversion(settings)
 
     @cached_property
     def _transport(self) -> OtlpTransport:
@@ -84,7 +99,13 @@ class OtlpExporter:
         return reach_tcp(self.settings.endpoint.host.strip("[]"), self.settings.endpoint.port)
 
     def start(self) -> None:
-        """Logs a TLS file that cannot be used; the first export connects."""
+        """Loads the state of conversions, and logs a TLS file that cannot be used; the first export connects.
+
+        Raises:
+            StateError: the state cannot be read.
+        """
+        if self._conversion is not None:
+            self._conversion.start()
         try:
             self._transport.open()
         except TlsFilesError as error:  # each export tries again: the file may be corrected meanwhile
@@ -93,12 +114,19 @@ class OtlpExporter:
     def close(self) -> None:
         """Ends a running call and the connection; may be called twice."""
         self._transport.close()
+        if self._conversion is not None:
+            self._conversion.close()
 
     def export(self, batch: Batch) -> Outcome:
         """Sends the batch in one call; a batch of heartbeats alone needs none."""
-        payloads, refused = converted(batch.records, self._labeller.labelled, MalformedPayloadError)
+        if self._conversion is not None:
+            return self._conversion.deliver(batch.records, self._send)
+        return self._send(batch.records)
+
+    def _send(self, records: Sequence[PushRecord]) -> Outcome:
+        payloads, refused = converted(records, self._labeller.labelled, MalformedPayloadError)
         size = sum(map(len, payloads))
-        if size > self.settings.max_request_bytes and len(batch.records) > 1:
+        if size > self.settings.max_request_bytes and len(records) > 1:
             return TooLarge(reason="max_request_bytes", detail=f"{size} bytes after labelling")
         if not any(payloads):
             return Delivered(refused=refused)

@@ -17,6 +17,9 @@ from fleetgauge.exporters.tls_files import CA_FILE, CERT_FILE, KEY_FILE, TlsFile
 COMPRESSIONS: Final = {GRPC: ("none", "gzip"), HTTP_PROTOBUF: ("none", "gzip", "zstd")}
 """Compressions of each protocol. OTLP requires only gzip; the Collector's HTTP receiver also accepts zstd."""
 
+AS_SENT: Final = "as_sent"
+TEMPORALITIES: Final = (AS_SENT, "cumulative", "delta")
+
 _TLS_KEYS: Final = (CA_FILE, CERT_FILE, KEY_FILE)
 _HEADER_NAME = re.compile(r"[0-9a-z_.-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
@@ -41,6 +44,9 @@ class OtlpSettings:
         batch: keys `batch.max.bytes`, `batch.max.records`, `linger.ms`.
         retry: keys `retry.backoff.ms`, `retry.backoff.max.ms`; with 3 s at most, delivery resumes within 5 s.
         labels: keys `labels`, `static.labels`, `namespace`, `label.max.bytes`.
+        temporality: one of `TEMPORALITIES` (key `temporality`).
+        state_file: file that keeps the counts of series over a restart (key `state.file`), unless `temporality` is
+            `as_sent`; None keeps them only in memory. Under `fleetgauge` the default is in the data directory.
     """
 
     endpoint: OtlpEndpoint = OtlpEndpoint("localhost", 4317, tls=False)
@@ -53,6 +59,8 @@ class OtlpSettings:
     batch: BatchSettings = BatchSettings(max_bytes=786_432, max_records=5_000, linger_ms=200)
     retry: RetrySettings = RetrySettings(backoff_max_ms=3_000)
     labels: LabelSettings = LabelSettings()
+    temporality: str = AS_SENT
+    state_file: Path | None = None
 
 
 def otlp_options(name: str, values: Mapping[str, object], environment: Mapping[str, str]) -> Options:
@@ -75,6 +83,8 @@ def otlp_settings(options: Options) -> OtlpSettings:
         batch=batch_settings(options, default.batch),
         retry=retry_settings(options, default.retry),
         labels=label_settings(options, default.labels),
+        temporality=options.choice("temporality", default.temporality, TEMPORALITIES),
+        state_file=Path(state_file) if (state_file := options.optional_text("state.file")) else None,
     )
     options.finish()
     return settings

@@ -95,6 +95,10 @@ class TakenPushes:
             self.forgotten[_ANY_WRITER] = of_all
         self.newly_forgotten |= later
 
+    def has(self, record: PushRecord) -> bool:
+        """True for a push whose id is kept."""
+        return encoded_id(record) in self._ids
+
     def is_repeat(self, record: PushRecord, latest: tuple[int, int], time_unix_nano: int) -> bool:
         """True for a push that was applied before, or that is too old to know.
 
@@ -127,13 +131,18 @@ class StateFile:
     busy_ms: int = 2_000
     """How long another process's lock is waited for [ms]."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, owner: str = "prometheus") -> None:
         """Opens the database. A damaged one is renamed, because counters that restart are better than none.
+
+        Args:
+            path: the file.
+            owner: the exporter's type, for the log.
 
         Raises:
             StateError: it cannot be opened, or a newer version wrote it.
         """
         self._path = path
+        self._owner = owner
         self.taken = TakenPushes()
         self.needs_full_save = False
         self._connection: apsw.Connection | None = None
@@ -196,7 +205,7 @@ class StateFile:
             for side in ("-wal", "-shm"):
                 path.with_name(path.name + side).unlink(missing_ok=True)
         consequence = "all clients are saved again" if self.needs_full_save else "the counters restart"
-        log.error("prometheus.state_damaged", consequence=consequence, reason=str(error))
+        log.error(f"{self._owner}.state_damaged", consequence=consequence, reason=str(error))
         return _open(path, self.busy_ms)
 
     def _load(self, connection: apsw.Connection) -> list[SavedClient]:

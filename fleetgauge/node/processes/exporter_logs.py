@@ -212,8 +212,9 @@ def exporter_keys(keys: Mapping[str, Any], name: str, instance: str, data: Path)
     chosen = dict(keys)
     if instance and keys.get("type") == "landing":
         chosen.setdefault("writer.id", f"{platform.node()}-{name}-{instance}")
-    if keys.get("type") == "prometheus":
-        chosen.setdefault("state.file", str(data / "-".join(filter(None, ("prometheus", name, instance)))) + ".db")
+    kind = keys.get("type")
+    if kind == "prometheus" or (kind == "otlp" and "temporality" in keys):
+        chosen.setdefault("state.file", str(data / "-".join(filter(None, (kind, name, instance)))) + ".db")
     return chosen
 
 
