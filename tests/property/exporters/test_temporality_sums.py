@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.payloads.client_series import CUMULATIVE, DELTA, counter, push
-from support.payloads.temporality import Destination, conversion_to, exponential, histogram, points_of
+from support.payloads.temporality import Destination, conversion_to, data_of, exponential, histogram, points_of
 
 from fleetgauge.exporters.exporter import Retry
 from fleetgauge.telemetry.push_record import PushRecord
@@ -43,7 +43,7 @@ class Clients:
         start = self.start[series] if is_cumulative else self.reported[series]
         values = self.counted[series] if is_cumulative else growth
         self.reported[series] = now
-        times = {
+        times: dict[str, Any] = {
             "temporality": CUMULATIVE if is_cumulative else DELTA,
             "start": 0 if event == "without start" else start + (3 if event == "lost" and not is_cumulative else 0),
             "at": now,
@@ -61,7 +61,7 @@ def totals(payloads: list[bytes]) -> dict[Any, int]:
     """Growth by metric: of cumulative points the last of each start, of deltas all."""
     by_start: dict[Any, int] = defaultdict(int)
     for metric, point in points_of(payloads):
-        data = getattr(metric, metric.WhichOneof("data"))
+        data = data_of(metric)
         value = point.as_double if metric.HasField("sum") else point.count
         if data.aggregation_temporality == DELTA:
             by_start[metric.name, 0] += value
@@ -109,7 +109,7 @@ def test_deltas_add_up_to_the_cumulative_counts(steps: list[Any]) -> None:
         for name, total in cumulative.items():
             unknown = 0  # the first count of a series without a start, which nothing is known about
             first = next(each for each in points_of(record.metrics for record, _ in mine) if each[0].name == name)
-            data = getattr(first[0], first[0].WhichOneof("data"))
+            data = data_of(first[0])
             if data.aggregation_temporality == CUMULATIVE and not first[1].start_time_unix_nano:
                 unknown = first[1].as_double if name not in ("latency", "size") else first[1].count
             assert deltas[name] + unknown == total

@@ -11,15 +11,13 @@ from fleetgauge.exporters.exporter import Delivered, Outcome
 from fleetgauge.exporters.otlp.conversion import Conversion
 from fleetgauge.telemetry.push_record import PushRecord
 
-Temporality = AggregationTemporality.ValueType
-
 
 def histogram(
     counts: Sequence[int],
     *,
     bounds: Sequence[float] = (1.0, 10.0),
     total: float | None = None,
-    temporality: Temporality,
+    temporality: AggregationTemporality.ValueType,
     start: float = 0,
     at: float = 0,
     **labels: Any,
@@ -39,7 +37,7 @@ def exponential(
     offset: int = 0,
     scale: int = 2,
     zeros: int = 0,
-    temporality: Temporality,
+    temporality: AggregationTemporality.ValueType,
     start: float = 0,
     at: float = 0,
 ) -> Metric:
@@ -52,7 +50,7 @@ def exponential(
     return _timed(metric, point, start, at, {})
 
 
-def up_down(value: int, *, temporality: Temporality, start: float = 0, at: float = 0) -> Metric:
+def up_down(value: int, *, temporality: AggregationTemporality.ValueType, start: float = 0, at: float = 0) -> Metric:
     """A sum of integers that may fall."""
     metric = Metric(name="connections")
     metric.sum.aggregation_temporality = temporality
@@ -89,14 +87,18 @@ def conversion_to(temporality: str, state_file: Path | None = None) -> Conversio
     return conversion
 
 
+def data_of(metric: Metric) -> Any:
+    """The metric's member that has data."""
+    return getattr(metric, metric.WhichOneof("data") or "gauge")
+
+
 def points_of(payloads: Iterable[bytes]) -> Iterator[tuple[Metric, Any]]:
     """Every data point of payloads, with its metric."""
     for payload in payloads:
         for resource_metrics in MetricsData.FromString(payload).resource_metrics:
             for scope_metrics in resource_metrics.scope_metrics:
                 for metric in scope_metrics.metrics:
-                    data = getattr(metric, metric.WhichOneof("data"))
-                    yield from ((metric, point) for point in data.data_points)
+                    yield from ((metric, point) for point in data_of(metric).data_points)
 
 
 def numbers(payloads: Iterable[bytes]) -> list[tuple[float, float, float]]:
@@ -113,5 +115,5 @@ def numbers(payloads: Iterable[bytes]) -> list[tuple[float, float, float]]:
 
 def is_cumulative(payloads: Iterable[bytes]) -> bool:
     """True if every metric is."""
-    found = [getattr(metric, metric.WhichOneof("data")).aggregation_temporality for metric, _ in points_of(payloads)]
+    found = [data_of(metric).aggregation_temporality for metric, _ in points_of(payloads)]
     return set(found) == {CUMULATIVE}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from support.payloads.client_series import CUMULATIVE, DELTA, counter, gauge, push
+from support.payloads.real_pushes import real_pushes
 from support.payloads.temporality import (
     Destination,
     conversion_to,
@@ -116,7 +117,8 @@ def test_sums_that_may_fall_are_levels_in_both() -> None:
 
 
 def test_gauges_summaries_and_unknown_temporality_pass_to_the_byte() -> None:
-    unknown = counter(5, temporality=0, at=20)
+    unknown = counter(5, at=20)
+    unknown.sum.ClearField("aggregation_temporality")
     record = push(1, gauge(3.5, at=20), unknown)
     for temporality in ("cumulative", "delta"):
         assert sent(conversion_to(temporality), record) == [record.metrics]
@@ -293,11 +295,11 @@ def test_state_that_cannot_be_saved_is_saved_later_and_nothing_is_sent_twice(
 
 
 def test_a_client_that_was_silent_for_three_intervals_begins_anew() -> None:
-    conversion, other = conversion_to("cumulative"), {"client_instance_id": "b" * 22}
+    conversion = conversion_to("cumulative")
     payloads = sent(
         conversion,
         push(0, counter(5, at=20)),
-        push(181, counter(1, at=20), **other),
+        push(181, counter(1, at=20), client_instance_id="b" * 22),
         push(182, counter(7, at=30)),
     )
     assert [value for value, _, _ in numbers(payloads)] == [5, 1, 7]
@@ -306,11 +308,14 @@ def test_a_client_that_was_silent_for_three_intervals_begins_anew() -> None:
 def test_beyond_a_number_of_series_the_oldest_clients_are_forgotten() -> None:
     conversion = conversion_to("cumulative")
     conversion.max_series = 2
-    clients = [{"client_instance_id": letter * 22} for letter in "abc"]
+    clients = [letter * 22 for letter in "abc"]
     payloads = sent(
         conversion,
-        *(push(n, counter(5, at=20), **client) for n, client in enumerate(clients)),
-        *(push(n, counter(5, at=30), **client) for n, client in enumerate(reversed(clients), start=10)),
+        *(push(n, counter(5, at=20), client_instance_id=client) for n, client in enumerate(clients)),
+        *(
+            push(n, counter(5, at=30), client_instance_id=client)
+            for n, client in enumerate(reversed(clients), start=10)
+        ),
     )
     assert [value for value, _, _ in numbers(payloads)] == [5, 5, 5, 10, 10, 5]
 
@@ -340,3 +345,13 @@ def test_heartbeats_are_not_sent_and_keep_a_client() -> None:
     destination = Destination()
     assert conversion_to("delta").deliver((push(1)._replace(metrics=b""),), destination.send) == Delivered()
     assert destination.delivered == []
+
+
+@pytest.mark.parametrize("temporality", ["cumulative", "delta"])
+def test_real_pushes_are_sent_with_all_their_points(temporality: str) -> None:
+    for number, payload in enumerate(real_pushes()):
+        points = [metric.name for metric, _ in points_of([payload])]
+        payloads = sent(conversion_to(temporality), push(number)._replace(metrics=payload))
+        assert [metric.name for metric, _ in points_of(payloads)] == points
+        sums = {metric.sum.aggregation_temporality for metric, _ in points_of(payloads) if metric.HasField("sum")}
+        assert sums <= {CUMULATIVE if temporality == "cumulative" else DELTA}
