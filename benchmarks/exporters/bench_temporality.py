@@ -23,7 +23,7 @@ from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -34,6 +34,7 @@ from fleetgauge.exporters.registry import build_exporter
 from fleetgauge.push_log.log import Batch
 from fleetgauge.telemetry.push_record import PushIds, PushRecord
 
+DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 CLIENTS = 100
 SECOND_NANO = 1_000_000_000
 START_NANO = 1_750_000_000 * SECOND_NANO
@@ -46,7 +47,7 @@ def java_push(turn: int, rng: random.Random) -> bytes:
         metric = Metric(name=f"org.apache.kafka.producer.node.request.metric.{number}")
         if number % 3 == 0:
             metric.sum.is_monotonic = True
-            metric.sum.aggregation_temporality = 1
+            metric.sum.aggregation_temporality = DELTA
             point = metric.sum.data_points.add(start_time_unix_nano=START_NANO + turn * SECOND_NANO)
         else:
             point = metric.gauge.data_points.add()
@@ -63,7 +64,7 @@ def histograms(turn: int, rng: random.Random) -> bytes:
     scope = push.resource_metrics.add().scope_metrics.add()
     for number in range(10):
         metric = scope.metrics.add(name=f"app.latency.{number}")
-        metric.histogram.aggregation_temporality = 1
+        metric.histogram.aggregation_temporality = DELTA
         point = metric.histogram.data_points.add(
             start_time_unix_nano=START_NANO + turn * SECOND_NANO, time_unix_nano=START_NANO + (turn + 1) * SECOND_NANO
         )

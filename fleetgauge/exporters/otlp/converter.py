@@ -109,6 +109,7 @@ class Converter:
 
     def _points(self, message: Any) -> Iterator[_Point]:
         """The points to convert, or that change a series' count."""
+        twins: Counter[SeriesKey] = Counter()
         for resource_metrics in message.resource_metrics:
             attributes = resource_metrics.resource.attributes
             resource = {each.key: text_of(each.value) for each in attributes if each.key in SERVICE_KEYS}
@@ -116,9 +117,11 @@ class Converter:
                 scope = scope_metrics.scope
                 origin = tuple(origin_of(scope.name, scope.version, resource).items())
                 for metric in scope_metrics.metrics:
-                    yield from self._points_of(metric, origin)
+                    yield from self._points_of(metric, origin, twins)
 
-    def _points_of(self, metric: Any, origin: tuple[tuple[str, str], ...]) -> Iterator[_Point]:
+    def _points_of(
+        self, metric: Any, origin: tuple[tuple[str, str], ...], twins: Counter[SeriesKey]
+    ) -> Iterator[_Point]:
         kind = metric.WhichOneof("data")
         amounts = _AMOUNTS.get(kind)
         if amounts is None:
@@ -128,7 +131,6 @@ class Converter:
         if data.aggregation_temporality not in (DELTA, CUMULATIVE) or not (is_monotonic or self._to == CUMULATIVE):
             return
         found = _Metric(data, data.aggregation_temporality == DELTA)
-        twins: Counter[SeriesKey] = Counter()
         for place, point in enumerate(data.data_points):
             if point.flags & NO_RECORDED_VALUE or (kind == "sum" and _is_nothing(point)):
                 continue

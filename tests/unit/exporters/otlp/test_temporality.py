@@ -180,10 +180,7 @@ def test_points_of_one_push_are_counted_by_time() -> None:
 
 def test_points_of_one_time_are_series_told_apart_by_their_place() -> None:
     def nodes(first: float, second: float, start: float, at: float) -> PushRecord:
-        metric = counter(first, start=start, at=at, node__id="-1")
-        metric.sum.data_points.add().CopyFrom(metric.sum.data_points[0])
-        metric.sum.data_points[1].as_double = second
-        return push(int(at), metric)
+        return push(int(at), *(counter(value, start=start, at=at, node__id="-1") for value in (first, second)))
 
     payloads = sent(conversion_to("cumulative"), nodes(1, 10, 10, 20), nodes(2, 20, 20, 30))
     assert [value for value, _, _ in numbers(payloads)] == [1, 10, 3, 30]
