@@ -6,6 +6,7 @@ process died, gives the same bytes, and one that is delivered already, but not c
 """
 
 import json
+import struct
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from fleetgauge.exporters.exporter import (
 )
 from fleetgauge.exporters.otlp.amounts import amount_of
 from fleetgauge.exporters.otlp.converter import ClientState, Converter
+from fleetgauge.exporters.otlp.patterns import Flat, saved_form, unflattened
 from fleetgauge.exporters.otlp.series import Series
 from fleetgauge.exporters.prometheus.client_codec import SavedClient
 from fleetgauge.exporters.prometheus.state_file import StateError, StateFile
@@ -36,10 +38,14 @@ log = get_logger(__name__)
 
 MAX_SERIES: Final = 1_000_000
 """Of all clients: some 500 MB. Beyond, the clients whose latest push is the oldest are forgotten."""
+_END_OF_TIME_US: Final = 1 << 60
+"""Bound of `received_at`: a record of a topic may have any time of receipt."""
+_PUSHES: Final = struct.Struct("<qqQq")
+"""Of a `ClientState`: `received_at`, `interval_ms`, `time_unix_nano`, `before_ms`."""
 _SWEEP_EVERY_US: Final = 10_000_000
 
-ClientKey = str
-"""Cluster, principal and client instance id, as JSON."""
+ClientKey = tuple[str, str, str]
+"""Cluster, principal and client instance id."""
 
 
 class Conversion:
@@ -102,6 +108,8 @@ class Conversion:
             try:
                 self._save(self._state)
             except StateError as error:
+                unsaved = self._unsaved
+                unsaved.records = [record._replace(metrics=b"") for record in unsaved.records]  # may be kept for long
                 return Retry(reason="state", detail=str(error))
             left_out, self._unsaved = self._unsaved.left_out, _Unsaved()
             if left_out:
@@ -117,6 +125,10 @@ class Conversion:
             if record.push_id in delivered or state.taken.has(record):
                 continue
             delivered.add(record.push_id)
+            if not 0 <= record.received_at < _END_OF_TIME_US:
+                detail = f"received_at is {record.received_at}"
+                draft.refused.append(RefusedRecord(push_id=record.push_id, reason="bad_received_at", detail=detail))
+                continue
             key = _key(record)
             before = draft.clients.get(key) or self._clients.get(key) or ClientState()
             try:
@@ -126,10 +138,16 @@ class Conversion:
                 draft.refused.append(RefusedRecord(push_id=record.push_id, reason=MALFORMED_PAYLOAD, detail=detail))
                 continue
             draft.clients[key] = client
-            draft.left_out.update(left_out)
-            draft.taken.append(record._replace(metrics=b""))  # may be kept for long
+            draft.newest_us = max(draft.newest_us, client.received_at)
+            if left_out:
+                draft.left_out.update(left_out)
+            if record.terminating:
+                draft.terminated.append(key)
+            if client.base:
+                draft.taken.append(record)
             if metrics:
-                draft.converted.append(record._replace(metrics=metrics))
+                unchanged = metrics is record.metrics
+                draft.converted.append(record if unchanged else record._replace(metrics=metrics))
         return draft
 
     def _apply(self, draft: "_Draft") -> None:
@@ -139,52 +157,53 @@ class Conversion:
         unsaved.left_out.update(draft.left_out)
         for key, client in draft.clients.items():
             before = self._clients.get(key)
-            self._series += len(client.series) - (len(before.series) if before else 0)
-            if before is None or before.series.keys() != client.series.keys():
-                unsaved.layouts.add(key)
-            unsaved.clients.add(key)
             self._clients[key] = client
             self._clients.move_to_end(key)
-        for record in draft.taken:
-            self._newest_us = max(self._newest_us, min(record.received_at, self._time.microseconds()))
-        self._forget(draft)
+            if before is None or before.base is not client.base or before.bound is not client.bound:
+                self._series += len(client.base) - (len(before.base) if before else 0)
+                unsaved.layouts.add(key)
+            if client.base:
+                unsaved.clients.add(key)
+        self._newest_us = max(self._newest_us, min(draft.newest_us, self._time.microseconds()))
+        self._forget(draft.terminated)
 
-    def _forget(self, draft: "_Draft") -> None:
+    def _forget(self, gone: list[ClientKey]) -> None:
         """Forgets clients that have terminated or been silent for too long, by the log's time: also in a backlog."""
-        gone = [_key(record) for record in draft.taken if record.terminating]
         if self._newest_us >= self._sweep_due_us:
             self._sweep_due_us = self._newest_us + _SWEEP_EVERY_US
             gone += [key for key, client in self._clients.items() if _expires_us(client) < self._newest_us]
         for key in gone:
             self._remove(key)
-        while self._series > self.max_series:
+        while self._series > self.max_series or len(self._clients) > self.max_series:
             self._remove(next(iter(self._clients)))
 
     def _remove(self, key: ClientKey) -> None:
         client = self._clients.pop(key, None)
-        if client is not None:
-            self._series -= len(client.series)
+        if client is not None and client.base:
+            self._series -= len(client.base)
             self._unsaved.clients.add(key)
 
     def _save(self, state: StateFile) -> None:
         unsaved = self._unsaved
         if state.needs_full_save:
-            unsaved.clients.update(self._clients)
+            unsaved.clients.update(key for key, client in self._clients.items() if client.base)
             unsaved.layouts.update(self._clients)
         changed = [(key, self._clients[key]) for key in unsaved.clients if key in self._clients]
         saved = [_encoded(key, client, with_layout=key in unsaved.layouts) for key, client in changed]
-        state.save(saved, [key for key in unsaved.clients if key not in self._clients], unsaved.records)
+        removed = [json.dumps(key) for key in unsaved.clients if key not in self._clients]
+        if saved or removed or unsaved.records:
+            state.save(saved, removed, unsaved.records)
 
     def _restore(self, state: StateFile) -> None:
         damaged = 0
         for saved in state.load():
             try:
-                client = _decoded(saved)
-            except (ValueError, TypeError, KeyError):
+                key, client = _decoded(saved)
+            except (ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, struct.error):
                 damaged += 1
                 continue
-            self._clients[saved.key] = client
-            self._series += len(client.series)
+            self._clients[key] = client
+            self._series += len(client.base)
             self._newest_us = max(self._newest_us, min(client.received_at, self._time.microseconds()))
         self._clients = OrderedDict(sorted(self._clients.items(), key=lambda each: each[1].received_at))
         if damaged:
@@ -198,6 +217,9 @@ class _Draft:
     converted: list[PushRecord] = field(default_factory=list)
     refused: list[RefusedRecord] = field(default_factory=list)
     taken: list[PushRecord] = field(default_factory=list)
+    """Those that changed the state."""
+    terminated: list[ClientKey] = field(default_factory=list)
+    newest_us: int = 0
     clients: dict[ClientKey, ClientState] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
 
@@ -215,7 +237,7 @@ class _Unsaved:
 
 
 def _key(record: PushRecord) -> ClientKey:
-    return json.dumps([record.cluster_id, record.principal, record.client_instance_id])
+    return record.cluster_id, record.principal, record.client_instance_id
 
 
 def _expires_us(client: ClientState) -> int:
@@ -226,25 +248,46 @@ def _expires_us(client: ClientState) -> int:
 
 
 def _encoded(key: ClientKey, client: ClientState, *, with_layout: bool) -> SavedClient:
-    """A client as a row: the identities of its series, unless those are saved, and in their order the numbers."""
-    layout = json.dumps(list(client.series)) if with_layout else None
-    pushes = (client.received_at, client.time_unix_nano, client.interval_ms, client.before_ms)
-    return SavedClient(key, layout, json.dumps([pushes, list(client.series.values())]).encode())
+    """A client as a row: its layout has the series of `base`, and its state the numbers of its latest pushes."""
+    layout = None
+    if with_layout:
+        codes, places = "", []
+        if client.bound is not None and client.flat is not None:
+            place_of = {key: place for place, key in enumerate(client.base)}
+            codes, places = client.bound.pattern.codes, [place_of[each] for each in client.bound.keys]
+        layout = json.dumps({"series": list(client.base.items()), "codes": codes, "flat": places})
+    return SavedClient(json.dumps(key), layout, _state(client))
 
 
-def _decoded(saved: SavedClient) -> ClientState:
+def _state(client: ClientState) -> bytes:
+    pushes = _PUSHES.pack(client.received_at, client.interval_ms, client.time_unix_nano, client.before_ms)
+    if client.flat is None or client.bound is None:
+        return pushes
+    starts, times, amounts = client.flat
+    return pushes + client.bound.pattern.saved.pack(*starts, *times, *amounts)
+
+
+def _decoded(saved: SavedClient) -> tuple[ClientKey, ClientState]:
     """Decodes a row.
 
     Raises:
-        ValueError, TypeError, KeyError: the row is damaged.
+        Exception: one of those that `_restore` expects; the row is damaged.
     """
-    pushes, numbers = json.loads(saved.state)
-    keys = map(_hashable, json.loads(saved.layout or ""))
-    series = {
-        key: Series(amount_of(amount), start, time, was_cumulative)
-        for key, (amount, start, time, was_cumulative) in zip(keys, numbers, strict=True)
-    }
-    return ClientState(series, *map(int, pushes))
+    layout = json.loads(saved.layout or "")
+    series = [
+        Series(amount_of(amount), start, time, was_cumulative)
+        for _, (amount, start, time, was_cumulative) in layout["series"]
+    ]
+    places = layout["flat"]
+    numbers = saved_form(len(places), layout["codes"]).unpack(saved.state[_PUSHES.size :])
+    starts, times, amounts = numbers[: len(places)], numbers[len(places) : 2 * len(places)], numbers[2 * len(places) :]
+    newer = unflattened([series[place] for place in places], Flat(starts, times, amounts))
+    for place, each in zip(places, newer, strict=True):
+        series[place] = each
+    keys = [_hashable(key) for key, _ in layout["series"]]
+    cluster_id, principal, instance_id = map(str, json.loads(saved.key))
+    client = ClientState(dict(zip(keys, series, strict=True)), *_PUSHES.unpack_from(saved.state))
+    return (cluster_id, principal, instance_id), client
 
 
 def _hashable(found: Any) -> Any:

@@ -1,18 +1,20 @@
-"""Converts a push to one temporality, by protobuf's own classes. Pure: no I/O, no clock.
+"""Converts a push to one temporality: by protobuf's own classes, or by the pattern of an earlier push.
 
-The state of a client is given, and only the copy that is returned with the converted push has its changes. So a push
-that is converted again from the same state gives the same bytes.
+Pure: no I/O, no clock. The state of a client is given, and only the one that is returned with the converted push has
+its changes. So a push that is converted again from the same state gives the same bytes.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from fleetgauge.base.presence import DEFAULT_PUSH_INTERVAL_MS
 from fleetgauge.exporters.otlp.amounts import Amount, Explicit, Exponential, MalformedPointError, Number
+from fleetgauge.exporters.otlp.patterns import Flat, NoPatternError, Numbers, Pattern, Patterns, unflattened
 from fleetgauge.exporters.otlp.series import Series, Step, after_cumulative, after_delta
 from fleetgauge.telemetry.catalogue.dialects import text_of
 from fleetgauge.telemetry.otlp.series import CUMULATIVE, DELTA, NO_RECORDED_VALUE, SERVICE_KEYS, origin_of
@@ -21,7 +23,10 @@ from fleetgauge.telemetry.push_record import PushRecord
 MAX_SERIES_PER_CLIENT: Final = 10_000
 """Several times what any known client sends; further series are left out."""
 TEMPORALITIES: Final = {"cumulative": CUMULATIVE, "delta": DELTA}
-_LAST_NANO: Final = (1 << 64) - 1
+_LONGEST_INTERVAL_MS: Final = 3_600_000
+"""KIP-714's greatest `interval.ms`."""
+_END_OF_TIME_US: Final = 1 << 54
+"""Some nanoseconds later have no room in a point."""
 _AMOUNTS: Final[dict[str, type[Number | Explicit | Exponential]]] = {
     "sum": Number,
     "histogram": Explicit,
@@ -32,22 +37,43 @@ SeriesKey = tuple[Any, ...]
 """Name, unit and type of the metric, attributes, origin (see `origin_of`), and the place among points of one time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientState:
+class Bound(NamedTuple):
+    """A client's series that its pushes of one pattern change, by their identities in the order of the points."""
+
+    pattern: Pattern
+    keys: tuple[SeriesKey, ...]
+
+
+class ClientState(NamedTuple):
     """A client's series, and what its pushes were so far.
 
     Attributes:
-        series: by identity.
+        base: its series by identity, as after its latest push that was parsed.
         received_at: when its latest push was received [us since the epoch].
-        time_unix_nano: the latest time of its points.
         interval_ms, before_ms: push intervals of its latest push and of the one before [ms]; 0 before there is one.
+        time_unix_nano: the latest time of its points.
+        bound: the pattern of its latest push; None if that has none.
+        flat: the series of that pattern, which those of `base` are older than; None without a pattern.
+        unlike: number of consecutive pushes that were parsed.
     """
 
-    series: dict[SeriesKey, Series] = field(default_factory=dict)
+    base: Mapping[SeriesKey, Series] = MappingProxyType({})
     received_at: int = 0
-    time_unix_nano: int = 0
     interval_ms: int = 0
+    time_unix_nano: int = 0
     before_ms: int = 0
+    bound: Bound | None = None
+    flat: Flat | None = None
+    unlike: int = 0
+
+    @property
+    def series(self) -> dict[SeriesKey, Series]:
+        """All its series by identity."""
+        if self.bound is None or self.flat is None:
+            return dict(self.base)
+        keys = self.bound.keys
+        now = unflattened([self.base[key] for key in keys], self.flat)
+        return {**self.base, **dict(zip(keys, now, strict=True))}
 
 
 class Converted(NamedTuple):
@@ -55,7 +81,7 @@ class Converted(NamedTuple):
 
     metrics: bytes
     state: ClientState
-    left_out: Counter[str]
+    left_out: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +108,7 @@ class Converter:
 
     def __init__(self, temporality: str) -> None:
         self._to = TEMPORALITIES[temporality]
+        self._patterns = Patterns(self._to)
 
     def convert(self, record: PushRecord, before: ClientState) -> Converted:
         """Converts a push that was not converted before.
@@ -89,23 +116,72 @@ class Converter:
         Raises:
             google.protobuf.message.DecodeError: its payload is not a well-formed `MetricsData`.
         """
+        if before.bound is not None and (numbers := before.bound.pattern.numbers(record.metrics)) is not None:
+            found = self._convert_alike(record, before, numbers)
+            if found is not None:
+                return found
+        return self._convert(record, before)
+
+    def _convert_alike(self, record: PushRecord, before: ClientState, numbers: Numbers) -> Converted | None:
+        """Converts a push of its client's pattern; None if it is unusual."""
+        if record.received_at < before.received_at or before.bound is None:
+            return None
+        metrics, flat, time = record.metrics, before.flat, before.time_unix_nano
+        if flat is not None:
+            flat = before.bound.pattern.add(numbers, flat)
+            if flat is None:
+                return None
+            time = max(flat.times)
+            if self._to == CUMULATIVE:
+                metrics = before.bound.pattern.pack(numbers, flat)
+        state = ClientState(before.base, *_received(record), time, before.interval_ms, before.bound, flat)
+        return Converted(metrics, state, {})
+
+    def _convert(self, record: PushRecord, before: ClientState) -> Converted:
+        """Converts a push by protobuf's classes."""
         message = MetricsData.FromString(record.metrics)
         points = list(self._points(message))
         time = max((each.point.time_unix_nano for each in points), default=0)
         is_late = record.received_at < before.received_at and time < before.time_unix_nano
-        push = _Push(self._to, dict(before.series), _first_start(record), is_late=is_late)
+        push = _Push(self._to, before.series, _first_start(record), is_late=is_late)
         for each in sorted(points, key=_time_of):
             push.take(each)
-        state = replace(before, series=push.series)
-        if not is_late:
-            interval_ms = record.push_interval_ms or DEFAULT_PUSH_INTERVAL_MS
-            state = ClientState(
-                push.series, record.received_at, time or before.time_unix_nano, interval_ms, before.interval_ms
-            )
-        if not points:
-            return Converted(record.metrics, state, push.left_out)
-        self._finish(message, list({id(each.metric): each.metric for each in points}.values()))
-        return Converted(message.SerializeToString(), state, push.left_out)
+        unlike = before.unlike + 1
+        if is_late:
+            state = before._replace(base=push.series, bound=None, flat=None, unlike=unlike)
+        else:
+            time = time or before.time_unix_nano
+            state = ClientState(push.series, *_received(record), time, before.interval_ms, unlike=unlike)
+        metrics, found = record.metrics, list({id(each.metric): each.metric for each in points}.values())
+        is_changed = any(each.removed or each.is_delta != (self._to == DELTA) for each in found)
+        if is_changed or (points and self._to == CUMULATIVE):  # which may add starts
+            self._finish(message, found)
+            metrics = message.SerializeToString()
+        if metrics and not (is_late or push.left_out or (is_changed and self._to == DELTA)):
+            state = self._bind(record.metrics, metrics, [each.key for each in points], state)
+        return Converted(metrics, state, push.left_out)
+
+    def _bind(self, payload: bytes, metrics: bytes, keys: list[SeriesKey], state: ClientState) -> ClientState:
+        """Makes the next pushes be converted by the pattern of this one.
+
+        Learning a pattern costs more than a conversion: it is tried for the 1st, 2nd, 4th, ... push in a row that
+        differs from the previous one.
+        """
+        if len(set(keys)) < len(keys):
+            return state  # points of one series and several times
+        pattern = self._patterns.find(payload)
+        if pattern is None and not state.unlike & (state.unlike - 1):
+            groups: dict[SeriesKey, list[int]] = {}
+            for place, key in enumerate(keys):
+                groups.setdefault(key[:-1], []).append(place)
+            pattern = self._patterns.learn(payload, metrics, [each for each in groups.values() if len(each) > 1])
+        if pattern is None or len(pattern.spans) != len(keys):
+            return state
+        try:
+            flat = pattern.flat([state.base[key] for key in keys]) if keys else None
+        except NoPatternError:
+            return state
+        return state._replace(bound=Bound(pattern, tuple(keys)), flat=flat)
 
     def _points(self, message: Any) -> Iterator[_Point]:
         """The points to convert, or that change a series' count."""
@@ -239,10 +315,16 @@ def _is_nothing(point: Any) -> bool:
     return value is None or (value == "as_double" and point.as_double != point.as_double)
 
 
+def _received(record: PushRecord) -> tuple[int, int]:
+    """The receipt [us] and the push interval [ms]; a record of a topic may have any numbers."""
+    interval_ms = min(record.push_interval_ms or DEFAULT_PUSH_INTERVAL_MS, _LONGEST_INTERVAL_MS)
+    return min(max(0, record.received_at), _END_OF_TIME_US), max(0, interval_ms)
+
+
 def _first_start(record: PushRecord) -> int:
     """Start of a series without one: the receipt less the push interval [ns since the epoch]."""
-    interval_ms = record.push_interval_ms or DEFAULT_PUSH_INTERVAL_MS
-    return min(max(0, record.received_at - interval_ms * 1_000) * 1_000, _LAST_NANO)
+    received_at, interval_ms = _received(record)
+    return max(0, received_at - interval_ms * 1_000) * 1_000
 
 
 def _time_of(each: _Point) -> int:

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from fleetgauge.exporters.otlp.amounts import Amount
 
-_GAP_SLACK_NANO: Final = 100_000_000
+GAP_SLACK_NANO: Final = 100_000_000
 """A delta starts where the previous one ended, to the millisecond in all known clients; a clock may step a little."""
 
 
@@ -66,7 +66,7 @@ def after_delta(
             return None
         return Step(before._replace(amount=before.amount.plus(delta)), delta, start)
     since = start or min(before.time_unix_nano, time)
-    is_after_gap = start > before.time_unix_nano + _GAP_SLACK_NANO and not before.was_cumulative
+    is_after_gap = start > before.time_unix_nano + GAP_SLACK_NANO and not before.was_cumulative
     if is_after_gap or not fits:
         return Step(Series(delta, since, time, False), delta, since)
     return Step(before._replace(amount=before.amount.plus(delta), time_unix_nano=time), delta, since)

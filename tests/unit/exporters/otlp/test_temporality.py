@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import apsw
 import pytest
 from support.payloads.client_series import CUMULATIVE, DELTA, counter, gauge, push
 from support.payloads.real_pushes import real_pushes
@@ -229,6 +230,23 @@ def test_a_payload_that_cannot_be_read_is_refused_and_the_others_are_sent() -> N
     assert numbers(destination.delivered) == [(5, 10, 20)]
 
 
+@pytest.mark.parametrize("received_at", [-1, 2**70])
+def test_a_push_without_a_possible_time_of_receipt_is_refused(received_at: int) -> None:
+    record = push(1, counter(1, at=10))._replace(received_at=received_at)
+    outcome = conversion_to("cumulative").deliver((record,), Destination().send)
+    assert isinstance(outcome, Delivered)
+    assert [each.reason for each in outcome.refused] == ["bad_received_at"]
+
+
+def test_any_time_and_interval_of_a_topics_record_can_be_saved(tmp_path: Path) -> None:
+    conversion, destination = conversion_to("cumulative", tmp_path / "state.db"), Destination()
+    for number in (1, 2):
+        record = push(number, counter(number, at=10))._replace(received_at=2**60 - 1, push_interval_ms=2**70)
+        assert conversion.deliver((record,), destination.send) == Delivered()
+    conversion.close()
+    assert [value for value, _, _ in numbers(destination.delivered)] == [1, 3]
+
+
 def test_a_gap_of_the_flag_changes_no_count() -> None:
     empty = counter(0, start=20, at=30)
     empty.sum.data_points[0].ClearField("as_double")
@@ -264,6 +282,19 @@ def test_a_push_delivered_before_a_crash_is_not_sent_again(tmp_path: Path) -> No
     assert again.deliver(records, destination.send) == Delivered()
     again.close()
     assert numbers(destination.delivered) == [(1, 10, 20), (3, 10, 30), (6, 10, 40)]
+
+
+@pytest.mark.parametrize("damage", ["UPDATE states SET state = x'00'", "UPDATE layouts SET layout = '{}'"])
+def test_a_client_whose_row_is_damaged_begins_anew(tmp_path: Path, damage: str) -> None:
+    destination = Destination()
+    for record in (push(1, counter(5, start=10, at=20)), push(2, counter(7, start=20, at=30))):
+        conversion = conversion_to("cumulative", tmp_path / "state.db")
+        conversion.deliver((record,), destination.send)
+        conversion.close()
+        connection = apsw.Connection(str(tmp_path / "state.db"))
+        connection.execute(damage)
+        connection.close()
+    assert numbers(destination.delivered) == [(5, 10, 20), (7, 20, 30)]
 
 
 def test_a_push_sent_and_not_saved_before_a_crash_gives_the_same_bytes(tmp_path: Path) -> None:
