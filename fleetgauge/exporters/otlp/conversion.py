@@ -11,6 +11,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -190,7 +191,7 @@ class Conversion:
             unsaved.layouts.update(self._clients)
         changed = [(key, self._clients[key]) for key in unsaved.clients if key in self._clients]
         saved = [_encoded(key, client, with_layout=key in unsaved.layouts) for key, client in changed]
-        removed = [json.dumps(key) for key in unsaved.clients if key not in self._clients]
+        removed = [_saved_key(key) for key in unsaved.clients if key not in self._clients]
         if saved or removed or unsaved.records:
             state.save(saved, removed, unsaved.records)
 
@@ -240,6 +241,11 @@ def _key(record: PushRecord) -> ClientKey:
     return record.cluster_id, record.principal, record.client_instance_id
 
 
+@lru_cache(16_384)
+def _saved_key(key: ClientKey) -> str:
+    return json.dumps(key)
+
+
 def _expires_us(client: ClientState) -> int:
     """When a client is forgotten: three push intervals after its latest push, as on the Prometheus page."""
     return client.received_at + ABSENT_INTERVALS * 1_000 * expected_interval_ms(
@@ -256,7 +262,7 @@ def _encoded(key: ClientKey, client: ClientState, *, with_layout: bool) -> Saved
             place_of = {key: place for place, key in enumerate(client.base)}
             codes, places = client.bound.pattern.codes, [place_of[each] for each in client.bound.keys]
         layout = json.dumps({"series": list(client.base.items()), "codes": codes, "flat": places})
-    return SavedClient(json.dumps(key), layout, _state(client))
+    return SavedClient(_saved_key(key), layout, _state(client))
 
 
 def _state(client: ClientState) -> bytes:

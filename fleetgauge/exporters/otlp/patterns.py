@@ -203,6 +203,7 @@ class Pattern:
             for span, roles in zip(self.spans, by_point, strict=True)
             if (buckets := sum(role[1] == _BUCKETS for role in roles))
         ]
+        self._has_integers = set(self.codes) != {"d"}
         self._twins = [_picker(each) for each in twins]
         self._texts = result.texts
         self._pack = result.struct.pack
@@ -243,7 +244,9 @@ class Pattern:
         if any(len(set(pick(times))) > 1 for pick in self._twins):
             return None
         amounts = tuple(map(add, before.amounts, deltas))
-        return Flat(before.starts, times, amounts) if max(amounts) < _NO_ROOM else None
+        if self._has_integers and max(amounts) >= _NO_ROOM:
+            return None
+        return Flat(before.starts, times, amounts)
 
     def pack(self, numbers: Numbers, after: Flat) -> bytes:
         """The converted push."""
