@@ -181,7 +181,6 @@ class ClientChannel(BaseChannel):
         if self._broker is not None:
             self._broker.close()  # after what was written, such as records without acks
         self._account()
-        self._shared.policy.rules.closed(self)
         self._context.handler.connection_lost(self, str(self._close_reason))
         self._requests.close()
         self._responses.close()

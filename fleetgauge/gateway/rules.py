@@ -3,7 +3,7 @@
 Everything is called on the loop of the connection, in the order of the stream: `request` when a request's header, and
 as much of its body as the rules need, is at hand, before a byte of it reaches the broker; `response` if
 `InFlight.response_bytes` is set, when these bytes of the broker's answer are at hand, before a byte of it reaches the
-client; `sent` for every answer; `interrupted` after a turn that ends within an answer; `closed` once.
+client; `sent` for every answer; `interrupted` after a turn that ends within an answer.
 """
 
 from dataclasses import dataclass
@@ -161,9 +161,6 @@ class Rules(Protocol):
         turn has to wait [ms].
         """
 
-    def closed(self, connection: ClientConnection) -> None:
-        """Notes the end of a connection; requests in flight are not answered."""
-
 
 class NoRules:
     """Passes everything."""
@@ -184,6 +181,3 @@ class NoRules:
     def interrupted(self, connection: ClientConnection, request: InFlight, now_ns: int) -> int:
         """See `Rules.interrupted`."""
         return 0
-
-    def closed(self, connection: ClientConnection) -> None:
-        """See `Rules.closed`."""

@@ -1,5 +1,6 @@
 """The console's reader of a topic: all partitions, an hour back at the start. It joins no group and commits nothing."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -30,18 +31,16 @@ _AHEAD_US: Final = 180_000_000
 """A partition that is read so far ahead of another, which has more, is paused [us]: minutes are judged as a whole."""
 
 
+@dataclass(slots=True, eq=False)
 class _Partition:
     """How far one was read: the next offset, receive time of its latest push [us], and when a record came [ms]."""
 
-    __slots__ = ("at_end_us", "end", "is_paused", "next_offset", "read_up_to", "record_ms")
-
-    def __init__(self, next_offset: int, read_up_to: int, now_ms: int) -> None:
-        self.next_offset = next_offset
-        self.read_up_to = read_up_to
-        self.record_ms = now_ms
-        self.end = -1
-        self.at_end_us: int | None = None
-        self.is_paused = False
+    next_offset: int
+    read_up_to: int
+    record_ms: int
+    end: int = -1
+    at_end_us: int | None = None
+    is_paused: bool = False
 
 
 class TopicSource:
