@@ -50,7 +50,6 @@ class ResponseStream:
     Attributes:
         output: bytes for the client, in order; the caller takes them.
         turn_is_over: True if bytes wait for the next turn; nothing is handled until the caller resets it.
-        mute_ms: as in `RequestStream`.
     """
 
     __slots__ = (
@@ -71,7 +70,6 @@ class ResponseStream:
         "_take_own",
         "_walk",
         "_wanted",
-        "mute_ms",
         "output",
         "turn_is_over",
     )
@@ -97,7 +95,6 @@ class ResponseStream:
         self._requests = requests
         self.output: list[bytes] = []
         self.turn_is_over = False
-        self.mute_ms = 0
         self._kept = KeptBytes()
         self._wanted = 0
         # Of the response under way:
@@ -383,7 +380,6 @@ class ResponseStream:
         patched = self._policy.rules.response(self._connection, request, self._size, shown, now_ns)
         if patched is None:
             return
-        self.mute_ms = max(self.mute_ms, patched.mute_ms)
         if patched.replaces_all:
             del front[body:]
             front += patched.body
