@@ -9,11 +9,10 @@ from fleetgauge.base.clock import SystemTime, Time
 from fleetgauge.console.state.source import LOOKBACK_US, Polled, StoredPush
 from fleetgauge.push_log.kafka_topic.clients import make_consumer, text_of
 from fleetgauge.push_log.kafka_topic.offsets import TopicOffsets
-from fleetgauge.push_log.kafka_topic.reader import headers_of
-from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
+from fleetgauge.push_log.kafka_topic.reader import record_of
+from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.log import PushLogError
-from fleetgauge.telemetry.push_record import PushRecord
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -160,7 +159,7 @@ class TopicSource:
         partition.next_offset = offset + 1
         partition.record_ms = self._time.hi_res_clock_ms()
         try:
-            record = _record(message)
+            record = record_of(message)
         except MalformedRecordError as problem:
             self.skipped += 1
             log.debug("console.record_skipped", reason=problem.reason, partition=number, offset=offset)
@@ -200,12 +199,3 @@ class TopicSource:
             elif each.is_paused and ahead_us <= 0:
                 consumer.resume(place)
                 each.is_paused = False
-
-
-def _record(message: "Message") -> PushRecord:
-    """The push in a record.
-
-    Raises:
-        MalformedRecordError: it is none.
-    """
-    return decode_record(message.key(), message.value(), headers_of(message))

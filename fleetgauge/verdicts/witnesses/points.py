@@ -70,8 +70,7 @@ class Points:
         is_matched = np.append(np.ones(self._clients.num_rows, np.bool_), not match)  # the last is of unknown clients
         for name, pattern in match.items():
             is_matched[:-1] &= matches(_one(self._clients, name).cast(pa.string()), pattern)
-        found: Numbers = is_matched[self._client][self.instance]
-        return found
+        return is_matched[self._client][self.instance]
 
     def dialects(self) -> Array:
         """The library of each point's client; null where it is not known."""
@@ -85,8 +84,7 @@ class Points:
 
     def key(self, instance: int) -> str:
         """Names an instance in whatever points."""
-        name: str = self._keys[instance].as_py()
-        return name
+        return str(self._keys[instance])
 
     def numbers(self, keys: Iterable[str]) -> Numbers:
         """The numbers of those of these instances that are here."""
@@ -96,8 +94,7 @@ class Points:
         """What is known of a client, by the names of `clients`."""
         if (row := int(self._client[instance])) < 0:
             return {}
-        found: dict[str, Any] = self._clients.slice(row, 1).to_pylist()[0]
-        return found
+        return dict(self._clients.slice(row, 1).to_pylist()[0])
 
 
 def _one(table: Table, name: str) -> Array:
