@@ -13,7 +13,7 @@ from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.gateway.apis import API_VERSIONS, PASSED, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.messages.walk import Walk
-from fleetgauge.gateway.policy import ENDS_WITHIN, TELEMETRY, KeptBytes, Policy, ShortError, next_try
+from fleetgauge.gateway.policy import ENDS_WITHIN, TELEMETRY, KeptBytes, Policy, ShortError, next_try, pass_on
 from fleetgauge.gateway.responses.splices import read_text, unsupported_api_versions
 from fleetgauge.gateway.rules import MAX_BODY_BYTES, WHOLE_FRAME, Answer, ClientConnection, More, NoRules, Rewrite
 from fleetgauge.gateway.sasl import SaslGate, SaslWitness
@@ -176,15 +176,15 @@ class RequestStream:
             request, replacement = judged
             frame_end = position + SIZE_PREFIX_BYTES + request.size
             if replacement is not None:
-                self._pass(data, start, position)
-                self._pass(replacement, 0, len(replacement))
+                pass_on(self.output, data, start, position)
+                pass_on(self.output, replacement, 0, len(replacement))
                 start = min(frame_end, end)
             self._accept(request, data, position)
             position = min(frame_end, end)
             if frame_end > end:
                 self._left, self._drops, self._under_way = frame_end - end, replacement is not None, request
             self.turn_is_over = position < end and not self._may_go_on()
-        self._pass(data, start, position)
+        pass_on(self.output, data, start, position)
 
     def end(self) -> None:
         """Notes that no more bytes come. The broker never answers a request that is cut: it is no longer awaited."""
@@ -198,10 +198,6 @@ class RequestStream:
         """
         del self._connection, self._serve, self._may_go_on
         self._gate = None
-
-    def _pass(self, data: bytes, start: int, end: int) -> None:
-        if start < end:
-            self.output.append(data if end - start == len(data) else data[start:end])
 
     def _feed(self, data: bytes) -> None:
         """Has the walk over the frame under way take its next bytes; `_left` come after them."""
