@@ -56,9 +56,10 @@ class Series:
         at: index of its numbers in its client's arrays.
         cost: number of its samples on the page.
         expires_ms: when it is removed unless a push has it again [ms, monotonic]; `NEVER` if it lives with its client.
+        created_unix_nano: start of its first measurement, for its line `_created`; 0 if it has none.
     """
 
-    __slots__ = ("at", "bounds", "client", "cost", "expires_ms", "family", "labels", "width")
+    __slots__ = ("at", "bounds", "client", "cost", "created_unix_nano", "expires_ms", "family", "labels", "width")
 
     def __init__(self, client: "Client", labels: str, values: int, bounds: Values) -> None:
         self.client = client
@@ -69,6 +70,7 @@ class Series:
         self.cost = values if values == 1 else len(bounds) + 3
         self.at = 0
         self.expires_ms = NEVER
+        self.created_unix_nano = 0
 
     @property
     def size(self) -> int:

@@ -298,10 +298,16 @@ class SeriesTable:
                     left -= 1
             yield
 
-    def lines(self, family: Family) -> list[str]:
-        """The lines of a metric's series, as last written."""
+    def lines(self, family: Family, *, created: bool) -> list[str]:
+        """The lines of a metric's series, as last written; with `created` also those of their start times."""
         with self._lock:
-            return [lines for lines in family.members.values() if lines]
+            if created or not self.settings.created_timestamps:
+                return [lines for lines in family.members.values() if lines]
+            return [
+                _without_last(lines) if series.created_unix_nano else lines
+                for series, lines in family.members.items()
+                if lines
+            ]
 
     def infos(self) -> list[str]:
         """The labels of the info series of each client."""
@@ -414,6 +420,8 @@ class SeriesTable:
                 cause = None
                 if series is None:
                     series = Series(client, labels, len(measurement.values), measurement.bounds)
+                    if self.settings.created_timestamps and metric.kind != "gauge":
+                        series.created_unix_nano = measurement.start_unix_nano
                     cause = self._families.place(client, metric, series, description)
                 if cause is not None:
                     self._fold(metric, measurement, description, cause, now)
@@ -449,6 +457,8 @@ class SeriesTable:
 
     def _restore_series(self, client: Client, metric: MetricId, series: Series, description: str, now: Moment) -> bool:
         series.client = client
+        if not self.settings.created_timestamps:
+            series.created_unix_nano = 0
         if self._families.place(client, metric, series, description) is not None:
             return False
         if series.expires_ms != NEVER:
@@ -508,6 +518,10 @@ def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
     if binding.gauges:
         client.check_ms = min(client.check_ms, expires_ms)
     return without_value
+
+
+def _without_last(lines: str) -> str:
+    return lines[: lines.rfind("\n", 0, -1) + 1]
 
 
 def _waits_ms(client: Client, now: Moment) -> int:
