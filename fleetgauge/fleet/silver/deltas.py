@@ -40,7 +40,7 @@ from fleetgauge.fleet.decode.rows import batch_of, encoded, joined
 from fleetgauge.fleet.measures.rows import Numbers, equals, filled, is_valid
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, SERIES
 from fleetgauge.fleet.silver.intervals import LONGEST_INTERVALS
-from fleetgauge.telemetry.otlp.buckets import GRID, are_buckets, on_grid
+from fleetgauge.telemetry.otlp.series import are_buckets
 
 _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
@@ -241,26 +241,18 @@ def _distributions(points: RecordBatch, amount: Array) -> tuple[Array, Array, Ar
     bounds = buckets.copy()
     kinds = points.column("metric_type").to_pylist()
     for row in np.flatnonzero(is_valid(distribution)).tolist():
-        if kinds[row] == "summary":
-            continue
         found = distribution[row].as_py()
-        counts, ends = buckets_of(kinds[row], amounts[row], found[0] if isinstance(found, list) else found)
-        if are_buckets(counts, ends):
-            amounts[row], buckets[row], bounds[row] = sum(counts), counts, ends
-        else:
-            amounts[row] = None
+        found = found[0] if isinstance(found, list) else found
+        counts = [float(count or 0) for count in found["bucket_counts"] or ()]
+        if kinds[row] == "exponential_histogram":
+            # Their buckets are not compared: a client that lowers the scale moves counts to larger ones.
+            amounts[row] = sum(counts, found["zero_count"] or 0) + sum(found["negative_bucket_counts"] or ())
+        elif kinds[row] == "histogram":
+            counts, ends = counts or [float(amounts[row] or 0)], found["bounds"] or ()
+            is_sound = are_buckets(counts, ends)
+            amounts[row], buckets[row], bounds[row] = (sum(counts), counts, ends) if is_sound else (None, None, None)
     type_ = SERIES.field("buckets").type
     return pa.array(amounts, pa.float64()), pa.array(buckets, type_), pa.array(bounds, type_)
-
-
-def buckets_of(kind: str, count: float, found: dict[str, Any]) -> tuple[list[float], Sequence[float]]:
-    """Counts and bounds of a histogram, in the form of DISTRIBUTION, as the Prometheus page has them."""
-    counts = [float(each or 0) for each in found["bucket_counts"] or ()]
-    if kind == "histogram":
-        return counts or [float(count or 0)], found["bounds"] or ()
-    below_zero = float(sum(each or 0 for each in found["negative_bucket_counts"] or ()))
-    zero = float(found["zero_count"] or 0), found["zero_threshold"] or 0.0
-    return on_grid(found["scale"], *zero, below_zero, found["positive_offset"] or 0, counts), GRID
 
 
 def with_keys(series: RecordBatch) -> RecordBatch:
