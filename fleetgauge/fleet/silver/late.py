@@ -1,6 +1,7 @@
 """Silver: what stands around late pushes: the points that theirs are compared with.
 
-Of the instances that have late pushes alone, and no longer before and after them than points are compared.
+Of the instances that have late pushes alone, and no longer before these than points are compared; up to the latest
+point, of which is remembered what the deltas before it add up to.
 """
 
 from collections.abc import Iterator
@@ -11,8 +12,8 @@ import numpy as np
 from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import joined
-from fleetgauge.fleet.measures.rows import times
-from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
+from fleetgauge.fleet.measures.rows import filled, times
+from fleetgauge.fleet.schemas import INSTANCE, POINTS, SERIES, TIME
 from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, starts_run
 from fleetgauge.fleet.tables.log import Snapshot
 
@@ -22,16 +23,18 @@ class Standing:
     """What stands of the instances of late pushes, whose numbers are those of their places in `Late.groups`.
 
     Attributes:
-        series: SERIES before the first late push of each.
+        series: SERIES before the first late push of each; of several of one series the last one counts.
         series_of: for each the number of its instance.
         points: POINTS from then on.
         points_of: for each the number of its instance.
+        remembered: SERIES of the instances as they are remembered.
     """
 
     series: RecordBatch
     series_of: Indices
     points: RecordBatch
     points_of: Indices
+    remembered: RecordBatch
 
 
 class Late:
@@ -39,6 +42,7 @@ class Late:
 
     Args:
         points: the table.
+        remembered: SERIES that are remembered, of these instances and of others.
     """
 
     rows_at_once: int = 2_000_000
@@ -47,8 +51,9 @@ class Late:
     first_instances: int = 16
     """Instances that are read together at first, before it is known how many points they have."""
 
-    def __init__(self, points: Snapshot) -> None:
+    def __init__(self, points: Snapshot, remembered: RecordBatch) -> None:
         self._points = points
+        self._remembered = remembered
         self._instances = self.first_instances
 
     def groups(self, pushes: RecordBatch) -> Iterator[tuple[RecordBatch, Indices, Standing]]:
@@ -73,38 +78,42 @@ class Late:
     def _around(self, pushes: RecordBatch, number_of: Indices) -> Standing:
         received_us = times(pushes.column("received_at"))
         begins = np.flatnonzero(np.append(True, number_of[1:] != number_of[:-1]))
-        first, last = np.minimum.reduceat(received_us, begins), np.maximum.reduceat(received_us, begins)
+        first = np.minimum.reduceat(received_us, begins)
         keys = instance_keys(pushes).take(pa.array(begins))
         own = pushes.column("push_id")
         before = LastOfSeries()
         waiting: list[RecordBatch] = []
         of: list[Indices] = []
-        for rows in self._points.scan(POINTS.names, self._condition(pushes, int(first.min()), int(last.max()))):
+        for rows in self._points.scan(POINTS.names, self._condition(pushes, int(first.min()))):
             number = pc.index_in(instance_keys(rows), value_set=keys)
             is_other = pc.and_(number.is_valid(), pc.invert(pc.is_in(rows.column("push_id"), value_set=own)))
             rows, number = rows.filter(is_other), number.filter(is_other).to_numpy(zero_copy_only=False)
             at = times(rows.column("received_at"))
             is_before = (at < first[number]) & (at > first[number] - HORIZON_US)
-            is_after = (at >= first[number]) & (at < last[number] + HORIZON_US)
+            is_after = at >= first[number]
             before.add(rows.select(LOOKED_AT).filter(pa.array(is_before)))
             waiting.append(rows.filter(pa.array(is_after)))
             of.append(number[is_after].astype(np.int64))
-        series = before.rows()
-        series_of = pc.index_in(instance_keys(series), value_set=keys).to_numpy(zero_copy_only=False).astype(np.int64)
-        points = joined(waiting, POINTS)
-        points_of = np.concatenate([np.empty(0, np.int64), *of])
-        return Standing(series=series, series_of=series_of, points=points, points_of=points_of)
+        remembered = self._remembered
+        number = pc.index_in(instance_keys(remembered), value_set=keys)
+        remembered, number = remembered.filter(number.is_valid()), filled(number.drop_null(), -1)
+        is_before = times(remembered.column("received_at")) < first[number]
+        series = joined([before.rows(), remembered.filter(pa.array(is_before))], SERIES)
+        return Standing(
+            series=series,
+            series_of=filled(pc.index_in(instance_keys(series), value_set=keys), -1).astype(np.int64),
+            points=joined(waiting, POINTS),
+            points_of=np.concatenate([np.empty(0, np.int64), *of]),
+            remembered=remembered,
+        )
 
-    def _condition(self, pushes: RecordBatch, first_us: int, last_us: int) -> Array:
-        at, day = pc.field("received_at"), pc.field("date")
-        begin, end = (pa.scalar(us, TIME) for us in (first_us - HORIZON_US, last_us + HORIZON_US))
-        first_day, last_day = (moment.cast(pa.timestamp("us")).cast(pa.date32(), safe=False) for moment in (begin, end))
+    def _condition(self, pushes: RecordBatch, first_us: int) -> Array:
+        begin = pa.scalar(first_us - HORIZON_US, TIME)
+        first_day = begin.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
         ids = pc.unique(pushes.column("client_instance_id"))
         return (
-            (day >= first_day)
-            & (day <= last_day)
-            & (at > begin)
-            & (at < end)
+            (pc.field("date") >= first_day)
+            & (pc.field("received_at") > begin)
             & pc.field("client_instance_id").isin(ids)
             & (pc.field("metric_type") != "gauge")
         )
