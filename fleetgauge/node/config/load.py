@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from fleetgauge.base.errors import ConfigError, InvalidConfigError
 from fleetgauge.base.kafka_text import kafka_text
-from fleetgauge.base.redaction import hide, is_secret, secrets_in, shown, without_credentials
+from fleetgauge.base.redaction import hide, secrets_in, without_credentials
 from fleetgauge.base.suggestions import did_you_mean, nearest
 from fleetgauge.cluster.quotas.limits import QUOTAS_PREFIX, read_limits
 from fleetgauge.exporters.options import ExporterConfigError
@@ -25,7 +25,7 @@ from fleetgauge.node.config.model import TABLES, ServiceConfig
 from fleetgauge.node.config.offsets import deadline_settings, offsets_settings
 from fleetgauge.node.config.push_logs import topic_settings
 from fleetgauge.node.config.references import resolve
-from fleetgauge.node.config.security import LISTENER_PREFIX, NOT_READ, USERS_PREFIX
+from fleetgauge.node.config.security import LISTENER_PREFIX, NOT_READ, USERS_PREFIX, first_problem, shown_in_error
 from fleetgauge.node.config.sizes import Machine, sized
 from fleetgauge.node.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.node.data_dir import DataDirectory
@@ -237,18 +237,12 @@ _NAMED_TABLES: Final = (
 
 
 def _first_problem(error: ValidationError, sourced: Mapping[str, Sourced]) -> ConfigError:
-    first = error.errors(include_url=False)[0]
-    key = str(first["loc"][0]) if first["loc"] else ""
-    message = first["msg"].removeprefix("Value error, ")
+    key, message = first_problem(error)
     raw = sourced.get(key)
     if raw is None:
         return ConfigError(key, message)
-    return ConfigError(key, f"{_shown_in_error(key, raw)} is not allowed: {message}", source=raw.source)
-
-
-def _shown_in_error(key: str, raw: Sourced) -> str:
-    """The text of a value in an error: as it was written, without secrets."""
-    return "its value" if is_secret(key) else repr(shown(key, raw.value if raw.written is None else raw.written))
+    written = shown_in_error(key, raw.value if raw.written is None else raw.written)
+    return ConfigError(key, f"{written} is not allowed: {message}", source=raw.source)
 
 
 def _check_subscriptions(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:
