@@ -4,7 +4,6 @@ It uses protobuf's own classes. Pure: payload bytes in, values out. Points that 
 librdkafka's connections to unknown brokers, which share a node id, and the doubled topics of Java's consumers.
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +16,15 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from fleetgauge.exporters.prometheus.names import MAX_DESCRIPTION, Kind, MetricId, cut, label_text, normalised
 from fleetgauge.telemetry.catalogue.dialects import text_of, twin_families
-from fleetgauge.telemetry.otlp.series import CUMULATIVE, DELTA, NO_RECORDED_VALUE, SERVICE_KEYS, origin_of, unit_of
+from fleetgauge.telemetry.otlp.series import (
+    CUMULATIVE,
+    DELTA,
+    NO_RECORDED_VALUE,
+    SERVICE_KEYS,
+    are_buckets,
+    origin_of,
+    unit_of,
+)
 
 GRID: Final = tuple(2.0**exponent for exponent in range(-20, 44))
 """Bounds of the classic histogram that replaces an exponential one. They are powers of two, because the buckets of
@@ -321,10 +328,7 @@ def _explicit(point: Any) -> tuple[Values, Values] | None:
     """Values and bounds of a histogram point; None if they do not match."""
     bounds = tuple(point.explicit_bounds)
     counts = tuple(map(float, point.bucket_counts)) or (float(point.count),)
-    rising = all(low < high for low, high in itertools.pairwise(bounds))
-    if len(counts) != len(bounds) + 1 or not rising or not all(map(math.isfinite, bounds)):
-        return None
-    return (sum(counts), _sum(point), *counts), bounds
+    return ((sum(counts), _sum(point), *counts), bounds) if are_buckets(counts, bounds) else None
 
 
 def _exponential(point: Any) -> tuple[Values, Values]:
