@@ -94,7 +94,7 @@ def later(payload: bytes, number: int) -> bytes:
             if point.start_time_unix_nano and metric.HasField("sum") and not is_cumulative:
                 point.start_time_unix_nano += number * 60_000_000_000
             if is_cumulative or metric.HasField("gauge"):
-                value = point.WhichOneof("value")
+                value: Any = point.WhichOneof("value")
                 setattr(point, value, getattr(point, value) + number)
     return data.SerializeToString()
 

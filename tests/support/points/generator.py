@@ -43,6 +43,7 @@ class Feature(Enum):
     """A cumulative number falls without a start time."""
     BUCKETS = auto()
     """Buckets of a cumulative histogram fall, and its count with them or not."""
+    BUCKETS_OF_EXPONENTIALS = auto()
     BOUNDS = auto()
     """A histogram changes its bounds."""
     SCALES = auto()
@@ -72,6 +73,7 @@ OFF: Final = frozenset(
         Feature.MIXED_TEMPORALITY,
         Feature.RESTARTS_UNSEEN,
         Feature.BUCKETS,
+        Feature.BUCKETS_OF_EXPONENTIALS,
         Feature.BOUNDS,
         Feature.SUMMARIES,
         Feature.MALFORMED,
@@ -86,9 +88,18 @@ INTERVAL_S: Final = 60
 _COUNTS: Final = "org.apache.kafka.producer.io.wait.time.ns.total"
 _LATENCY: Final = "org.apache.kafka.producer.produce.throttle.time.avg"
 _KINDS: Final = ("gauge", "sum", "sum", "up_down", "histogram", "exponential_histogram", "summary", "unknown")
+_FALLS: Final = {
+    "sum": Feature.FALLS,
+    "summary": Feature.SUMMARIES,
+    "exponential_histogram": Feature.BUCKETS_OF_EXPONENTIALS,
+}
 _SCOPES: Final = (("", ""), ("io.app", "1"), ("io.app", "2"), ("io.other", ""))
 _SCOPES_OF_FRANZ_GO: Final = (("kgo", "1.22.2"), ("kgo", "1.23.0"))
-_SERVICES: Final = ({}, {"service.name": "shop"}, {"service.name": "shop", "service.instance.id": "7"})
+_SERVICES: Final[tuple[dict[str, str], ...]] = (
+    {},
+    {"service.name": "shop"},
+    {"service.name": "shop", "service.instance.id": "7"},
+)
 _BOUNDS: Final = ((1.0, 2.0, 5.0), (1.0, 2.0, 8.0), (), (1.0, 2.0))
 _ATTRIBUTES: Final = ((), (("topic", "a"),), (("topic", "a"), ("partition", 1)))
 
@@ -169,7 +180,7 @@ class Client:
                 if is_standard
                 else chance.choice((("",), ("s",), ("ms",)))
             )
-        temporalities = (DELTA,) if self._is_late else chance.choice(((DELTA,), (CUMULATIVE,)))
+        temporalities: Sequence[int] = (DELTA,) if self._is_late else chance.choice(((DELTA,), (CUMULATIVE,)))
         if kind in ("unknown", "summary"):
             temporalities = (0,) if kind == "unknown" else (CUMULATIVE,)
         if (
@@ -228,11 +239,14 @@ class Client:
 
     def _may_restart(self) -> bool:
         """Without a start, or where a delta has told it first, a restart is a bucket that falls."""
-        kinds = {series.kind for series in self._all if not self._has_starts or len(series.temporalities) > 1}
-        has_buckets = not kinds.isdisjoint(("histogram", "exponential_histogram"))
-        has_summary = any(series.kind == "summary" for series in self._all)
-        is_off = {Feature.SUMMARIES: has_summary, Feature.BUCKETS: has_buckets}
-        return not any(needed and feature not in self._features for feature, needed in is_off.items())
+        unclear = (series for series in self._all if not self._has_starts or len(series.temporalities) > 1)
+        found = {"summary" for series in self._all if series.kind == "summary"} | {series.kind for series in unclear}
+        needed = {
+            "summary": Feature.SUMMARIES,
+            "histogram": Feature.BUCKETS,
+            "exponential_histogram": Feature.BUCKETS_OF_EXPONENTIALS,
+        }
+        return all(needed.get(kind, Feature.RESTARTS) in self._features for kind in found)
 
     def _metrics(self, series: _Series, end_s: int) -> Iterator[tuple[_Series, tuple[str, str], Metric]]:
         """The points of a series in one push, each as a metric of its own."""
@@ -285,17 +299,18 @@ class Client:
         return metric
 
     def _grow(self, series: _Series, temporality: int) -> None:
-        chance, counts = self._chance, series.counts
+        chance = self._chance
         is_cumulative = temporality == CUMULATIVE
-        falls = {"sum": Feature.FALLS, "summary": Feature.SUMMARIES}.get(series.kind, Feature.BUCKETS)
+        falls = _FALLS.get(series.kind, Feature.BUCKETS)
         if is_cumulative and series.kind not in ("gauge", "up_down") and self._has(falls, 0.1):
             series.begin_again(series.told_at_s)
         if series.kind == "histogram" and len(series.temporalities) == 1 and self._has(Feature.BOUNDS, 0.1):
             series.bounds = chance.choice(_BOUNDS)
         if series.kind == "exponential_histogram" and self._has(Feature.SCALES, 0.1):
             series.scale = chance.choice((0, 1, 2))
+        counts = series.counts
         moved = min(counts[0], 3)
-        if series.kind in ("histogram", "exponential_histogram") and is_cumulative and self._has(Feature.BUCKETS, 0.1):
+        if series.kind in ("histogram", "exponential_histogram") and is_cumulative and self._has(falls, 0.1):
             counts[0] -= moved
             counts[3] += moved
             series.told = [min(pair) for pair in zip(counts, series.told, strict=True)]
@@ -382,13 +397,13 @@ def _payload(metrics: Sequence[tuple[_Series, tuple[str, str], Metric]], joined:
             scopes[service, scope].scope.name, scopes[service, scope].scope.version = scope
         kind = metric.WhichOneof("data") or ""
         body = getattr(metric, kind)
-        key = (
+        body_key = (
             service, scope, metric.name, metric.unit, kind,
             getattr(body, "aggregation_temporality", 0), getattr(body, "is_monotonic", False),
         )  # fmt: skip
-        if joined and key in same:
-            getattr(same[key], kind).data_points.extend(body.data_points)
+        if joined and body_key in same:
+            getattr(same[body_key], kind).data_points.extend(body.data_points)
         else:
-            same[key] = scopes[service, scope].metrics.add()
-            same[key].CopyFrom(metric)
+            same[body_key] = scopes[service, scope].metrics.add()
+            same[body_key].CopyFrom(metric)
     return data.SerializeToString()

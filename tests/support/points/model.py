@@ -187,7 +187,7 @@ def _temporality(point: Point) -> int:
 
 
 def _may_only_rise(point: Point) -> bool:
-    return point.series.kind != "sum" or point.data.is_monotonic
+    return point.series.kind != "sum" or bool(point.data.is_monotonic)
 
 
 def _bounds(point: Point) -> tuple[float, ...]:
@@ -197,7 +197,7 @@ def _bounds(point: Point) -> tuple[float, ...]:
 def _began_later(point: Point, before: Point) -> bool:
     """A start that is not known begins nothing."""
     start = point.sent.start_time_unix_nano
-    return start > before.sent.start_time_unix_nano > 0 and start >= before.sent.time_unix_nano
+    return bool(start > before.sent.start_time_unix_nano > 0 and start >= before.sent.time_unix_nano)
 
 
 def _added(counts: Counts, others: Counts, sign: int = 1) -> Counts:
