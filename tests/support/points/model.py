@@ -53,7 +53,6 @@ class Change(NamedTuple):
     growth: float | None = None
     growth_of_sum: float | None = None
     is_reset: bool = False
-    is_unknown: bool = False
 
 
 @dataclass
@@ -111,24 +110,21 @@ class Model:
         has_other_buckets = (
             before is not None and point.series.kind == "histogram" and _bounds(before) != _bounds(point)
         )
-        is_unknown = before is not None and point.received_at - before.received_at >= HORIZON_US
+        is_first = before is None or point.received_at - before.received_at >= HORIZON_US
         is_reset = False
         growth, growth_of_sum = counts, sum_sent
-        if temporality == CUMULATIVE and before is not None and not is_unknown:
-            fell = _may_only_rise(point) and any(counts.get(each, 0) < series.running[each] for each in series.running)
+        if temporality == CUMULATIVE and before is not None and not is_first:
+            fell = _may_only_rise(point) and _fell(point.series.kind, counts, series.running)
             is_reset = has_other_buckets or fell or _began_later(point, before)
             if not is_reset:
                 growth, growth_of_sum = _added(counts, series.running, -1), sum_sent - series.running_sum
-        elif temporality == CUMULATIVE and is_unknown:
-            growth, growth_of_sum = {}, 0.0
         if has_other_buckets:
             series.grown, series.grown_sum, series.running, series.running_sum = {}, 0.0, {}, 0.0
         series.grown, series.grown_sum = _added(series.grown, growth), series.grown_sum + growth_of_sum
         is_delta = temporality == DELTA
         series.running = _added(series.running, counts) if is_delta else counts
         series.running_sum = series.running_sum + sum_sent if is_delta else sum_sent
-        unknown = is_unknown and not is_delta
-        return Change(point.series, series.value, sum(growth.values()), growth_of_sum, is_reset, unknown)
+        return Change(point.series, series.value, sum(growth.values()), growth_of_sum, is_reset)
 
 
 def _points(push_id: str, received_at: int, data: MetricsData) -> Iterator[Point]:
@@ -198,6 +194,12 @@ def _began_later(point: Point, before: Point) -> bool:
     """A start that is not known begins nothing."""
     start = point.sent.start_time_unix_nano
     return bool(start > before.sent.start_time_unix_nano > 0 and start >= before.sent.time_unix_nano)
+
+
+def _fell(kind: str, counts: Counts, before: Counts) -> bool:
+    if kind == "exponential_histogram":  # a lower scale moves counts to larger buckets
+        return sum(counts.values()) < sum(before.values())
+    return any(counts.get(each, 0) < before[each] for each in before)
 
 
 def _added(counts: Counts, others: Counts, sign: int = 1) -> Counts:
