@@ -54,12 +54,11 @@ class Series:
         client: the client that it belongs to.
         family: its metric on the page.
         at: index of its numbers in its client's arrays.
-        cost: number of its samples on the page.
         expires_ms: when it is removed unless a push has it again [ms, monotonic]; `NEVER` if it lives with its client.
         created_unix_nano: start of its first measurement, for its line `_created`; 0 if it has none.
     """
 
-    __slots__ = ("at", "bounds", "client", "cost", "created_unix_nano", "expires_ms", "family", "labels", "width")
+    __slots__ = ("at", "bounds", "client", "created_unix_nano", "expires_ms", "family", "labels", "width")
 
     def __init__(self, client: "Client", labels: str, values: int, bounds: Values) -> None:
         self.client = client
@@ -67,7 +66,6 @@ class Series:
         self.labels = labels
         self.bounds = bounds
         self.width = values
-        self.cost = values if values == 1 else len(bounds) + 3
         self.at = 0
         self.expires_ms = NEVER
         self.created_unix_nano = 0
@@ -76,6 +74,11 @@ class Series:
     def size(self) -> int:
         """Number of its numbers in the array."""
         return 2 * self.width + 1
+
+    @property
+    def cost(self) -> int:
+        """Number of its samples on the page, without the start time."""
+        return 1 if self.width == 1 else len(self.bounds) + 3
 
     @property
     def has_been_cumulative(self) -> bool:
@@ -136,6 +139,11 @@ class Series:
         """Removes it from the page until the next measurement."""
         numbers, start = self.client.numbers, self.at + 2 * self.width
         numbers[start] = -(abs(numbers[start]) or _NO_START)
+
+    @property
+    def is_hidden(self) -> bool:
+        """True while the client sends no value."""
+        return self.client.numbers[self.at + 2 * self.width] < 0
 
     def fits(self, measurement: Measurement) -> bool:
         """True if the measurement has as many values and the same bounds."""
@@ -307,6 +315,8 @@ class Client:
     def bind(self, shape: Shape) -> None:
         """Makes the next pushes be read by a shape, if the client has a series for each of its numbers."""
         deltas, gauges, cumulative = map(self._bound, (shape.deltas, shape.gauges, shape.cumulative))
+        if any(series.is_hidden for series in (*(deltas or ()), *(cumulative or ()))):
+            return  # only a parsed push shows them again
         if deltas is not None and gauges is not None and cumulative is not None:
             self.binding = Binding(shape, deltas, gauges, cumulative)
 

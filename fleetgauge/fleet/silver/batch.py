@@ -284,8 +284,6 @@ class _Task:
 
     def _compare_late(self, sent: "SentPoints", stands: Standing, dialects: Array) -> None:
         comparison = Comparison()
-        if len(stands.series):
-            comparison.remember(0, stands.series_of, stands.series)
         standing = SentPoints(stands.points, stands.points_of, *distinct_maps(stands.points.column("attributes")))
         count = len(sent.rows)
         both = sent.looked_at().followed_by(standing.looked_at())
@@ -506,7 +504,7 @@ def _standing_points(stands: Standing, place: Indices) -> StandingPoints:
     grown = {name: filled(points.column(name).take(places), np.nan) for name in ("delta", "delta_sum")}
     return StandingPoints(
         is_standing=place >= 0,
-        **{name: np.where(was_reset, -np.inf, each) for name, each in grown.items()},
+        **{name: np.where(was_reset, np.nan, each) for name, each in grown.items()},
         series=stands.remembered,
     )
 

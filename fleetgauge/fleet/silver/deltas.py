@@ -105,7 +105,7 @@ class StandingPoints:
 
     Attributes:
         is_standing: for each point True if an earlier batch has written it; the others are late.
-        delta, delta_sum: marks of each standing point, NaN where it has none; below all numbers where it was reset.
+        delta, delta_sum: marks of each standing point, NaN where it has none, and where it was reset.
         series: SERIES of their instances as they are remembered.
     """
 
@@ -189,31 +189,6 @@ class Comparison:
         return last.take(np.flatnonzero(is_done & last.is_new)).rows
 
 
-class LastOfSeries:
-    """Finds the last point of each series among POINTS of any instances, in any order."""
-
-    rows_at_once: int = 100_000
-    """Points that wait in memory before all but the last of each series are dropped."""
-
-    def __init__(self) -> None:
-        self._keys = SeriesKeys()
-        self._waiting: list[RecordBatch] = []
-        self._enough = self.rows_at_once
-
-    def add(self, points: RecordBatch) -> None:
-        """Takes LOOKED_AT of some points."""
-        self._waiting.append(_series_rows(points, *distinct_maps(points.column("attributes")), self._keys)[2])
-        if sum(map(len, self._waiting)) >= self._enough:
-            self._waiting = [last_rows(self._waiting)]
-            self._enough = 2 * len(self._waiting[0]) + self.rows_at_once
-
-    def rows(self) -> RecordBatch:
-        """SERIES of the points that were taken, whose INSTANCE are those of the points. What deltas add up to is not
-        known.
-        """
-        return without_amounts(last_rows(self._waiting))
-
-
 def _series_rows(
     points: RecordBatch, set_of: Indices, sets: Sequence[TextMap], keys: "SeriesKeys"
 ) -> tuple[Indices, RecordBatch, RecordBatch]:
@@ -266,16 +241,10 @@ def with_keys(series: RecordBatch) -> RecordBatch:
         return series
     columns = {name: old.column(name) for name in SERIES.names}
     columns["series"] = SeriesKeys().of(old, *distinct_maps(old.column("attributes")))
-    return last_rows([series.filter(pc.invert(is_old)), without_amounts(batch_of(SERIES, len(old), columns))])
-
-
-def without_amounts(series: RecordBatch) -> RecordBatch:
-    """SERIES whose last points are deltas, of which the running amount is not known; the others as they are."""
-    is_delta = pc.equal(series.column("temporality"), "delta").fill_null(False)
-    columns = {name: series.column(name) for name in SERIES.names}
-    for name in ("amount", "amount_sum", "buckets", "bounds"):
-        columns[name] = pc.if_else(is_delta, pa.scalar(None, SERIES.field(name).type), columns[name])
-    return batch_of(SERIES, len(series), columns)
+    is_delta = pc.equal(old.column("temporality"), "delta").fill_null(False)
+    for name in ("amount", "amount_sum"):
+        columns[name] = pc.if_else(is_delta, pa.scalar(None, pa.float64()), columns[name])
+    return last_rows([series.filter(pc.invert(is_old)), batch_of(SERIES, len(old), columns)])
 
 
 def last_rows(batches: Sequence[RecordBatch]) -> RecordBatch:
@@ -442,7 +411,7 @@ class _Running:
         self.is_delta = equals(rows.column("temporality"), "delta")
         self.amounts = {mark: _numbers(rows, name, np.nan) for mark, name in _AMOUNTS.items()}
         self._summed = dict(self.amounts)
-        begins = ~self.is_delta | (self.before < 0)
+        begins = ~self.is_delta | self.is_first
         begins[:known] = True
         self._begins = np.flatnonzero(begins[series.order])
         self._run_of = np.empty(len(begins), np.int64)
@@ -468,30 +437,31 @@ class _Running:
         """Adds to the first points of series what came before them and is not read again, by a later point.
 
         That is the first cumulative one that stands, or the remembered one. With deltas of 4 and 6, and a count of 30
-        that grew by 3, it was 30 - 3 - 6 - 4 = 17.
+        that grew by 3, it was 30 - 3 - 6 - 4 = 17. Before a reset it is not known: 0, as if the series began there.
         """
         order, begin = self._series.order, self._series.begin
-        is_old = np.append(np.ones(self.known, np.bool_), standing.is_standing[own])[order]
+        is_old = np.append(np.zeros(self.known, np.bool_), standing.is_standing[own])[order]
         order, begin = order[is_old], begin[is_old]
         if not len(order):
             return
-        begins = np.flatnonzero(np.append(True, begin[1:] != begin[:-1]))
+        received_at = _numbers(self._everything.rows, "received_at")[order]
+        is_other = np.append(True, begin[1:] != begin[:-1])
+        begins = np.flatnonzero(is_other | np.append(True, np.diff(received_at) >= HORIZON_US))
         lengths = np.diff(np.append(begins, len(order)))
         place, last = np.arange(len(order)), begins + lengths - 1
-        is_count = ~self.is_delta[order] & (order >= self.known)
+        is_count = ~self.is_delta[order]
         found = np.minimum(np.minimum.reduceat(np.where(is_count, place, len(order)), begins), last)
-        remembered = pc.index_in(_point_keys(self._everything.rows), value_set=_point_keys(standing.series))
         first = self._series.order[begin[begins]]
+        is_cut = is_other[begins] & self.is_delta[first] & (first >= self.known)
+        remembered = pc.index_in(_point_keys(self._everything.rows), value_set=_point_keys(standing.series))
         for mark, name in _AMOUNTS.items():
             amounts = self.amounts[mark]
             grown = np.append(np.zeros(self.known), getattr(standing, mark)[own])[order]
             grown = np.add.reduceat(np.where(place <= np.repeat(found, lengths), grown, 0), begins)
             amount = filled(standing.series.column(name).take(remembered), np.nan)
-            at_found = np.where(is_count[found], amounts[order[found]], amount[order[found]])
-            own_amount = np.where(first < self.known, 0, amounts[first])
-            is_unknown = self.is_delta[first] & ((first >= self.known) | np.isnan(amounts[first]))
+            before = np.where(is_count[found], amounts[order[found]], amount[order[found]]) - grown
             self._summed[mark] = amounts.copy()
-            self._summed[mark][first[is_unknown]] = (at_found - grown + own_amount)[is_unknown]
+            self._summed[mark][first[is_cut]] += np.where(np.isfinite(before), before, 0)[is_cut]
 
     def remembered(self, last: Numbers) -> _Known:
         """The last row of each series, with the running amounts; a new one where these changed."""

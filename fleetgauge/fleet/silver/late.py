@@ -1,7 +1,7 @@
 """Silver: what stands around late pushes: the points that theirs are compared with.
 
 Of the instances that have late pushes alone, and no longer before these than points are compared; up to the latest
-point, of which is remembered what the deltas before it add up to.
+point, for which the running amount is remembered.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import joined
 from fleetgauge.fleet.measures.rows import filled, times
-from fleetgauge.fleet.schemas import INSTANCE, POINTS, SERIES, TIME
-from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, starts_run
+from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
+from fleetgauge.fleet.silver.deltas import HORIZON_US, starts_run
 from fleetgauge.fleet.tables.log import Snapshot
 
 
@@ -23,15 +23,11 @@ class Standing:
     """What stands of the instances of late pushes, whose numbers are those of their places in `Late.groups`.
 
     Attributes:
-        series: SERIES before the first late push of each; of several of one series the last one counts.
-        series_of: for each the number of its instance.
-        points: POINTS from then on.
+        points: POINTS from `HORIZON_US` before the first late push of each.
         points_of: for each the number of its instance.
         remembered: SERIES of the instances as they are remembered.
     """
 
-    series: RecordBatch
-    series_of: Indices
     points: RecordBatch
     points_of: Indices
     remembered: RecordBatch
@@ -78,37 +74,27 @@ class Late:
     def _around(self, pushes: RecordBatch, number_of: Indices) -> Standing:
         received_us = times(pushes.column("received_at"))
         begins = np.flatnonzero(np.append(True, number_of[1:] != number_of[:-1]))
-        first = np.minimum.reduceat(received_us, begins)
+        begin_us = np.minimum.reduceat(received_us, begins) - HORIZON_US
         keys = instance_keys(pushes).take(pa.array(begins))
         own = pushes.column("push_id")
-        before = LastOfSeries()
         waiting: list[RecordBatch] = []
         of: list[Indices] = []
-        for rows in self._points.scan(POINTS.names, self._condition(pushes, int(first.min()))):
+        for rows in self._points.scan(POINTS.names, self._condition(pushes, int(begin_us.min()))):
             number = pc.index_in(instance_keys(rows), value_set=keys)
             is_other = pc.and_(number.is_valid(), pc.invert(pc.is_in(rows.column("push_id"), value_set=own)))
-            rows, number = rows.filter(is_other), number.filter(is_other).to_numpy(zero_copy_only=False)
-            at = times(rows.column("received_at"))
-            is_before = (at < first[number]) & (at > first[number] - HORIZON_US)
-            is_after = at >= first[number]
-            before.add(rows.select(LOOKED_AT).filter(pa.array(is_before)))
-            waiting.append(rows.filter(pa.array(is_after)))
-            of.append(number[is_after].astype(np.int64))
-        remembered = self._remembered
-        number = pc.index_in(instance_keys(remembered), value_set=keys)
-        remembered, number = remembered.filter(number.is_valid()), filled(number.drop_null(), -1)
-        is_before = times(remembered.column("received_at")) < first[number]
-        series = joined([before.rows(), remembered.filter(pa.array(is_before))], SERIES)
+            rows, number = rows.filter(is_other), filled(number.filter(is_other), -1).astype(np.int64)
+            is_near = times(rows.column("received_at")) > begin_us[number]
+            waiting.append(rows.filter(pa.array(is_near)))
+            of.append(number[is_near])
+        is_of_these = pc.is_in(instance_keys(self._remembered), value_set=keys)
         return Standing(
-            series=series,
-            series_of=filled(pc.index_in(instance_keys(series), value_set=keys), -1).astype(np.int64),
             points=joined(waiting, POINTS),
             points_of=np.concatenate([np.empty(0, np.int64), *of]),
-            remembered=remembered,
+            remembered=self._remembered.filter(is_of_these),
         )
 
-    def _condition(self, pushes: RecordBatch, first_us: int) -> Array:
-        begin = pa.scalar(first_us - HORIZON_US, TIME)
+    def _condition(self, pushes: RecordBatch, begin_us: int) -> Array:
+        begin = pa.scalar(begin_us, TIME)
         first_day = begin.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
         ids = pc.unique(pushes.column("client_instance_id"))
         return (

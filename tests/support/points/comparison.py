@@ -93,7 +93,7 @@ def page_of_model(model: Model) -> Page:
 
     - series that no label tells apart are added up; of gauges the largest is shown (docs/points.md, What identifies a
       series),
-    - a sum that may fall shows its latest value (What a series grew by),
+    - a sum that may fall, and a summary, shows its latest value (What a series grew by),
     - a histogram begins again with other bounds, which its buckets on the page have in common.
     """
     found: dict[PageKey, list[tuple[float, ...]]] = {}
@@ -133,7 +133,8 @@ def _shown(series_id: SeriesId, kind: str, series: Series) -> tuple[float, ...]:
         running = series.running if series_id.kind == "sum" else {}
         return (float(sum(running.values())) if running else series.value,)
     if kind == "summary":
-        return (total, series.grown_sum, *(each.value for each in series.last.sent.quantile_values))
+        sent = series.last.sent
+        return (float(sent.count), sent.sum, *(each.value for each in sent.quantile_values))
     if series_id.kind == "histogram":
         return (total, series.grown_sum, *(float(series.grown[bound]) for bound in sorted(series.grown)))
     buckets = [0.0] * (len(GRID) + 1)

@@ -12,9 +12,7 @@ import pytest
 from fleetgauge.fleet.schemas import DECODED, POINTS, SERIES
 from fleetgauge.fleet.silver.deltas import (
     HORIZON_US,
-    LOOKED_AT,
     Comparison,
-    LastOfSeries,
     StandingPoints,
     differ,
     distinct_maps,
@@ -295,7 +293,7 @@ def compare_again(standing: list[Point], new: list[Point]) -> tuple[list[tuple[A
     before = dict(zip(np.flatnonzero(is_standing).tolist(), marks(marked), strict=True))
     grown = np.full((2, len(points)), np.nan)
     for row, point in zip(before, marked, strict=True):
-        grown[:, row] = -np.inf if point["reset"] else (point["delta"], point["delta_sum"] or np.nan)
+        grown[:, row] = np.nan if point["reset"] else (point["delta"], point["delta_sum"] or np.nan)
     standing_points = StandingPoints(
         is_standing=is_standing, delta=grown[0], delta_sum=grown[1], series=earlier.finish()
     )
@@ -399,9 +397,6 @@ def test_points_of_a_series_in_one_push_come_by_their_time(order: tuple[int, ...
     assert [found[at]["delta"] for at in (1, 2, 3)] == [4.0, 6.0, 4.0]
     assert [found[at]["reset"] for at in (1, 2, 3)] == [False, False, True]
     assert [point["delta"] for point in compare(later, [total("12:02:00", 5.0, **ONE)])[0]] == [1.0]
-    known = LastOfSeries()
-    known.add(decoded(push).select(LOOKED_AT))
-    assert known.rows()["amount"].to_pylist() == [4.0]
 
 
 def test_what_is_remembered_is_not_written_again_unless_it_went_on() -> None:
@@ -464,29 +459,6 @@ def test_infinite_values_and_counts_below_0_are_malformed_and_counted_nowhere() 
     assert marks(compare(Comparison(), [point | ONE for point in points])[0]) == [
         NONE,
         NONE,
-    ]
-
-
-def test_the_last_point_of_each_series_is_found_in_points_of_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LastOfSeries, "rows_at_once", 3)
-    points = [
-        total("12:01:00", 2.0, **ONE),
-        total("12:05:00", 5.0, metric_type="gauge", temporality=None, **ONE),
-        total("12:02:00", 3.0, attributes={"a": "1", "b": None}, **ONE),
-        total("12:03:00", 4.0, attributes={"b": None, "a": "1"}, **ONE),
-        total("12:00:00", 1.0, **ONE),
-        total("12:00:30", 9.0, client_instance_id="two"),
-    ]
-    last = LastOfSeries()
-    assert len(last.rows()) == 0
-    for point in points:
-        last.add(decoded([point]).select(LOOKED_AT))
-    found = last.rows()
-    assert found.schema == SERIES
-    assert sorted((row["client_instance_id"], row["amount"]) for row in found.to_pylist()) == [
-        ("one", 2.0),
-        ("one", 4.0),
-        ("two", 9.0),
     ]
 
 
