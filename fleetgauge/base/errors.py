@@ -38,23 +38,6 @@ class FleetgaugeError(Exception):
     """Base class of the project's own exceptions; the text is one sentence for an operator."""
 
 
-class SettingError(FleetgaugeError):
-    """The value of a configuration key cannot be used.
-
-    Attributes:
-        key: the key, for example `http.users.file`.
-        problem: what is wrong, and the remedy.
-    """
-
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(key, problem)
-        self.key = key
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.problem}"
-
-
 class KafkaError(FleetgaugeError):
     """An error with a code in Kafka's protocol."""
 
@@ -107,7 +90,8 @@ class ConfigError(FleetgaugeError):
     Attributes:
         key: the key in Kafka's dotted form, e.g. `telemetry.max.bytes`; empty for an error of the whole file.
         problem: what is wrong with it and what is allowed.
-        source: origin of the value, e.g. `fleetgauge.toml`, `FLEETGAUGE_NODE_ID`, `--override`.
+        source: origin of the value, e.g. `fleetgauge.toml`, `FLEETGAUGE_NODE_ID`, `--override`; empty where that is not
+            known.
     """
 
     def __init__(self, key: str, problem: str, *, source: str = "") -> None:

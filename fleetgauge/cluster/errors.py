@@ -1,7 +1,5 @@
 """Errors of resources and of clusters, and parts of their sentences."""
 
-import difflib
-from collections.abc import Sequence
 from typing import Final
 
 from fleetgauge.base.errors import FleetgaugeError
@@ -24,9 +22,3 @@ class NotAuthorizedError(ClusterError):
 def short(text: str) -> str:
     """A text for an error, cut where it is long."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """The end of an error about an unknown word: the nearest known one, if one is near."""
-    close = difflib.get_close_matches(word[:_SHOWN_CHARACTERS], known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

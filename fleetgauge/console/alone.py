@@ -13,14 +13,14 @@ from starlette.routing import Route
 
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.cli.options import ConfigOptions
-from fleetgauge.http.access import Access
+from fleetgauge.http.access import Access, check_access
 from fleetgauge.http.errors import Json
 from fleetgauge.http.server import HttpServer
 from fleetgauge.node.config import ConfigError, Endpoint, ServiceConfig
 from fleetgauge.node.config.console import console_job, operator_token
 from fleetgauge.node.config.listeners import HTTPS
 from fleetgauge.node.logs import configure_logging
-from fleetgauge.node.processes.http_supervisor import bound_socket, check
+from fleetgauge.node.processes.http_supervisor import bound_socket
 
 _FINISH_S: Final = 1.0
 _NEEDED: Final = ("numpy", "prometheus_client")
@@ -51,7 +51,7 @@ def console(
     read = options.read(*(() if bootstrap_server is None else topic))
     configure_logging(read.logging_level, read.logging_format, read.secrets(("push.log.kafka.client",)))
     job = console_job(read, "console")
-    check(read.http_access(operator_token(read)))
+    check_access(read.http_access(operator_token(read)))
     if not read.http_listeners:
         raise ConfigError("http.listeners", "is empty, and the page has to be served somewhere")
     if read.push_log == "sqlite" and not read.log_dirs.is_dir():

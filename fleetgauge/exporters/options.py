@@ -108,6 +108,14 @@ class Options:
             raise self.error(key, value, f"expected one of {', '.join(allowed)}")
         return value.strip().lower()
 
+    def flag(self, key: str, default: bool) -> bool:
+        """Reads `true` or `false`."""
+        value = self._take(key, default)
+        text = str(value).strip().lower()
+        if text not in ("true", "false"):
+            raise self.error(key, value, "expected true or false")
+        return text == "true"
+
     def names(self, key: str, default: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
         """Reads some of `allowed`, as a list or as comma-separated text; without repeats, in the given order."""
         value = self._take(key, list(default))

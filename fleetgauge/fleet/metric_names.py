@@ -1,7 +1,6 @@
 """Names of metrics as an operator types them."""
 
-from difflib import get_close_matches
-
+from fleetgauge.base.suggestions import nearest
 from fleetgauge.telemetry.catalogue.standard_metrics import KAFKA_PREFIX, known_metrics
 
 
@@ -14,5 +13,5 @@ def advice(prefix: str) -> str | None:
     names = [metric.name for metric in known_metrics()]
     if not prefix.startswith(KAFKA_PREFIX) or any(name.startswith(prefix) for name in names):
         return None
-    near = get_close_matches(prefix, names, n=1)
-    return f"no client is known to send a metric {prefix}" + (f": did you mean {near[0]}?" if near else "")
+    near = nearest(prefix, names)
+    return f"no client is known to send a metric {prefix}" + (f": did you mean {near}?" if near else "")

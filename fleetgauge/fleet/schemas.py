@@ -151,7 +151,7 @@ _POINT_PUSH: Final = _joined(
 )
 
 _POINT: Final = schema_of(
-    *typed(pa.string(), "scope_name", "metric_name", "metric_type", "temporality"),
+    *typed(pa.string(), "scope_name", "origin", "metric_name", "metric_type", "temporality"),
     ("is_monotonic", pa.bool_()),
     ("unit", pa.string()),
     ("start_time_unix_nano", pa.int64()),
@@ -176,9 +176,11 @@ SENT_POINTS: Final = _joined(_POINT_PUSH, _POINT, _DIALECT, _DATE)
 `metric_type` is `gauge`, `sum`, `histogram`, `exponential_histogram` or `summary`; `temporality` is `delta`,
 `cumulative` or null; `value` is null where the client recorded nothing (NaN, or OTLP's flag) and for the three last
 types, which have `count`, `sum` and `distribution` instead, null with that flag; `attributes` and `resource` are what
-the client sent, values as text. From `node_id` on, the columns are the normalised ones of `fleet.decode.dialects`:
-`node_id` is -1 for a bootstrap or logical link; `twin` marks the second copy of a dotted topic's point; `occurrence` is
-0, and 1, 2, ... for further points of the same metric, attributes and time in one push, as librdkafka sends them for
+the client sent, values as text; `unit` is null for the catalogue's unit, which values are converted to, and for none;
+`origin` is the scope and the service of a point as JSON, null for known clients (docs/points.md). From `node_id` on,
+the columns are the normalised ones of `fleet.decode.dialects`: `node_id` is -1 for a bootstrap or logical link; `twin`
+marks the second copy of a dotted topic's point; `occurrence` is 0, and 1, 2, ... for further points of the same series
+and time in one push, as librdkafka sends them for
 its logical brokers; `dialect` is that of the client's library; `date` is that of receipt (UTC).
 """
 
@@ -198,8 +200,8 @@ All six are null for a gauge.
 SERIES: Final = _joined(
     _INSTANCE,
     schema_of(
-        ("series_key", pa.int64()),
-        *typed(pa.string(), "metric_name", "metric_type", "temporality"),
+        ("series", pa.int64()),
+        *typed(pa.string(), "metric_name", "metric_type", "temporality", "origin", "unit"),
         ("attributes", TEXT_MAP),
         ("occurrence", pa.int32()),
         ("received_at", TIME),
@@ -209,12 +211,15 @@ SERIES: Final = _joined(
         ("time_unix_nano", pa.int64()),
         ("amount", pa.float64()),
         ("amount_sum", pa.float64()),
+        ("buckets", pa.list_(pa.float64())),
+        ("bounds", pa.list_(pa.float64())),
     ),
 )
 """What is remembered of each series between two runs: its point that was received last. No gauges.
 
-Unique by INSTANCE and `series_key`, a hash of metric, type, temporality, attributes and occurrence. `amount` is the
-point's value or count, `amount_sum` its sum.
+Unique by INSTANCE and `series`, a hash of metric, type, origin, unit, attributes and occurrence; null in rows of an
+earlier form, which a run gives one. `amount` is the running amount of the values or counts, `amount_sum` of the sums,
+null where it is not known; `buckets` is that of a histogram's buckets, between `bounds`.
 """
 
 _DECODED_POINT: Final = [

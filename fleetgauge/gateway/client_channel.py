@@ -181,7 +181,6 @@ class ClientChannel(BaseChannel):
         if self._broker is not None:
             self._broker.close()  # after what was written, such as records without acks
         self._account()
-        self._shared.policy.rules.closed(self)
         self._context.handler.connection_lost(self, str(self._close_reason))
         self._requests.close()
         self._responses.close()
@@ -307,7 +306,8 @@ class ClientChannel(BaseChannel):
         self._write_requests()
         if own_login is not None and self._broker is not None and (renewal := own_login.renew(now_ns)):
             self._broker.write(renewal)
-        self._pause(requests)
+        if requests.turn_is_over:
+            self._wait_for_turn()
         return True
 
     def _pass_responses(self, data: bytes, now_ns: int) -> bool:
@@ -317,7 +317,8 @@ class ClientChannel(BaseChannel):
             return False
         self._write_responses()
         self._note_kept(responses.kept_bytes)
-        self._pause(responses)
+        if responses.turn_is_over:
+            self._wait_for_turn()
         return True
 
     def _receive(self, stream: RequestStream | ResponseStream, data: bytes, now_ns: int) -> bool:
@@ -335,14 +336,6 @@ class ClientChannel(BaseChannel):
             self._fail(error, "gateway.handler_failed")
             return False
         return True
-
-    def _pause(self, stream: RequestStream | ResponseStream) -> None:
-        """Waits for the next turn, and mutes the client, as the stream needs it."""
-        if stream.turn_is_over:
-            self._wait_for_turn()
-        if stream.mute_ms:
-            self._mute_for(stream.mute_ms)
-            stream.mute_ms = 0
 
     def _write_requests(self) -> None:
         output, broker = self._requests.output, self._broker
@@ -500,10 +493,6 @@ class ClientChannel(BaseChannel):
 
     def _may_go_on(self) -> bool:
         return self._clock() < self._turn_ends_ns
-
-    def _mute_for(self, mute_ms: int) -> None:
-        self.mute()
-        self._context.loop.call_later(mute_ms / 1_000, self.unmute)
 
     # The end: a `wire.context.open_connection.OpenConnection`
 

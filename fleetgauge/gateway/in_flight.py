@@ -1,11 +1,13 @@
 """A request on its way through the gateway."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from fleetgauge.gateway.messages.walk import Walk
 from fleetgauge.gateway.sasl import Claim
 
 
+@dataclass(slots=True, eq=False)
 class InFlight:
     """One request, from its header to the end of its answer.
 
@@ -26,39 +28,18 @@ class InFlight:
         local: the gateway's own answer, a whole frame; empty while it is being made; None if the broker answers.
     """
 
-    __slots__ = (
-        "api_key",
-        "api_version",
-        "arrived_ns",
-        "claim",
-        "client_id",
-        "correlation_id",
-        "is_answered",
-        "is_own",
-        "local",
-        "note",
-        "request_walk",
-        "response_bytes",
-        "response_walk",
-        "size",
-        "throttle_time_at",
-    )
-
-    def __init__(
-        self, api_key: int, api_version: int, correlation_id: int, client_id: str, size: int, arrived_ns: int
-    ) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.size = size
-        self.arrived_ns = arrived_ns
-        self.is_answered = True
-        self.is_own = False
-        self.response_bytes = 0
-        self.request_walk: Walk | None = None
-        self.response_walk: Walk | None = None
-        self.throttle_time_at: int | None = None
-        self.claim: Claim | None = None
-        self.note: Any = None
-        self.local: bytes | None = None
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    size: int
+    arrived_ns: int
+    is_answered: bool = True
+    is_own: bool = False
+    response_bytes: int = 0
+    request_walk: Walk | None = None
+    response_walk: Walk | None = None
+    throttle_time_at: int | None = None
+    claim: Claim | None = None
+    note: Any = None
+    local: bytes | None = None

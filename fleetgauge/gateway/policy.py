@@ -40,6 +40,12 @@ def next_try(at_hand: int) -> int:
     return at_hand + 1 if at_hand < _EAGER_BYTES else 2 * at_hand
 
 
+def pass_on(output: list[bytes], data: bytes, start: int, end: int) -> None:
+    """Puts a part of the bytes out; the whole without a copy."""
+    if start < end:
+        output.append(data if end - start == len(data) else data[start:end])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Settings of the streams.

@@ -3,7 +3,7 @@
 Everything is called on the loop of the connection, in the order of the stream: `request` when a request's header, and
 as much of its body as the rules need, is at hand, before a byte of it reaches the broker; `response` if
 `InFlight.response_bytes` is set, when these bytes of the broker's answer are at hand, before a byte of it reaches the
-client; `sent` for every answer; `interrupted` after a turn that ends within an answer; `closed` once.
+client; `sent` for every answer; `interrupted` after a turn that ends within an answer.
 """
 
 from dataclasses import dataclass
@@ -77,11 +77,9 @@ class Answer:
 
     Attributes:
         response: a whole frame with its size prefix; empty if the request has no answer (acks=0).
-        mute_ms: how long no further request of the connection is read [ms]; 0 for none.
     """
 
     response: bytes
-    mute_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +88,12 @@ class Rewrite:
 
     Attributes:
         body: what follows the request header.
-        mute_ms: as in `Answer`.
     """
 
     body: bytes
-    mute_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """The request is passed, and no further one is read for `mute_ms` [ms]: a throttled Produce with acks=0."""
-
-    mute_ms: int
-
-
-RequestVerdict: TypeAlias = More | Answer | Rewrite | Hold | None
+RequestVerdict: TypeAlias = More | Answer | Rewrite | None
 """None passes the request as it is, the usual case."""
 
 
@@ -114,12 +103,10 @@ class Patched:
 
     Attributes:
         body: in place of the body's bytes that `response` got; of any number.
-        mute_ms: how long no further request of the connection is read, from the answer on [ms].
         replaces_all: True if `body` is the whole answer: what follows of the broker's is dropped as it arrives.
     """
 
     body: bytes
-    mute_ms: int = 0
     replaces_all: bool = False
 
 
@@ -161,9 +148,6 @@ class Rules(Protocol):
         turn has to wait [ms].
         """
 
-    def closed(self, connection: ClientConnection) -> None:
-        """Notes the end of a connection; requests in flight are not answered."""
-
 
 class NoRules:
     """Passes everything."""
@@ -184,6 +168,3 @@ class NoRules:
     def interrupted(self, connection: ClientConnection, request: InFlight, now_ns: int) -> int:
         """See `Rules.interrupted`."""
         return 0
-
-    def closed(self, connection: ClientConnection) -> None:
-        """See `Rules.closed`."""

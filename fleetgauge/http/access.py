@@ -20,7 +20,7 @@ from typing import Final
 
 from cachetools import TTLCache
 
-from fleetgauge.base.errors import SettingError
+from fleetgauge.base.errors import ConfigError
 from fleetgauge.base.library_log import get_logger
 from fleetgauge.base.log_limiter import LogLimiter
 from fleetgauge.base.network import network_of
@@ -40,10 +40,6 @@ MAX_FAILURES: Final = 20
 FAILURES_FOR_S: Final = 60.0
 _MAX_NETWORKS: Final = 10_000
 _MAX_WAITING: Final = 64
-
-
-class AccessError(SettingError):
-    """The settings cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +89,7 @@ def check_access(settings: AccessSettings) -> None:
     """Reads the files; may block.
 
     Raises:
-        AccessError: one of them cannot be used.
+        ConfigError: one of them cannot be used.
     """
     _load(settings)
 
@@ -102,17 +98,17 @@ def _load(settings: AccessSettings) -> _Loaded:
     for key, path in _files(settings).items():
         with suppress(OSError):  # one that is missing is named below
             if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would block for ever
-                raise AccessError(key, f"{path} is not a regular file")
+                raise ConfigError(key, f"{path} is not a regular file")
     try:
         users = read_users(settings.users_file, settings.operator_token)
     except UsersFileError as error:
-        raise AccessError("http.users.file", f"{settings.users_file} {error}") from error
+        raise ConfigError("http.users.file", f"{settings.users_file} {error}") from error
     if settings.tls is None:
         return _Loaded(users=users, tls=None, expires_at=None)
     try:
         return _Loaded(users=users, tls=make_server_context(settings.tls), expires_at=expires_at(settings.tls))
     except TlsConfigError as error:
-        raise AccessError(f"http.{error.key}", error.problem.replace(" ssl.", " http.ssl.")) from error
+        raise ConfigError(f"http.{error.key}", error.problem.replace(" ssl.", " http.ssl.")) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +135,7 @@ class Access:
         failures: failed log-ins by reason.
 
     Raises:
-        AccessError: a file cannot be used.
+        ConfigError: a file cannot be used.
     """
 
     failure_delay_s: float = 0.2
@@ -189,7 +185,7 @@ class Access:
         self._stamp = stamp
         try:
             self._loaded = await asyncio.to_thread(_load, self._settings)
-        except AccessError as error:
+        except ConfigError as error:
             log.error("http.files_not_reread", message="the files before stay in force", error=str(error))
         else:
             log.info("http.files_reread", users=len(self._loaded.users.by_name))

@@ -39,40 +39,34 @@ class User:
     role: Role
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Users:
     """The users, by what they present.
 
-    Args:
+    Attributes:
         by_name: the user of each name.
         store: passwords.
         tokens: users by SHA-256 of their token, in hexadecimal digits.
         certificates: users by the subject of their certificate (RFC 2253, as Kafka's principals).
     """
 
-    def __init__(
-        self,
-        by_name: Mapping[str, User],
-        store: CredentialStore,
-        tokens: Mapping[str, User],
-        certificates: Mapping[str, User],
-    ) -> None:
-        self.by_name = by_name
-        self.store = store
-        self._tokens = tokens
-        self._certificates = certificates
+    by_name: Mapping[str, User]
+    store: CredentialStore
+    tokens: Mapping[str, User]
+    certificates: Mapping[str, User]
 
     def of_token(self, token: str) -> User | None:
         """The user with this token. Every hash is compared, in constant time."""
         digest = token_hash(token)
         found = None
-        for each, user in self._tokens.items():
+        for each, user in self.tokens.items():
             if hmac.compare_digest(each, digest):
                 found = user
         return found
 
     def of_certificate(self, subject: str) -> User | None:
         """The user with this subject of a verified certificate."""
-        return self._certificates.get(subject)
+        return self.certificates.get(subject)
 
 
 def token_hash(token: str) -> str:

@@ -6,7 +6,7 @@ The order of a stop: no new connections, pending responses sent, the push log co
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import fields
 
 from fleetgauge.base.clock import SystemTime, Time
@@ -25,6 +25,7 @@ from fleetgauge.node.processes.node_process import NodeProcess
 from fleetgauge.node.reconfiguration import Changes, changeable_fields, examiner, log_reread
 from fleetgauge.node.status.node_inventory import NodeInventory
 from fleetgauge.node.status.node_socket import NodeSocket, Status
+from fleetgauge.node.tasks import end_task
 from fleetgauge.telemetry.push_record import PushIds
 from fleetgauge.wire.channels.secure_channel import make_channel
 from fleetgauge.wire.context.accepted import MakeChannel
@@ -166,10 +167,7 @@ class FleetgaugeNode(NodeProcess):
 
     async def _stop_service(self, deadline_ms: int) -> None:
         parts = self._parts
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._housekeeping
+        await end_task(self._housekeeping)
         parts.quotas.managers.stop_reapers()  # unmutes all throttled channels
         await asyncio.gather(*(listener.stop(self._left_ms(deadline_ms)) for listener in parts.listeners))
         await parts.pushes.close()

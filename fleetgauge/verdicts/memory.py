@@ -375,8 +375,7 @@ def _bytes(table: Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    return bytes(sink.getvalue())
 
 
 def _table(data: bytes) -> Table:

@@ -86,8 +86,7 @@ class Names:
 
     def parts(self, code: int) -> list[str]:
         """The texts of a number."""
-        text: str = self._texts[code].as_py()
-        return text.split(SEPARATOR)
+        return str(self._texts[code]).split(SEPARATOR)
 
     def keep(self, stays: Numbers) -> Numbers:
         """Forgets the other texts; returns for each number the new one, or -1."""

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetgauge.base.errors import FleetgaugeError
-from fleetgauge.cluster.errors import ResourceError, did_you_mean, short
+from fleetgauge.base.suggestions import did_you_mean, nearest
+from fleetgauge.cluster.errors import ResourceError, short
 from fleetgauge.cluster.plan import K, Kind, V
 from fleetgauge.node.config.sources import from_toml
 
@@ -37,5 +38,5 @@ def _split_key(key: str, kind: Kind[Any, Any]) -> tuple[str, str]:
             return name, inner
     raise ResourceError(
         f"{short(key)} is no key of a {kind.what}; [{kind.table}.NAME] has {', '.join(kind.keys)}"
-        f"{did_you_mean(rest.rpartition('.')[2], kind.keys)}"
+        f"{did_you_mean(nearest(rest.rpartition('.')[2], kind.keys))}"
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from fleetgauge.base.suggestions import did_you_mean
 from fleetgauge.cli.options import DataOptions, TableOrJson
 from fleetgauge.cli.output import write_json
 from fleetgauge.cli.units import ago, amount, duration, size
@@ -198,8 +199,7 @@ def _traffic(found: Status) -> Table:
     table.add_row("subscriptions", ", ".join(telemetry["subscriptions"]) or "none: clients push no metrics")
     for name, prefixes in telemetry["unmatched_prefixes"].items():
         for prefix, nearest in prefixes.items():
-            hint = f"; did you mean {nearest}?" if nearest else ""
-            table.add_row("  known to no client", printable(f"{prefix} of {name}{hint}"))
+            table.add_row("  known to no client", printable(f"{prefix} of {name}{did_you_mean(nearest)}"))
     for name, rule in telemetry["client_guard"].items():
         table.add_row(f"client guard {printable(name)}", printable(_guarded(rule)))
     table.add_row("pushes answered", _counts(telemetry["push_answers"]) or "none yet")

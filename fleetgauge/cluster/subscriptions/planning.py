@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
+from fleetgauge.base.suggestions import did_you_mean
 from fleetgauge.cluster.plan import Change, has_changes
 from fleetgauge.cluster.subscriptions.clients import Client, matching
 from fleetgauge.cluster.subscriptions.resources import Resource
@@ -287,8 +288,7 @@ def _notes(changes: Sequence[Change[str, Resource]]) -> list[str]:
     unknown = [(each.name, prefix) for each in wanted for prefix in each.metrics if not is_known_prefix(prefix)]
     for name, prefixes in groupby(unknown[:_MOST_UNKNOWN_PREFIXES], key=lambda pair: pair[0]):
         for _, prefix in prefixes:
-            nearest = nearest_prefix(prefix)
-            hint = f"; did you mean {nearest}?" if nearest else ""
+            hint = did_you_mean(nearest_prefix(prefix))
             notes.append(
                 f"{name}: no known client has a metric under {prefix}{hint} (an application may have metrics of its "
                 "own: KIP-1076)"

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from fleetgauge.base.errors import InvalidConfigError
-from fleetgauge.cluster.errors import ResourceError, did_you_mean, short
+from fleetgauge.base.kafka_text import kafka_text
+from fleetgauge.base.suggestions import did_you_mean, nearest
+from fleetgauge.cluster.errors import ResourceError, short
 from fleetgauge.cluster.plan import Kind
 from fleetgauge.telemetry.subscriptions.match import split_match
 from fleetgauge.telemetry.subscriptions.resources import (
@@ -112,7 +114,7 @@ def named(resources: Mapping[str, Resource], name: str) -> Resource:
     if name not in resources:
         known = sorted(resources)
         others = f"; there are {', '.join(known)}" if 0 < len(known) <= _MOST_LISTED else ""
-        raise ResourceError(f"there is no subscription {short(name)}{did_you_mean(name, known) or others}")
+        raise ResourceError(f"there is no subscription {short(name)}{did_you_mean(nearest(name, known)) or others}")
     return resources[name]
 
 
@@ -125,13 +127,9 @@ _PATTERN_HINT: Final = (
 
 def _read(tables: Mapping[str, Mapping[str, object]]) -> dict[str, Resource]:
     return {
-        name: checked(name, {key: _kafka_text(value) for key, value in properties.items()})
+        name: checked(name, {key: kafka_text(value) for key, value in properties.items()})
         for name, properties in tables.items()
     }
-
-
-def _kafka_text(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 SUBSCRIPTIONS: Final = Kind(

@@ -204,8 +204,7 @@ class Analysis:
         }
 
     def _times(self) -> list[int]:
-        found: list[int] = (self.rings.minutes() * WINDOW_US).tolist()
-        return found
+        return [minute * WINDOW_US for minute in self.rings.minutes().tolist()]
 
     def groups(self, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
         """Consumer groups of these clients: members that departed count in `states` alone."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -71,6 +72,7 @@ class Instance:
             self.earlier = max(0, self.earlier - 1)
 
 
+@dataclass(slots=True, eq=False)
 class Entry:
     """One row of the fleet: a client in the log, in a node's listing, or both.
 
@@ -83,15 +85,12 @@ class Entry:
         answered_ms: push interval that a node answered its latest Get with [ms]; None if its pushes are newer.
     """
 
-    __slots__ = ("answered_ms", "instance", "listed", "listed_us", "seen", "state")
-
-    def __init__(self) -> None:
-        self.seen: SeenClient | None = None
-        self.listed: ClientRow | None = None
-        self.listed_us = 0
-        self.instance: Instance | None = None
-        self.state = ClientState.LIVE.value
-        self.answered_ms: int | None = None
+    seen: SeenClient | None = None
+    listed: ClientRow | None = None
+    listed_us: int = 0
+    instance: Instance | None = None
+    state: str = ClientState.LIVE.value
+    answered_ms: int | None = None
 
     @property
     def of(self) -> Any:

@@ -24,6 +24,7 @@ from fleetgauge.push_log.payload import PayloadDecoder
 from fleetgauge.telemetry.catalogue.dialects import library_of
 from fleetgauge.telemetry.catalogue.standard_metrics import ROLE_PREFIXES, telemetry_name
 from fleetgauge.telemetry.push_record import PushRecord
+from fleetgauge.verdicts.arrow import as_numpy
 from fleetgauge.verdicts.judge import judge
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.notes import EXPECTED_INTERVAL, client_columns
@@ -327,8 +328,7 @@ def _shown(start: int, rows: Table, given: dict[str, Any]) -> _Values:
 
 def _numbers(column: Any) -> Numbers:
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    found: Numbers = column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
-    return found
+    return as_numpy(column.cast(pa.float64()), np.nan)
 
 
 def put_into(rings: Rings, clients: Clients, measured: Measured, next_number: Callable[[], int]) -> None:

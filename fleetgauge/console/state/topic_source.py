@@ -1,5 +1,6 @@
 """The console's reader of a topic: all partitions, an hour back at the start. It joins no group and commits nothing."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -8,11 +9,10 @@ from fleetgauge.base.clock import SystemTime, Time
 from fleetgauge.console.state.source import LOOKBACK_US, Polled, StoredPush
 from fleetgauge.push_log.kafka_topic.clients import make_consumer, text_of
 from fleetgauge.push_log.kafka_topic.offsets import TopicOffsets
-from fleetgauge.push_log.kafka_topic.reader import headers_of
-from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
+from fleetgauge.push_log.kafka_topic.reader import record_of
+from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.log import PushLogError
-from fleetgauge.telemetry.push_record import PushRecord
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -30,18 +30,16 @@ _AHEAD_US: Final = 180_000_000
 """A partition that is read so far ahead of another, which has more, is paused [us]: minutes are judged as a whole."""
 
 
+@dataclass(slots=True, eq=False)
 class _Partition:
     """How far one was read: the next offset, receive time of its latest push [us], and when a record came [ms]."""
 
-    __slots__ = ("at_end_us", "end", "is_paused", "next_offset", "read_up_to", "record_ms")
-
-    def __init__(self, next_offset: int, read_up_to: int, now_ms: int) -> None:
-        self.next_offset = next_offset
-        self.read_up_to = read_up_to
-        self.record_ms = now_ms
-        self.end = -1
-        self.at_end_us: int | None = None
-        self.is_paused = False
+    next_offset: int
+    read_up_to: int
+    record_ms: int
+    end: int = -1
+    at_end_us: int | None = None
+    is_paused: bool = False
 
 
 class TopicSource:
@@ -161,7 +159,7 @@ class TopicSource:
         partition.next_offset = offset + 1
         partition.record_ms = self._time.hi_res_clock_ms()
         try:
-            record = _record(message)
+            record = record_of(message)
         except MalformedRecordError as problem:
             self.skipped += 1
             log.debug("console.record_skipped", reason=problem.reason, partition=number, offset=offset)
@@ -201,12 +199,3 @@ class TopicSource:
             elif each.is_paused and ahead_us <= 0:
                 consumer.resume(place)
                 each.is_paused = False
-
-
-def _record(message: "Message") -> PushRecord:
-    """The push in a record.
-
-    Raises:
-        MalformedRecordError: it is none.
-    """
-    return decode_record(message.key(), message.value(), headers_of(message))

@@ -11,7 +11,7 @@ import sys
 from array import array
 from collections.abc import Callable, Mapping
 from itertools import groupby
-from operator import itemgetter
+from operator import index, itemgetter
 from typing import Any, Final, NamedTuple
 
 from fleetgauge.exporters.prometheus.names import MetricId
@@ -55,6 +55,9 @@ def decode_client(saved: SavedClient) -> tuple[Client, dict[MetricId, str]]:
         header = _HEADER.unpack_from(saved.state)
         client.received_at, client.time_unix_nano, client.interval_ms, client.terminated = header
         descriptions = _fill(client, layout["metrics"], numbers)
+        if "created" in layout:
+            for (_, series), created in zip(client.in_order(), layout["created"], strict=True):
+                series.created_unix_nano = index(created)
     except (KeyError, TypeError, IndexError, AttributeError, struct.error) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     return client, descriptions
@@ -65,7 +68,9 @@ def _layout(client: Client, describe: Callable[[MetricId], str]) -> dict[str, An
         [*metric, describe(metric), [_series_layout(series) for _, series in found]]
         for metric, found in groupby(client.in_order(), key=itemgetter(0))
     ]
-    return {"record": client.about.record, "resource": client.about.resource, "metrics": metrics}
+    layout = {"record": client.about.record, "resource": client.about.resource, "metrics": metrics}
+    created = [series.created_unix_nano for _, series in client.in_order()]
+    return layout | {"created": created} if any(created) else layout
 
 
 def _series_layout(series: Series) -> list[Any]:

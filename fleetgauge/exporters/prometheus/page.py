@@ -69,7 +69,7 @@ def render(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
     for _ in table.write_lines(write_lines):
         yield ""
     for family in table.families():
-        yield from _family(family, table.lines(family), openmetrics=openmetrics)
+        yield from _family(family, table.lines(family, created=openmetrics), openmetrics=openmetrics)
     yield from _infos(table.infos(), openmetrics=openmetrics)
     yield from _own_metrics(table, openmetrics=openmetrics)
     if openmetrics:
@@ -90,7 +90,10 @@ def _own_metrics(table: SeriesTable, *, openmetrics: bool) -> Iterator[str]:
 
 
 def write_lines(client: Client) -> None:
-    """Writes the lines of a client's series that are saved and have changed; they are the same in both formats."""
+    """Writes the lines of a client's series that are saved and have changed.
+
+    They are the same in both formats, except that the last line of a series with a created time is for OpenMetrics.
+    """
     shown, before, identity = client.shown, client.written, client.identity
     saved, written = len(shown), len(before)
     for found in client.series.values():
@@ -109,15 +112,25 @@ def write_lines(client: Client) -> None:
             if at < written and before[at] + before[at + 1] == value and before[at + 2] >= 0:
                 continue
             if labels and identity and -_INFINITE < value < _INFINITE:
-                family.members[series] = f"{family.sample_name}{{{identity},{labels}}} {value!r}\n"
+                lines = f"{family.sample_name}{{{identity},{labels}}} {value!r}\n"
             else:
-                family.members[series] = _line(family.sample_name, _joined(identity, labels), value)
+                lines = _line(family.sample_name, _joined(identity, labels), value)
+            family.members[series] = lines + _created(family, series) if series.created_unix_nano else lines
     client.written = shown
 
 
 def _distribution(family: Family, series: Series) -> str:
     write, values = _histogram if family.kind == "histogram" else _summary, series.shown()
-    return "".join(write(family.name, series.client.identity, series.labels, series.bounds, values)) if values else ""
+    lines = "".join(write(family.name, series.client.identity, series.labels, series.bounds, values)) if values else ""
+    return lines + _created(family, series) if lines and series.created_unix_nano else lines
+
+
+def _created(family: Family, series: Series) -> str:
+    """The line with the start of a series' first measurement [s since the epoch]. It follows the series' others: a
+    scraper that needs it then finds it without reading on.
+    """
+    labels = _joined(series.client.identity, series.labels)
+    return _line(f"{family.name}_created", labels, series.created_unix_nano / 1e9)
 
 
 def _family(family: Family, lines: list[str], *, openmetrics: bool) -> Iterator[str]:

@@ -19,9 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.base.errors import ConfigError, FleetgaugeError
 from fleetgauge.exporters.prometheus.settings import Address
-from fleetgauge.http.access import Access, AccessError, AccessSettings
+from fleetgauge.http.access import Access, AccessSettings
 from fleetgauge.http.connection import HttpSettings
 from fleetgauge.http.errors import refused
 from fleetgauge.http.server import HttpServer
@@ -67,7 +67,7 @@ class PageServer:
         self._secure = address.is_secure
         try:
             self.access = Access(access)
-        except AccessError as error:
+        except ConfigError as error:
             raise PageError(f"exporters.{exporter}.{error}") from error
         self._socket = _bound(exporter, address)
         self.address = Address(host=address.host, port=self._socket.getsockname()[1], is_secure=address.is_secure)

@@ -4,27 +4,33 @@ It uses protobuf's own classes. Pure: payload bytes in, values out. Points that 
 librdkafka's connections to unknown brokers, which share a node id, and the doubled topics of Java's consumers.
 """
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from fleetgauge.exporters.prometheus.names import MAX_DESCRIPTION, Kind, MetricId, cut, label_text, normalised
 from fleetgauge.telemetry.catalogue.dialects import text_of, twin_families
+from fleetgauge.telemetry.otlp.series import (
+    CUMULATIVE,
+    DELTA,
+    NO_RECORDED_VALUE,
+    SERVICE_KEYS,
+    are_buckets,
+    origin_of,
+    unit_of,
+)
 
 GRID: Final = tuple(2.0**exponent for exponent in range(-20, 44))
 """Bounds of the classic histogram that replaces an exponential one. They are powers of two, because the buckets of
 every scale lie within such bounds: pushes of different scales add up without loss."""
 
-_NO_RECORDED_VALUE: Final = 1
 _NO_VALUE: Final = "no_value"
-_DELTA: Final = 1
-_CUMULATIVE: Final = 2
 _MAX_LABEL_TEXT: Final = 8_192
 """All attributes of a data point together as labels [characters]; points with more are left out."""
 _MAX_RESOURCE: Final = 32
@@ -35,6 +41,8 @@ _CACHED_LABEL_TEXT: Final = 512
 """Longer ones are not cached, so that they cannot fill the memory [characters]."""
 
 Values = tuple[float, ...]
+Texts = tuple[tuple[str, str | None], ...]
+"""Attributes as text: key and value of each."""
 
 
 class Mode(IntEnum):
@@ -103,10 +111,22 @@ class PushPoints:
 
 
 class MetricData(NamedTuple):
-    """A metric of a push, as OTLP has it. `points` are protobuf's, of the member `data_kind`."""
+    """A metric of a push.
+
+    Attributes:
+        id: its identity on the page.
+        mode: how its points are applied.
+        factor: what the values of numbers are multiplied by; see `unit_of`.
+        origin: further attributes of each of its points; see `origin_of`.
+        description: the client's text.
+        data_kind: OTLP's member that has its data.
+        points: its points, protobuf's.
+    """
 
     id: MetricId
     mode: Mode
+    factor: float
+    origin: Texts
     description: str
     data_kind: str
     points: Sequence[Any]
@@ -132,7 +152,7 @@ class PushReader:
         self.max_points = max_points
         self._max_value_bytes = max_value_bytes
         self._reserved = frozenset(reserved)
-        self._sets: dict[tuple[tuple[str, str | None], ...], AttributeSet] = {}
+        self._sets: dict[Texts, AttributeSet] = {}
 
     def read(self, payload: bytes) -> PushPoints:
         """The points of a payload.
@@ -160,40 +180,46 @@ class PushReader:
             google.protobuf.message.DecodeError: it is not a well-formed `MetricsData`.
         """
         for resource_metrics in MetricsData.FromString(payload).resource_metrics:
-            metrics = [each for scope in resource_metrics.scope_metrics for each in scope.metrics]
-            if metrics:
-                self._read_resource(resource_metrics.resource.attributes, resource)
-            for metric in metrics:
-                data_kind = metric.WhichOneof("data")
-                if data_kind is not None:
-                    data = getattr(metric, data_kind)
-                    kind, mode = _kind_and_mode(data_kind, data)
-                    metric_id = MetricId(metric.name, kind, metric.unit)
-                    yield MetricData(metric_id, mode, metric.description, data_kind, data.data_points)
+            scopes = [scope for scope in resource_metrics.scope_metrics if scope.metrics]
+            attributes = resource_metrics.resource.attributes
+            services = self._read_resource(attributes, resource) if attributes and scopes else ()
+            for scope_metrics in scopes:
+                origin: Texts = ()
+                if services or scope_metrics.HasField("scope"):  # a Java client has neither, in each of its points
+                    scope = scope_metrics.scope
+                    origin = _origin(scope.name, scope.version, services)
+                for metric in scope_metrics.metrics:
+                    data_kind = metric.WhichOneof("data")
+                    if data_kind is not None:
+                        yield _metric_data(metric, data_kind, origin)
 
-    def _read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
-        """Adds resource attributes that are not in `known` yet."""
+    def _read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> Texts:
+        """Adds resource attributes that are not in `known` yet; returns those that identify a service."""
+        services: Texts = ()
         for attribute in attributes[:_MAX_RESOURCE]:
             key = attribute.key
+            if key in SERVICE_KEYS:
+                services = (*services, (key, text_of(attribute.value)))
             if key in known or len(known) >= _MAX_RESOURCE or len(key) > _MAX_RESOURCE_KEY:
                 continue
             if text := text_of(attribute.value):
                 known[key] = cut(text, self._max_value_bytes)
+        return services
 
     def _read_metric(self, metric: MetricData, found: PushPoints, topics: Topics, repeated: Repeated, room: int) -> int:
         """Adds a metric's points to `found`; returns how many more points the push may have."""
-        kind, mode = metric.id.kind, metric.mode
+        mode = metric.mode
         by_labels = found.measurements.setdefault(metric.id, {})
         is_number = metric.data_kind in ("gauge", "sum")
         for point in metric.points[:room]:
-            measurement = _number(kind, mode, point) if is_number else _distribution(metric.data_kind, mode, point)
+            measurement = _number(metric, point) if is_number else _distribution(metric.data_kind, mode, point)
             if isinstance(measurement, str):
                 found.left_out[measurement] += 1
-                if measurement == _NO_VALUE and (attributes := self.attributes(point.attributes)) is not None:
+                if measurement == _NO_VALUE and (attributes := self.attributes(metric, point)) is not None:
                     times = found.without_value.setdefault(metric.id, {})
                     times[attributes.labels] = max(times.get(attributes.labels, 0), point.time_unix_nano)
                 continue
-            attributes = self.attributes(point.attributes)
+            attributes = self.attributes(metric, point)
             if attributes is None:
                 found.left_out["labels_too_long"] += 1
                 continue
@@ -206,16 +232,16 @@ class PushReader:
                 same = by_time.get(point.time_unix_nano)
                 if same is not None:
                     found.folded["double_identity"] += 1
-                    measurement = _of_one_time(same, measurement, kind)
+                    measurement = _of_one_time(same, measurement, metric.id.kind)
                 by_time[point.time_unix_nano] = measurement
         points = len(metric.points)
         if points > room:
             found.left_out["push_too_large"] += points - room
         return max(0, room - points)
 
-    def attributes(self, attributes: Iterable[Any]) -> AttributeSet | None:
-        """The attributes as labels; None if they are too long."""
-        key = tuple((each.key, text_of(each.value)) for each in attributes)
+    def attributes(self, metric: MetricData, point: Any) -> AttributeSet | None:
+        """The attributes of a point, and its origin, as labels; None if they are too long."""
+        key = (*metric.origin, *[(each.key, text_of(each.value)) for each in point.attributes])
         known = self._sets.get(key)
         if known is None:
             texts = {name: value and cut(value, self._max_value_bytes) for name, value in key}
@@ -231,6 +257,21 @@ class PushReader:
         return known
 
 
+@lru_cache(1_024)
+def _origin(scope_name: str, scope_version: str, services: Texts) -> Texts:
+    return tuple(origin_of(scope_name, scope_version, dict(services)).items())
+
+
+def _metric_data(metric: Any, data_kind: str, origin: Texts) -> MetricData:
+    data = getattr(metric, data_kind)
+    kind, mode = _kind_and_mode(data_kind, data)
+    factor, unit = 1.0, metric.unit
+    if unit and kind in ("counter", "gauge"):
+        factor, unit = unit_of(metric.name, unit)
+    metric_id = MetricId(metric.name, kind, unit)
+    return MetricData(metric_id, mode, factor, origin, metric.description, data_kind, data.data_points)
+
+
 def _kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
     """The kind of a metric on the page, and how its points are applied.
 
@@ -242,26 +283,26 @@ def _kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
         return "summary", Mode.AS_IS
     temporality = data.aggregation_temporality
     if data_kind == "sum":
-        if temporality == _DELTA:
+        if temporality == DELTA:
             return ("counter" if data.is_monotonic else "gauge"), Mode.DELTA
-        if temporality == _CUMULATIVE and data.is_monotonic:
+        if temporality == CUMULATIVE and data.is_monotonic:
             return "counter", Mode.CUMULATIVE
         return "gauge", Mode.AS_IS
-    return "histogram", Mode.CUMULATIVE if temporality == _CUMULATIVE else Mode.DELTA
+    return "histogram", Mode.CUMULATIVE if temporality == CUMULATIVE else Mode.DELTA
 
 
 def has_no_value(point: Any) -> bool:
     """True if a data point has the flag "no recorded value"."""
-    return bool(point.flags & _NO_RECORDED_VALUE)
+    return bool(point.flags & NO_RECORDED_VALUE)
 
 
-def _number(kind: Kind, mode: Mode, point: Any) -> Measurement | str:
+def _number(metric: MetricData, point: Any) -> Measurement | str:
     """The measurement of a gauge or sum point, or why it has none: `no_value`, `malformed`."""
-    member = point.WhichOneof("value")
-    value = float(getattr(point, member)) if member else math.nan
+    member, mode = point.WhichOneof("value"), metric.mode
+    value = metric.factor * getattr(point, member) if member else math.nan
     if math.isnan(value) or has_no_value(point):
         return _NO_VALUE
-    if mode != Mode.AS_IS and (math.isinf(value) or (kind == "counter" and value < 0)):
+    if mode != Mode.AS_IS and (math.isinf(value) or (metric.id.kind == "counter" and value < 0)):
         return "malformed"  # it would make the sum of the series useless
     return Measurement(mode, point.start_time_unix_nano, (value,))
 
@@ -287,10 +328,7 @@ def _explicit(point: Any) -> tuple[Values, Values] | None:
     """Values and bounds of a histogram point; None if they do not match."""
     bounds = tuple(point.explicit_bounds)
     counts = tuple(map(float, point.bucket_counts)) or (float(point.count),)
-    rising = all(low < high for low, high in itertools.pairwise(bounds))
-    if len(counts) != len(bounds) + 1 or not rising or not all(map(math.isfinite, bounds)):
-        return None
-    return (sum(counts), _sum(point), *counts), bounds
+    return ((sum(counts), _sum(point), *counts), bounds) if are_buckets(counts, bounds) else None
 
 
 def _exponential(point: Any) -> tuple[Values, Values]:

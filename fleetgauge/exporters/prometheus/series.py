@@ -5,18 +5,24 @@ bounds, `client_labels` makes labels, `table` holds everything.
 """
 
 import json
+import math
 from array import array
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import lt
 from typing import Any, Final, NamedTuple
 
 from fleetgauge.base.presence import expected_interval_ms
 from fleetgauge.exporters.prometheus.names import Kind, MetricId, help_text
-from fleetgauge.exporters.prometheus.points import Measurement, Mode, Values
+from fleetgauge.exporters.prometheus.points import GRID, Measurement, Mode, Values
 from fleetgauge.exporters.prometheus.shapes import Identity, Shape
 
 NEVER: Final = 1 << 62
 """A deadline that never passes [ms]."""
+_NO_START: Final = 1.0
+"""Instead of the start of a cumulative count, for hidden series that never had one."""
+_UNKNOWN_START: Final = math.inf
+"""Instead of the start of a cumulative count whose client sends none: no start is after it."""
 
 ClientKey = tuple[str, str]
 """Principal and client instance id: no client can change another's series by pushing under its id."""
@@ -38,8 +44,8 @@ class Series:
     from deltas to cumulative counts, or back, continues to count.
 
     The numbers are in one array with those of the client's other series, in the form in which they are saved: `base` of
-    every value, `last` of every value, and the start of the cumulative count [ns since the epoch], below 0 while the
-    client sends no value: the series is not on the page then, and goes on from its value later.
+    every value, `last` of every value, and the start of the cumulative count [ns since the epoch], 0 if there has been
+    none, below 0 while the client sends no value: the series is not on the page then, and goes on from its value later.
 
     Attributes:
         labels: labels of its data points, as text.
@@ -48,11 +54,11 @@ class Series:
         client: the client that it belongs to.
         family: its metric on the page.
         at: index of its numbers in its client's arrays.
-        cost: number of its samples on the page.
         expires_ms: when it is removed unless a push has it again [ms, monotonic]; `NEVER` if it lives with its client.
+        created_unix_nano: start of its first measurement, for its line `_created`; 0 if it has none.
     """
 
-    __slots__ = ("at", "bounds", "client", "cost", "expires_ms", "family", "labels", "width")
+    __slots__ = ("at", "bounds", "client", "created_unix_nano", "expires_ms", "family", "labels", "width")
 
     def __init__(self, client: "Client", labels: str, values: int, bounds: Values) -> None:
         self.client = client
@@ -60,14 +66,24 @@ class Series:
         self.labels = labels
         self.bounds = bounds
         self.width = values
-        self.cost = values if values == 1 else len(bounds) + 3
         self.at = 0
         self.expires_ms = NEVER
+        self.created_unix_nano = 0
 
     @property
     def size(self) -> int:
         """Number of its numbers in the array."""
         return 2 * self.width + 1
+
+    @property
+    def cost(self) -> int:
+        """Number of its samples on the page, without the start time."""
+        return 1 if self.width == 1 else len(self.bounds) + 3
+
+    @property
+    def has_been_cumulative(self) -> bool:
+        """True if a cumulative count was applied, which may include deltas of earlier times."""
+        return abs(self.client.numbers[self.at + 2 * self.width]) > _NO_START
 
     def apply(self, measurement: Measurement, *, before_unix_nano: int) -> bool:
         """Adds a measurement that `fits`.
@@ -77,7 +93,7 @@ class Series:
             before_unix_nano: the time of the client's previous push.
 
         Returns:
-            True if a count was reset: it fell, or it started after the previous push.
+            True if a count was reset: it or one of its buckets fell, or it started after the previous push.
         """
         if measurement.mode == Mode.CUMULATIVE:
             return self.apply_cumulative(measurement.values, measurement.start_unix_nano, before_unix_nano)
@@ -99,7 +115,8 @@ class Series:
         """Adds cumulative counts; arguments and result are as in `apply`.
 
         After deltas of 5 and 7, a count of 15 is shown as 15. If its start is after the last of them, or if it is only
-        3, it was reset, and 27 and 15 are shown.
+        3, it was reset, and 27 and 15 are shown. So it was if one of its buckets fell, except those of an exponential
+        histogram, whose counts move to larger buckets when its client lowers the scale.
         """
         numbers, width = self.client.numbers, self.width
         last = self.at + width
@@ -107,18 +124,26 @@ class Series:
         restarted = (
             numbers[last] > 0 and started > abs(numbers[last + width]) and start_unix_nano >= before_unix_nano > 0
         )
-        reset = restarted or values[0] < numbers[last]
+        fell = values[0] < numbers[last] or (
+            width > 1 and any(map(lt, values[2:], numbers[last + 2 : last + width])) and self.bounds != GRID
+        )
+        reset = restarted or fell
         for at, value in enumerate(values, start=self.at):
             if reset and numbers[at + width] == numbers[at + width]:
                 numbers[at] += numbers[at + width]
             numbers[at + width] = value
-        numbers[last + width] = started
+        numbers[last + width] = started or _UNKNOWN_START
         return reset
 
     def hide(self) -> None:
         """Removes it from the page until the next measurement."""
         numbers, start = self.client.numbers, self.at + 2 * self.width
-        numbers[start] = -(abs(numbers[start]) or 1.0)
+        numbers[start] = -(abs(numbers[start]) or _NO_START)
+
+    @property
+    def is_hidden(self) -> bool:
+        """True while the client sends no value."""
+        return self.client.numbers[self.at + 2 * self.width] < 0
 
     def fits(self, measurement: Measurement) -> bool:
         """True if the measurement has as many values and the same bounds."""
@@ -290,6 +315,8 @@ class Client:
     def bind(self, shape: Shape) -> None:
         """Makes the next pushes be read by a shape, if the client has a series for each of its numbers."""
         deltas, gauges, cumulative = map(self._bound, (shape.deltas, shape.gauges, shape.cumulative))
+        if any(series.is_hidden for series in (*(deltas or ()), *(cumulative or ()))):
+            return  # only a parsed push shows them again
         if deltas is not None and gauges is not None and cumulative is not None:
             self.binding = Binding(shape, deltas, gauges, cumulative)
 

@@ -26,12 +26,15 @@ class SeriesSettings:
         max_per_metric: per metric (key `series.max.per.metric`).
         linger_ms: minimum time that a series stays after a push, also a terminating one, so that scrapes see it (key
             `series.linger.ms`) [ms].
+        created_timestamps: OpenMetrics has a line `_created` for each series whose client sends the start of its count
+            (key `created.timestamps`). These lines are not counted as samples.
     """
 
     max_series: int = 200_000
     max_per_client: int = 1_000
     max_per_metric: int = 50_000
     linger_ms: int = 60_000
+    created_timestamps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,8 @@ class PrometheusSettings:
         access: who may use it, and its TLS (keys `http.users.file`, `http.anonymous.access`, `http.ssl.*`).
         state_file: file that keeps the counters over a restart (key `state.file`); None keeps them only in memory.
             Under `fleetgauge` the default is in the data directory.
-        series: keys `series.max`, `series.max.per.client`, `series.max.per.metric`, `series.linger.ms`.
+        series: keys `series.max`, `series.max.per.client`, `series.max.per.metric`, `series.linger.ms`,
+            `created.timestamps`.
         labels: keys `labels`, which may have those of `DERIVED`, `application.pattern`, `static.labels`, `namespace`,
             `label.max.bytes`; `client_instance_id` is always added.
         batch: keys `batch.max.bytes`, `batch.max.records`, `linger.ms`.
@@ -161,4 +165,5 @@ def _series_settings(options: Options, default: SeriesSettings) -> SeriesSetting
         max_per_client=options.integer("series.max.per.client", default.max_per_client, minimum=1),
         max_per_metric=options.integer("series.max.per.metric", default.max_per_metric, minimum=1),
         linger_ms=options.integer("series.linger.ms", default.linger_ms, minimum=0, maximum=86_400_000),
+        created_timestamps=options.flag("created.timestamps", default.created_timestamps),
     )

@@ -259,7 +259,7 @@ class _Points:
         left = iter(places)
         topics: Topics = {}
         for metric in self._reader.metrics_of(payload, self.resource):
-            if metric.mode == Mode.DELTA and metric.id.kind != "counter":
+            if metric.factor != 1 or (metric.mode == Mode.DELTA and metric.id.kind != "counter"):
                 return False
             for point in metric.points:
                 place = next(left, None)
@@ -292,7 +292,7 @@ class _Points:
         )
 
     def _take(self, metric: MetricData, point: Any, place: Place, topics: Topics) -> bool:
-        attributes: AttributeSet | None = self._reader.attributes(point.attributes)
+        attributes: AttributeSet | None = self._reader.attributes(metric, point)
         if attributes is None:
             return False
         if not place.value or has_no_value(point):

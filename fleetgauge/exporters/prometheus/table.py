@@ -180,10 +180,12 @@ class SeriesTable:
         return client.unlike
 
     def bind(self, record: PushRecord, shape: Shape) -> None:
-        """Makes the next pushes of a record's client be read by the shape of this one."""
+        """Makes the next pushes of a record's client be read by the shape of this one, unless it was overtaken: series
+        of it may be hidden still.
+        """
         with self._lock:
             client = self._clients.get(_key(record))
-            if client is not None:
+            if client is not None and client.received_at == record.received_at:
                 client.bind(shape)
 
     def change_all(self) -> None:
@@ -296,10 +298,16 @@ class SeriesTable:
                     left -= 1
             yield
 
-    def lines(self, family: Family) -> list[str]:
-        """The lines of a metric's series, as last written."""
+    def lines(self, family: Family, *, created: bool) -> list[str]:
+        """The lines of a metric's series, as last written; with `created` also those of their start times."""
         with self._lock:
-            return [lines for lines in family.members.values() if lines]
+            if created or not self.settings.created_timestamps:
+                return [lines for lines in family.members.values() if lines]
+            return [
+                _without_last(lines) if series.created_unix_nano else lines
+                for series, lines in family.members.items()
+                if lines
+            ]
 
     def infos(self) -> list[str]:
         """The labels of the info series of each client."""
@@ -393,18 +401,27 @@ class SeriesTable:
         return max(self.settings.linger_ms, waits_ms)
 
     def _take(self, client: Client, points: PushPoints, now: Moment, before: int, *, deltas_alone: bool) -> None:
-        """Applies a push's measurements; with `deltas_alone`, for a push that was overtaken, only its deltas."""
+        """Applies a push's measurements; with `deltas_alone`, for a push that was overtaken, only its deltas, except
+        those of series that have been cumulative: the count may include them.
+        """
         for metric, by_labels in points.measurements.items():
             description = points.descriptions.get(metric, "")
             for labels, measurement, before_unix_nano in _in_order(by_labels, before):
                 self.counts.points += 1
-                if deltas_alone and measurement.mode != Mode.DELTA:
+                series = client.series.get(metric, {}).get(labels)
+                if deltas_alone and (measurement.mode != Mode.DELTA or (series and series.has_been_cumulative)):
                     self.counts.left_out_points["late"] += 1
                     continue
-                series = self._find(client, metric, labels, measurement)
+                if series is not None and not series.fits(measurement):
+                    # Its bounds have changed.
+                    self._families.leave(client, [(metric, series)])
+                    self.counts.resets += 1
+                    series = None
                 cause = None
                 if series is None:
                     series = Series(client, labels, len(measurement.values), measurement.bounds)
+                    if self.settings.created_timestamps and metric.kind != "gauge":
+                        series.created_unix_nano = measurement.start_unix_nano
                     cause = self._families.place(client, metric, series, description)
                 if cause is not None:
                     self._fold(metric, measurement, description, cause, now)
@@ -413,15 +430,6 @@ class SeriesTable:
                 if measurement.mode == Mode.AS_IS:
                     series.expires_ms = client.expires_ms
                     client.check_ms = min(client.check_ms, client.expires_ms)
-
-    def _find(self, client: Client, metric: MetricId, labels: str, measurement: Measurement) -> Series | None:
-        """The series of a measurement; None if it is new. A series with other bounds is removed."""
-        series = client.series.get(metric, {}).get(labels)
-        if series is None or series.fits(measurement):
-            return series
-        self._families.leave(client, [(metric, series)])
-        self.counts.resets += 1
-        return None
 
     def _fold(self, metric: MetricId, measurement: Measurement, description: str, cause: str, now: Moment) -> None:
         """Adds a counter's delta to the series shared by all that had no room; leaves out anything else."""
@@ -449,6 +457,8 @@ class SeriesTable:
 
     def _restore_series(self, client: Client, metric: MetricId, series: Series, description: str, now: Moment) -> bool:
         series.client = client
+        if not self.settings.created_timestamps:
+            series.created_unix_nano = 0
         if self._families.place(client, metric, series, description) is not None:
             return False
         if series.expires_ms != NEVER:
@@ -508,6 +518,10 @@ def _apply_numbers(client: Client, binding: Binding, push: AlikePush) -> int:
     if binding.gauges:
         client.check_ms = min(client.check_ms, expires_ms)
     return without_value
+
+
+def _without_last(lines: str) -> str:
+    return lines[: lines.rfind("\n", 0, -1) + 1]
 
 
 def _waits_ms(client: Client, now: Moment) -> int:

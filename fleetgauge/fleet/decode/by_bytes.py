@@ -68,7 +68,7 @@ def read(payloads: Sequence[bytes]) -> tuple[FlatPoints, dict[int, str]]:
         unit_number=_column(reader.unit_of),
         texts=[text.decode() for text in reader.texts.known],
         scope_number=_column(reader.scope_of),
-        scope_names=[otlp.ScopeMetrics.FromString(fields).scope.name for fields in reader.scopes.known],
+        scopes=[(scope.name, scope.version) for scope in map(_scope, reader.scopes.known)],
         temporality=(metric >> 3 & 3).astype(np.int8),
         is_monotonic=(metric >> 5 & 3).astype(np.int8),
         push_of=_column(reader.push_of),
@@ -96,6 +96,10 @@ def _attributes(fields: bytes) -> TextMap:
 
 
 _kept_attributes = lru_cache(_KEPT_MAPS)(_attributes)
+
+
+def _scope(fields: bytes) -> Any:
+    return otlp.ScopeMetrics.FromString(fields).scope
 
 
 def _resource(fields: bytes) -> TextMap:

@@ -9,8 +9,9 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from fleetgauge.fleet.decode.attributes import DistinctMaps
-from fleetgauge.fleet.decode.flat import KINDS, NO_RECORDED_VALUE, NUMBER_KINDS, FlatPoints, distribution_columns
+from fleetgauge.fleet.decode.flat import KINDS, NUMBER_KINDS, FlatPoints, distribution_columns
 from fleetgauge.telemetry.otlp.library_metrics import with_scope_metrics
+from fleetgauge.telemetry.otlp.series import NO_RECORDED_VALUE
 
 _NOT_A_SUM = 2
 
@@ -42,14 +43,16 @@ class _Columns:
         self._push_of, self._resource_number = array("q"), array("q")
         self._sets, self._resources = DistinctMaps(), DistinctMaps()
         self._texts: dict[str, int] = {}
+        self._scopes: dict[tuple[str, str], int] = {}
 
     def read_payload(self, push: int, data: MetricsData) -> None:
         """Appends what a payload has."""
         for resource_metrics in data.resource_metrics:
             for scope_metrics in resource_metrics.scope_metrics:
-                scope = self._text(scope_metrics.scope.name)
+                scope = (scope_metrics.scope.name, scope_metrics.scope.version)
+                number = self._scopes.setdefault(scope, len(self._scopes))
                 for metric in scope_metrics.metrics:
-                    self._read_metric(scope, metric)
+                    self._read_metric(number, metric)
             self._push_of.append(push)
             self._resource_number.append(self._resources.number_of(resource_metrics.resource.attributes))
 
@@ -105,7 +108,7 @@ class _Columns:
             unit_number=np.array(self._unit),
             texts=list(self._texts),
             scope_number=np.array(self._scope),
-            scope_names=list(self._texts),
+            scopes=list(self._scopes),
             temporality=np.array(self._temporality),
             is_monotonic=np.array(self._is_monotonic),
             push_of=np.array(self._push_of),

@@ -10,15 +10,13 @@ import numpy.typing as npt
 from fleetgauge.fleet.arrow import Array, pa
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.distribution import DISTRIBUTIONS_TYPE, number_or_none, of_message
+from fleetgauge.telemetry.otlp.series import NO_RECORDED_VALUE
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Payloads: TypeAlias = Sequence[bytes] | Array
 """Serialised `MetricsData`, in a list or in an Arrow array of type binary."""
 
 NUMBER_KINDS: Final = ("gauge", "sum")
-NO_RECORDED_VALUE: Final = 1
-"""Bit of a data point's `flags` (OTLP, DataPointFlags)."""
-
 DISTRIBUTION_KINDS: Final = ("histogram", "exponential_histogram", "summary")
 KINDS: Final = NUMBER_KINDS + DISTRIBUTION_KINDS
 """The values of `metric_type`: the names of the fields of `Metric`'s oneof `data`."""
@@ -55,7 +53,8 @@ class FlatPoints:
     texts: Sequence[str]
     """Distinct names and units."""
     scope_number: Indices
-    scope_names: Sequence[str]
+    scopes: Sequence[tuple[str, str]]
+    """Name and version."""
     temporality: npt.NDArray[np.int8]
     """OTLP's number: 1 delta, 2 cumulative; 0 for anything else."""
     is_monotonic: npt.NDArray[np.int8]

@@ -3,6 +3,7 @@
 Nothing here knows of Spark.
 """
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -15,7 +16,7 @@ from fleetgauge.fleet.arrow import Array, pa
 from fleetgauge.fleet.decode import by_protobuf
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.dialects import Identity, Sender, identity_of, sender_of
-from fleetgauge.fleet.decode.flat import KINDS, FlatPoints, Indices, Payloads, Reader
+from fleetgauge.fleet.decode.flat import KINDS, NUMBER_KINDS, FlatPoints, Indices, Payloads, Reader
 from fleetgauge.fleet.schemas import POINTS, TEXT_MAP
 from fleetgauge.telemetry.catalogue.dialects import twin_families
 from fleetgauge.telemetry.catalogue.standard_metrics import ROLE_PREFIXES
@@ -23,6 +24,7 @@ from fleetgauge.telemetry.otlp import IS_COMPILED
 from fleetgauge.telemetry.otlp.library_metrics import with_scope_metrics
 from fleetgauge.telemetry.otlp.repair import TextRepair
 from fleetgauge.telemetry.otlp.schema import METRICS_DATA
+from fleetgauge.telemetry.otlp.series import origin_of, unit_of
 
 _NOBODY: Final = Sender()
 _PARSED_WHOLE_BYTES: Final = 1 << 20
@@ -189,16 +191,84 @@ def _sender(flat: FlatPoints, resource: int, role: int) -> Sender | None:
 def _interpret(found: _Read, names: Collection[str] | None) -> DecodedPayloads:
     """The points of metrics with these `names` (None: of all)."""
     flat, indices, reasons = found
+    apart = _Apart.of(flat)
+    flat = apart.converted(flat)
     kept = _kept(flat, names)
     push_of = _push_of_points(flat)
-    numbers = {name: pa.array(column[kept]) for name, column in _numbers(flat, push_of).items()}
+    numbers = {name: pa.array(column[kept]) for name, column in _numbers(flat, push_of, apart.number).items()}
     return DecodedPayloads(
         push_of=indices[push_of[kept]],
         set_of=flat.set_number[kept],
         sets=flat.sets,
-        columns=_metric_columns(flat, kept) | _point_columns(flat, kept) | _map_columns(flat, kept) | numbers,
+        columns=_metric_columns(flat, kept)
+        | apart.columns(flat.metric_of[kept])
+        | _point_columns(flat, kept)
+        | _map_columns(flat, kept)
+        | numbers,
         reasons=reasons,
     )
+
+
+class _Apart(NamedTuple):
+    """What sets the series of metrics apart beside name, type and attributes (docs/points.md).
+
+    Attributes:
+        number: for each metric its place in the others; None if all have place 0, as those of known clients.
+        origins: JSON of scope and service; None without either.
+        units: units that are not the catalogue's.
+        factors: of each, what values are multiplied by.
+    """
+
+    number: Indices | None
+    origins: list[str | None]
+    units: list[str | None]
+    factors: list[float]
+
+    @classmethod
+    def of(cls, flat: FlatPoints) -> "_Apart":
+        resource_of = flat.resource_number[flat.resource_of]
+        has_origin = np.array([bool(origin_of(*scope, {})) for scope in flat.scopes], np.bool_)[flat.scope_number]
+        has_origin |= np.array([bool(origin_of("", "", each)) for each in flat.resources], np.bool_)[resource_of]
+        has_unit = np.array([bool(text) for text in flat.texts], np.bool_)[flat.unit_number]
+        others = np.flatnonzero(has_origin | has_unit)
+        places: dict[tuple[str | None, str | None, float], int] = {(None, None, 1.0): 0}
+        if len(others):
+            parts = (flat.kind + 1, resource_of, flat.scope_number, flat.name_number, flat.unit_number)
+            sizes = (len(KINDS) + 1, len(flat.resources), len(flat.scopes), len(flat.texts), len(flat.texts))
+            kinds, kind_of = np.unique(
+                np.ravel_multi_index([part[others] for part in parts], sizes), return_inverse=True
+            )
+            number_of = [
+                places.setdefault(_apart(flat, *kind), len(places))
+                for kind in zip(*(each.tolist() for each in np.unravel_index(kinds, sizes)), strict=True)
+            ]
+            number = np.zeros(len(flat.kind), np.int64)
+            number[others] = np.array(number_of)[kind_of]
+        origins, units, factors = map(list, zip(*places, strict=True))
+        return cls(number if len(places) > 1 else None, origins, units, factors)
+
+    def converted(self, flat: FlatPoints) -> FlatPoints:
+        """The points with values in the catalogue's units."""
+        if self.number is None or all(factor == 1 for factor in self.factors):
+            return flat
+        return replace(flat, value=flat.value * np.array(self.factors)[self.number[flat.metric_of]])
+
+    def columns(self, metric_of: Indices) -> dict[str, Array]:
+        """`origin` and `unit` of points, for each of which the number of its metric is given."""
+        texts = {"origin": self.origins, "unit": self.units}
+        if self.number is None:
+            return {name: pa.nulls(len(metric_of), pa.string()) for name in texts}
+        return {name: _take(pa.array(each, pa.string()), self.number[metric_of]) for name, each in texts.items()}
+
+
+def _apart(
+    flat: FlatPoints, kind: int, resource: int, scope: int, name: int, unit: int
+) -> tuple[str | None, str | None, float]:
+    """Origin, remaining unit and factor of the metrics with these numbers."""
+    origin = origin_of(*flat.scopes[scope], flat.resources[resource])
+    is_number = kind > 0 and KINDS[kind - 1] in NUMBER_KINDS
+    factor, left = unit_of(flat.texts[name], flat.texts[unit]) if is_number else (1.0, flat.texts[unit])
+    return json.dumps(origin) if origin else None, left or None, factor
 
 
 def _kept(flat: FlatPoints, names: Collection[str] | None) -> Indices | slice:
@@ -209,14 +279,14 @@ def _kept(flat: FlatPoints, names: Collection[str] | None) -> Indices | slice:
     return np.flatnonzero(is_named[flat.name_number[flat.metric_of]])
 
 
-def _numbers(flat: FlatPoints, push_of: Indices) -> dict[str, npt.NDArray[Any]]:
+def _numbers(flat: FlatPoints, push_of: Indices, apart: Indices | None) -> dict[str, npt.NDArray[Any]]:
     """What a point's place among all points of its push says."""
     # One number a point, equal for points of one push and metric name.
     push_and_name = push_of * len(flat.texts) + flat.name_number[flat.metric_of]
     return {
         "point_index": _index_within(push_of).astype(np.int32),
         "twin": _twins(flat, push_and_name),
-        "occurrence": _occurrences(flat, push_and_name).astype(np.int32),
+        "occurrence": _occurrences(flat, push_and_name, apart).astype(np.int32),
     }
 
 
@@ -230,15 +300,13 @@ def _index_within(push_of: Indices) -> Indices:
 def _metric_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
     metric_of = flat.metric_of[kept]
     is_monotonic = flat.is_monotonic[metric_of]
-    units = pa.array([text or None for text in flat.texts], pa.string())
-    scope_names = pa.array([name or None for name in flat.scope_names], pa.string())
+    scope_names = pa.array([name or None for name, _ in flat.scopes], pa.string())
     return {
         "scope_name": _take(scope_names, flat.scope_number[metric_of]),
         "metric_name": _take(pa.array(flat.texts, pa.string()), flat.name_number[metric_of]),
         "metric_type": _take(_KINDS, flat.kind[metric_of]),
         "temporality": _take(_TEMPORALITIES, flat.temporality[metric_of]),
         "is_monotonic": _unless(is_monotonic == _NOT_A_SUM, is_monotonic == 1),
-        "unit": _take(units, flat.unit_number[metric_of]),
     }
 
 
@@ -313,13 +381,15 @@ def _twins(flat: FlatPoints, push_and_name: Indices) -> npt.NDArray[np.bool_]:
     return twins
 
 
-def _occurrences(flat: FlatPoints, push_and_name: Indices) -> Indices:
-    """0 for a point, 1, 2, ... for those after it with the same push, metric name, attributes and time.
+def _occurrences(flat: FlatPoints, push_and_name: Indices, apart: Indices | None) -> Indices:
+    """0 for a point, 1, 2, ... for those after it with the same push, metric name, origin, attributes and time.
 
     Points of several times are one series, whose values come one after the other.
     """
     # The distinct ones of a chunk's few million bytes: far from overflow.
     series = push_and_name * len(flat.sets) + flat.set_number
+    if apart is not None:
+        series = series * (int(apart.max()) + 1) + apart[flat.metric_of]
     repeated = _perhaps_repeated(series)
     time = flat.time_unix_nano
     order = repeated[np.lexsort((time[repeated], series[repeated]))]  # stable

@@ -23,7 +23,7 @@ from fleetgauge.fleet.decode.payloads import decode_and_count
 from fleetgauge.fleet.decode.rows import batch_of, day_of_receipt, decoded_rows, encoded, joined, reject_rows
 from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
 from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
-from fleetgauge.fleet.measures.rows import Numbers, is_valid, times
+from fleetgauge.fleet.measures.rows import Numbers, filled, is_valid, times
 from fleetgauge.fleet.schemas import COUNTED, DECODED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
 from fleetgauge.fleet.schemas import encoded as encoded_columns
 from fleetgauge.fleet.silver.check import checked
@@ -32,10 +32,12 @@ from fleetgauge.fleet.silver.deltas import (
     LOOKED_AT,
     ORDER,
     Comparison,
+    StandingPoints,
     changes,
     differ,
     distinct_maps,
     last_rows,
+    with_keys,
 )
 from fleetgauge.fleet.silver.late import Late, Standing
 from fleetgauge.fleet.silver.repeats import PUSH, WithoutRepeats
@@ -182,7 +184,7 @@ class _Task:
         current, held = next(reversed(self._shards), None), self._comparison.held
         for shard, last in list(self._shards.items()):
             if all_of_them or (shard != current and (held is None or held > last)):
-                self._make_late(self._late.pop(shard, []))
+                self._make_late(self._late.pop(shard, []), self._series.remembered(shard))
                 self._write(catalog.SERIES.name, self._series.merged(shard))
                 self.made.shards.add(shard)
                 del self._shards[shard]
@@ -268,11 +270,11 @@ class _Task:
             self._series.take(compared.settled)
         self._write_pushes(pushes)
 
-    def _make_late(self, waiting: Sequence[RecordBatch]) -> None:
-        """The late pushes of a shard."""
+    def _make_late(self, waiting: Sequence[RecordBatch], remembered: RecordBatch) -> None:
+        """The late pushes of a shard, of which these SERIES are remembered."""
         if not waiting:
             return
-        late = Late(self._standing[catalog.POINTS.name])
+        late = Late(self._standing[catalog.POINTS.name], remembered)
         for chunk, number_of, stands in late.groups(joined(waiting, waiting[0].schema)):
             pushes = CountedPushes(chunk)
             sent, row_of = sent_points(chunk, pushes, number_of)
@@ -282,14 +284,16 @@ class _Task:
 
     def _compare_late(self, sent: "SentPoints", stands: Standing, dialects: Array) -> None:
         comparison = Comparison()
-        if len(stands.series):
-            comparison.remember(0, stands.series_of, stands.series)
         standing = SentPoints(stands.points, stands.points_of, *distinct_maps(stands.points.column("attributes")))
         count = len(sent.rows)
         both = sent.looked_at().followed_by(standing.looked_at())
         order = both.order()
         compared = comparison.mark(
-            both.rows.take(pa.array(order)), both.instance_of[order], both.set_of[order], both.sets, order >= count
+            both.rows.take(pa.array(order)),
+            both.instance_of[order],
+            both.set_of[order],
+            both.sets,
+            _standing_points(stands, order - count),
         )
         of_sent = pa.array(np.argsort(order)[:count])
         marks = {name: column.take(of_sent) for name, column in compared.marks.items()}
@@ -379,10 +383,14 @@ class _Series:
             self._places = dict(zip(keys, zip(begins.tolist(), ends.tolist(), strict=True), strict=True))
         return self._known[shard]
 
+    def remembered(self, shard: str) -> RecordBatch:
+        """SERIES of a shard as they were before the batch."""
+        return self._known[shard]
+
     def _read(self, shard: str) -> RecordBatch:
         if self._table is None:
             return pa.RecordBatch.from_pylist([], schema=SERIES)
-        rows = joined(list(self._table.scan(SERIES.names, of_shard(shard))), SERIES)
+        rows = with_keys(joined(list(self._table.scan(SERIES.names, of_shard(shard))), SERIES))
         return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in INSTANCE]))
 
     def take(self, rows: RecordBatch) -> None:
@@ -433,7 +441,9 @@ class SentPoints:
 
     def looked_at(self) -> "SentPoints":
         """In the columns that are compared."""
-        return replace(self, rows=self.rows.select(LOOKED_AT).cast(_LOOKED_AT))
+        columns = {name: self.rows.column(name) for name in LOOKED_AT}
+        columns["distribution"] = _only(columns["distribution"])
+        return replace(self, rows=batch_of(_LOOKED_AT, len(self.rows), columns))
 
     def followed_by(self, other: "SentPoints") -> "SentPoints":
         """These points, and others behind them."""
@@ -486,8 +496,23 @@ def _with_marks(points: RecordBatch, marks: dict[str, Array]) -> RecordBatch:
     return batch_of(POINTS, len(points), columns | marks)
 
 
+def _standing_points(stands: Standing, place: Indices) -> StandingPoints:
+    """Of points, for each of which its place among the standing ones is given, below 0 if it is a late one."""
+    points = stands.points
+    places = pa.array(place, mask=place < 0)
+    was_reset = filled(points.column("reset").take(places), False)
+    grown = {name: filled(points.column(name).take(places), np.nan) for name in ("delta", "delta_sum")}
+    return StandingPoints(
+        is_standing=place >= 0,
+        **{name: np.where(was_reset, np.nan, each) for name, each in grown.items()},
+        series=stands.remembered,
+    )
+
+
 def _only(lists: Array) -> Array | None:
-    """The one item of each list; null for null."""
+    """The one item of each list, or the value itself; null for null."""
+    if not pa.types.is_list(lists.type):
+        return lists
     if lists.null_count == len(lists):
         return pa.nulls(len(lists), lists.type.value_type)
     has = is_valid(lists)

@@ -1,17 +1,22 @@
-"""Silver: what sums grew by, whatever their temporality, and where that is not the whole truth.
+"""Silver: what sums grew by, whatever their temporality, and where that is not the whole truth (docs/points.md).
 
 Points of a series are compared in the order of their receipt (`received_at`, `push_id`): a client's pushes come one
 after the other, while its clock may be set back or forth. Those of one push come by their time, then their place. A
 point is compared with the one before it, if that was received less than a day earlier (`HORIZON_US`); a series that was
 away for longer begins again. So the marks follow from the set of points alone, in whatever order and in however many
-runs they are read: a point that comes late changes the marks of the next one in its series at most, and `Comparison`
-names that one.
+runs they are read: a point that comes late changes the marks of the next one in its series,
+and of the next cumulative one, at most, and `Comparison` names these.
+
+A cumulative point is compared with the running amount before it: the latest cumulative value and the deltas since. Rows
+from one cumulative, remembered or first point to the next are a run, whose sum is the running amount at its end. After
+deltas of 5 and 7 that is 12, and a count of 15 is growth of 3.
 
 Each instance's points come to one task, which compares a chunk of them at a time (`fleet.silver.batch`).
 
 - `delta`: of delta temporality the value as sent, always; of a cumulative sum, the growth since the point before.
 - `reset`: a cumulative sum began again, so `delta` is its growth since then; the growth before is not known.
-- `gap`: deltas only: a push is missing before the point, and the growth that it held is lost.
+- `gap`: a push is missing before a delta, and the growth that it held is lost; or the running amount before a
+  cumulative point is not known, so that its `delta` is 0.
 - `covers_gap`: cumulative sums only: a push is missing before the point. No growth is lost, `delta` has it; but part of
   it may belong to an earlier window.
 - `before_subscription`: the delta reaches back before the time that its client was asked about: a first delta (Java
@@ -35,6 +40,7 @@ from fleetgauge.fleet.decode.rows import batch_of, encoded, joined
 from fleetgauge.fleet.measures.rows import Numbers, equals, filled, is_valid
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, SERIES
 from fleetgauge.fleet.silver.intervals import LONGEST_INTERVALS
+from fleetgauge.telemetry.otlp.series import are_buckets
 
 _SLACK_NANO: Final = 100_000_000
 """A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
@@ -45,17 +51,15 @@ late push."""
 
 _ENTRIES: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _KEYS_AT_MOST: Final = 100_000
-_TEXTS: Final = ("metric_name", "metric_type", "temporality")
+_TEXTS: Final = ("metric_name", "metric_type", "origin", "unit")
 
-_LABELS: Final = (*_TEXTS, "attributes", "occurrence")
-"""What tells one series of an instance from another: `series_key` is a hash of them."""
+_OF_VALUES: Final = ("push_interval_ms", "is_monotonic", "value", "count", "sum", "distribution")
 
-LOOKED_AT: Final = [
-    name
-    for name in POINTS.names
-    if name in (*SERIES.names, *_LABELS, "push_interval_ms", "is_monotonic", "value", "count", "sum")
-]
+LOOKED_AT: Final = [name for name in POINTS.names if name in (*SERIES.names, *_OF_VALUES)]
 """The columns of DECODED and of POINTS that are compared."""
+
+_AMOUNTS: Final = {"delta": "amount", "delta_sum": "amount_sum"}
+"""Marks of growth, and the columns of SERIES with the running amounts."""
 
 ORDER: Final = ("received_at", "push_id", "point_index")
 """The columns that order points by their receipt."""
@@ -87,12 +91,28 @@ class Compared:
     Attributes:
         marks: by name, the columns of POINTS that tell how each point compares.
         settled: SERIES of the instances that no more points come of.
-        moved: the standing points that a new one comes right before.
+        moved: the standing points that a new one affects.
     """
 
     marks: dict[str, Array]
     settled: RecordBatch
     moved: Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingPoints:
+    """What is known of the points around late ones.
+
+    Attributes:
+        is_standing: for each point True if an earlier batch has written it; the others are late.
+        delta, delta_sum: marks of each standing point, NaN where it has none, and where it was reset.
+        series: SERIES of their instances as they are remembered.
+    """
+
+    is_standing: Numbers
+    delta: Numbers
+    delta_sum: Numbers
+    series: RecordBatch
 
 
 class Comparison:
@@ -128,7 +148,7 @@ class Comparison:
         instance_of: Indices,
         set_of: Indices,
         sets: Sequence[TextMap],
-        is_standing: Numbers | None = None,
+        standing: "StandingPoints | None" = None,
     ) -> Compared:
         """Compares points with one another and with what is known, all of which was received before them.
 
@@ -137,17 +157,19 @@ class Comparison:
             instance_of: for each the number of its instance.
             set_of: for each the number of its attributes in `sets`.
             sets: distinct attributes.
-            is_standing: True for each point that an earlier batch has written; None if there is none.
+            standing: which points an earlier batch has written; None if there is none.
         """
         own, taken, rows = _series_rows(points, set_of, sets, self._keys)
         known = len(self._known.instance)
-        is_new = np.ones(len(own), dtype=np.bool_) if is_standing is None else ~is_standing[own]
+        is_new = np.ones(len(own), dtype=np.bool_) if standing is None else ~standing.is_standing[own]
         everything = self._known.followed_by(_Known(rows, instance_of[own], is_new))
         series = _Series.of(everything)
-        row_before = series.before()[known:]
-        marks = _Judge(everything.rows, known, taken).marks(np.arange(len(own)), row_before)
-        moved = np.flatnonzero(~is_new & everything.is_new[row_before] & (row_before >= 0))
-        settled = self._go_on(everything.take(series.lasts()), int(instance_of[-1]))
+        running = _Running(everything, series, known)
+        if standing is not None:
+            running.begin_as_in(standing, own)
+        marks = _Judge(everything.rows, taken, running).marks()
+        moved = np.flatnonzero(~is_new & running.comes_after_new()[known:])
+        settled = self._go_on(running.remembered(series.lasts()), int(instance_of[-1]))
         return Compared(marks=_columns(len(points), own, marks), settled=settled, moved=own[moved])
 
     @property
@@ -167,46 +189,68 @@ class Comparison:
         return last.take(np.flatnonzero(is_done & last.is_new)).rows
 
 
-class LastOfSeries:
-    """Finds the last point of each series among POINTS of any instances, in any order."""
-
-    rows_at_once: int = 100_000
-    """Points that wait in memory before all but the last of each series are dropped."""
-
-    def __init__(self) -> None:
-        self._keys = SeriesKeys()
-        self._waiting: list[RecordBatch] = []
-        self._enough = self.rows_at_once
-
-    def add(self, points: RecordBatch) -> None:
-        """Takes LOOKED_AT of some points."""
-        self._waiting.append(_series_rows(points, *distinct_maps(points.column("attributes")), self._keys)[2])
-        if sum(map(len, self._waiting)) >= self._enough:
-            self._waiting = [last_rows(self._waiting)]
-            self._enough = 2 * len(self._waiting[0]) + self.rows_at_once
-
-    def rows(self) -> RecordBatch:
-        """SERIES of the points that were taken, whose INSTANCE are those of the points."""
-        return last_rows(self._waiting)
-
-
 def _series_rows(
     points: RecordBatch, set_of: Indices, sets: Sequence[TextMap], keys: "SeriesKeys"
 ) -> tuple[Indices, RecordBatch, RecordBatch]:
     """The places of the points that are compared, these points, and SERIES of them."""
     amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
+    amount, buckets, bounds = _distributions(points, amount)
     own = np.flatnonzero(_is_series(points, amount))
-    taken = points.select(LOOKED_AT).take(pa.array(own))
+    places = pa.array(own)
+    taken = points.select(LOOKED_AT).take(places)
     columns = {name: taken.column(name) for name in SERIES.names if name in taken.schema.names}
-    columns["amount"], columns["amount_sum"] = amount.take(pa.array(own)), taken.column("sum")
-    columns["series_key"] = keys.of(taken, set_of[own], sets)
+    columns |= {"amount": amount.take(places), "amount_sum": taken.column("sum")}
+    columns |= {"buckets": buckets.take(places), "bounds": bounds.take(places)}
+    columns["series"] = keys.of(taken, set_of[own], sets)
     return own, taken, batch_of(SERIES, len(own), columns)
+
+
+def _distributions(points: RecordBatch, amount: Array) -> tuple[Array, Array, Array]:
+    """The amounts of points, null for malformed histograms, and the buckets and bounds of histograms."""
+    distribution = points.column("distribution")
+    if distribution.null_count == len(points):
+        nulls = pa.nulls(len(points), SERIES.field("buckets").type)
+        return amount, nulls, nulls
+    amounts = amount.to_pylist()
+    buckets: list[Sequence[float] | None] = [None] * len(points)
+    bounds = buckets.copy()
+    kinds = points.column("metric_type").to_pylist()
+    for row in np.flatnonzero(is_valid(distribution)).tolist():
+        found = distribution[row].as_py()
+        found = found[0] if isinstance(found, list) else found
+        counts = [float(count or 0) for count in found["bucket_counts"] or ()]
+        if kinds[row] == "exponential_histogram":
+            # Their buckets are not compared: a client that lowers the scale moves counts to larger ones.
+            amounts[row] = sum(counts, found["zero_count"] or 0) + sum(found["negative_bucket_counts"] or ())
+        elif kinds[row] == "histogram":
+            counts, ends = counts or [float(amounts[row] or 0)], found["bounds"] or ()
+            is_sound = are_buckets(counts, ends)
+            amounts[row], buckets[row], bounds[row] = (sum(counts), counts, ends) if is_sound else (None, None, None)
+    type_ = SERIES.field("buckets").type
+    return pa.array(amounts, pa.float64()), pa.array(buckets, type_), pa.array(bounds, type_)
+
+
+def with_keys(series: RecordBatch) -> RecordBatch:
+    """SERIES, those of an earlier form by their present keys.
+
+    That form remembered deltas apart from counts, and not what they add up to.
+    """
+    is_old = series.column("series").is_null()
+    old = series.filter(is_old)
+    if not len(old):
+        return series
+    columns = {name: old.column(name) for name in SERIES.names}
+    columns["series"] = SeriesKeys().of(old, *distinct_maps(old.column("attributes")))
+    is_delta = pc.equal(old.column("temporality"), "delta").fill_null(False)
+    for name in ("amount", "amount_sum"):
+        columns[name] = pc.if_else(is_delta, pa.scalar(None, pa.float64()), columns[name])
+    return last_rows([series.filter(pc.invert(is_old)), batch_of(SERIES, len(old), columns)])
 
 
 def last_rows(batches: Sequence[RecordBatch]) -> RecordBatch:
     """SERIES -> the last row of each series, by INSTANCE; of rows of the same point the last one."""
     rows = joined(batches, SERIES)
-    series = (*INSTANCE, "series_key")
+    series = (*INSTANCE, "series")
     by = (*series, "received_at", "push_id", "time_unix_nano", "point_index")
     order = pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in by])
     rows = rows.take(order)
@@ -250,7 +294,7 @@ def distinct_maps(maps: Array) -> tuple[Indices, list[TextMap]]:
 
 
 class SeriesKeys:
-    """Hashes of metric, type, temporality, attributes by their names, and occurrence."""
+    """Hashes of metric, type, origin, unit, attributes by their names, and occurrence."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[Any, ...], int] = {}
@@ -266,11 +310,11 @@ class SeriesKeys:
         _, first, number_of = np.unique(number, return_index=True, return_inverse=True)
         keys = np.empty(len(first), dtype=np.int64)
         for at, row in enumerate(first.tolist()):
-            name, kind, temporality, attributes, occurrence = (int(digit[row]) for digit in digits)
+            *texts_of, attributes, occurrence = (int(digit[row]) for digit in digits)
             if attributes not in texts:
                 texts[attributes] = repr(sorted(sets[attributes].items()))
-            labels = (values[0][name], values[1][kind], values[2][temporality], texts[attributes], occurrence)
-            keys[at] = self._key(labels)
+            named = [known[place] for known, place in zip(values, texts_of, strict=True)]
+            keys[at] = self._key((*named, texts[attributes], occurrence))
         return pa.array(keys[number_of])
 
     def _key(self, labels: tuple[Any, ...]) -> int:
@@ -284,11 +328,17 @@ class SeriesKeys:
 
 
 def _is_series(points: RecordBatch, amount: Array) -> Numbers:
-    """What is remembered: no gauges, nothing without a value, and no sum of unknown temporality."""
+    """What is remembered: no gauges, nothing without a value or a malformed one, and no sum of unknown temporality."""
     kind = points.column("metric_type")
     # A summary is cumulative, without saying so.
     has_growth = pc.or_(pc.equal(kind, "summary"), points.column("temporality").is_valid())
-    return filled(pc.and_(pc.and_(pc.not_equal(kind, "gauge"), has_growth), amount.is_valid()), False)
+    is_sound = pc.and_(pc.is_finite(amount), pc.or_(pc.greater_equal(amount, 0), pc.invert(_are_monotonic(points))))
+    return filled(pc.and_(pc.and_(pc.not_equal(kind, "gauge"), has_growth), is_sound), False)
+
+
+def _are_monotonic(points: RecordBatch) -> Array:
+    is_sum = pc.equal(points.column("metric_type"), "sum")
+    return pc.coalesce(points.column("is_monotonic"), pc.invert(is_sum)).fill_null(False)
 
 
 def _numbers(rows: RecordBatch, name: str, null: float = 0) -> Numbers:
@@ -314,7 +364,7 @@ class _Series:
 
     @classmethod
     def of(cls, rows: _Known) -> "_Series":
-        key = _numbers(rows.rows, "series_key")
+        key = _numbers(rows.rows, "series")
         push = np.cumsum(starts_run(rows.rows.column("push_id")))
         order = np.lexsort((key, rows.instance))  # stable: what is known comes first in each series
         begins = _begin(key, rows.instance, order)
@@ -336,45 +386,154 @@ class _Series:
         return self.order[is_last]
 
 
+class _Running:
+    """Running amounts: of rows by series, of which those of what is known come first.
+
+    Args:
+        everything: the rows.
+        series: the rows by series.
+        known: number of rows of what is known.
+
+    Attributes:
+        known: as given.
+        before: for each row the one before it in its series; -1 for none.
+        is_first: True for each row that is compared with none.
+        is_delta: True for each row of delta temporality.
+        buckets_fell: True for each cumulative histogram with a smaller bucket, or other ones, than before it.
+    """
+
+    def __init__(self, everything: _Known, series: "_Series", known: int) -> None:
+        rows = everything.rows
+        self._everything, self._series, self.known = everything, series, known
+        self.before = series.before()
+        received_at = _numbers(rows, "received_at")
+        self.is_first = (self.before < 0) | (received_at - received_at[self.before] >= HORIZON_US)
+        self.is_delta = equals(rows.column("temporality"), "delta")
+        self.amounts = {mark: _numbers(rows, name, np.nan) for mark, name in _AMOUNTS.items()}
+        self._summed = dict(self.amounts)
+        begins = ~self.is_delta | self.is_first
+        begins[:known] = True
+        self._begins = np.flatnonzero(begins[series.order])
+        self._run_of = np.empty(len(begins), np.int64)
+        self._run_of[series.order] = np.cumsum(begins[series.order]) - 1
+        self._buckets, self.buckets_fell = self._compare_buckets()
+
+    def at_end(self, mark: str, row: Numbers) -> Numbers:
+        """The running amount at the end of each row's run; NaN if it is not known."""
+        sums: Numbers = np.add.reduceat(self._summed[mark][self._series.order], self._begins)
+        return sums[self._run_of[row]]
+
+    def comes_after_new(self) -> Numbers:
+        """True for each row right after a new one, and for a cumulative one with a new one in the run before it."""
+        is_after = self._everything.is_new[self.before] | (self._is_run_new(self.before) & ~self.is_delta)
+        return is_after & (self.before >= 0)
+
+    def _is_run_new(self, row: Numbers) -> Numbers:
+        """True for each row with a new one in its run."""
+        is_new = np.logical_or.reduceat(self._everything.is_new[self._series.order], self._begins)
+        return is_new[self._run_of[row]]
+
+    def begin_as_in(self, standing: StandingPoints, own: Indices) -> None:
+        """Adds to the first points of series what came before them and is not read again, by a later point.
+
+        That is the first cumulative one that stands, or the remembered one. With deltas of 4 and 6, and a count of 30
+        that grew by 3, it was 30 - 3 - 6 - 4 = 17. Before a reset it is not known: 0, as if the series began there.
+        """
+        order, begin = self._series.order, self._series.begin
+        is_old = np.append(np.zeros(self.known, np.bool_), standing.is_standing[own])[order]
+        order, begin = order[is_old], begin[is_old]
+        if not len(order):
+            return
+        received_at = _numbers(self._everything.rows, "received_at")[order]
+        is_other = np.append(True, begin[1:] != begin[:-1])
+        begins = np.flatnonzero(is_other | np.append(True, np.diff(received_at) >= HORIZON_US))
+        lengths = np.diff(np.append(begins, len(order)))
+        place, last = np.arange(len(order)), begins + lengths - 1
+        is_count = ~self.is_delta[order]
+        found = np.minimum(np.minimum.reduceat(np.where(is_count, place, len(order)), begins), last)
+        first = self._series.order[begin[begins]]
+        is_cut = is_other[begins] & self.is_delta[first] & (first >= self.known)
+        remembered = pc.index_in(_point_keys(self._everything.rows), value_set=_point_keys(standing.series))
+        for mark, name in _AMOUNTS.items():
+            amounts = self.amounts[mark]
+            grown = np.append(np.zeros(self.known), getattr(standing, mark)[own])[order]
+            grown = np.add.reduceat(np.where(place <= np.repeat(found, lengths), grown, 0), begins)
+            amount = filled(standing.series.column(name).take(remembered), np.nan)
+            before = np.where(is_count[found], amounts[order[found]], amount[order[found]]) - grown
+            self._summed[mark] = amounts.copy()
+            self._summed[mark][first[is_cut]] += np.where(np.isfinite(before), before, 0)[is_cut]
+
+    def remembered(self, last: Numbers) -> _Known:
+        """The last row of each series, with the running amounts; a new one where these changed."""
+        found = self._everything.take(last)
+        columns = {name: found.rows.column(name) for name in SERIES.names}
+        for mark, name in _AMOUNTS.items():
+            amount = self.at_end(mark, last)
+            columns[name] = pa.array(amount, mask=np.isnan(amount))
+        if self._buckets:
+            columns["buckets"] = pa.array(map(self._buckets.get, last.tolist()), SERIES.field("buckets").type)
+        return _Known(batch_of(SERIES, len(last), columns), found.instance, found.is_new | self._is_run_new(last))
+
+    def _compare_buckets(self) -> tuple[dict[int, list[float]], Numbers]:
+        """The running amounts of buckets by row, and `buckets_fell`."""
+        fell, running = np.zeros(len(self.before), np.bool_), dict[int, list[float]]()
+        has_buckets = is_valid(self._everything.rows.column("buckets"))
+        if not has_buckets.any():
+            return running, fell
+        order = self._series.order[has_buckets[self._series.order]]
+        buckets, bounds = (
+            self._everything.rows.column(name).take(pa.array(order)).to_pylist() for name in ("buckets", "bounds")
+        )
+        bounds_of = dict(zip(order.tolist(), bounds, strict=True))
+        for row, counts in zip(order.tolist(), buckets, strict=True):
+            before = int(self.before[row])
+            known, same = running.get(before), bounds_of.get(before) == bounds_of[row]
+            if known and same and self.is_delta[row] and row >= self.known:
+                counts = [old + new for old, new in zip(known, counts, strict=True)]
+            elif known and not self.is_delta[row]:
+                fell[row] = not same or any(new < old for old, new in zip(known, counts, strict=True))
+            running[row] = counts
+        return running, fell
+
+
 class _Judge:
     """Marks of points.
 
     Args:
-        rows: SERIES of what is known, and after `known` rows those of the points.
-        points: rows with LOOKED_AT.
+        rows: SERIES of what is known, and behind them of the points.
+        points: LOOKED_AT of the points.
+        running: the running amounts of the rows.
     """
 
-    def __init__(self, rows: RecordBatch, known: int, points: RecordBatch) -> None:
-        self._known = known
+    def __init__(self, rows: RecordBatch, points: RecordBatch, running: _Running) -> None:
+        self._running = running
         self._start, self._end, self._received_at = (
             _numbers(rows, name) for name in ("start_time_unix_nano", "time_unix_nano", "received_at")
         )
         self._has_start, self._has_end = (
             is_valid(rows.column(name)) for name in ("start_time_unix_nano", "time_unix_nano")
         )
-        self._amounts = {"delta": _numbers(rows, "amount", np.nan), "delta_sum": _numbers(rows, "amount_sum", np.nan)}
-        self._is_delta = equals(points.column("temporality"), "delta")
-        is_monotonic = pc.coalesce(points.column("is_monotonic"), pc.not_equal(points.column("metric_type"), "sum"))
-        self._is_monotonic = filled(is_monotonic, False)
+        self._is_monotonic = filled(_are_monotonic(points), False)
         self._interval_ms = _numbers(points, "push_interval_ms", DEFAULT_PUSH_INTERVAL_MS).astype(np.int64)
 
-    def marks(self, point: Numbers, before: Numbers) -> dict[str, Numbers]:
-        """By mark, of each point if the row `before` comes before it, -1 for none; NaN for no value."""
-        row = point + self._known
+    def marks(self) -> dict[str, Numbers]:
+        """By mark, of each point; NaN for no value."""
+        running = self._running
+        row = np.arange(running.known, len(self._start))
+        before, is_first, is_delta = running.before[row], running.is_first[row], running.is_delta[row]
         start, end, received_at = self._start, self._end, self._received_at
         silence_us = received_at[row] - received_at[before]
-        is_first = (before < 0) | (silence_us >= HORIZON_US)
-        is_delta = self._is_delta[point]
         # Clients may say any time, and a difference of two such is beyond 64 bits.
         exact = np.float64
         # From the end of the point before to the beginning of this one.
         not_covered = start[row].astype(exact) - end[before].astype(exact)
         not_covered[~(self._has_start[row] & self._has_end[before]) | is_first] = np.nan
-        longest_nano = self._interval_ms[point] * int(LONGEST_INTERVALS * 1_000_000)
+        longest_nano = self._interval_ms * int(LONGEST_INTERVALS * 1_000_000)
 
-        amount = self._amounts["delta"]
-        fell = self._is_monotonic[point] & (amount[row] < amount[before])
-        began_again = self._has_start[row] & self._has_start[before] & (start[row] > start[before]) & (not_covered >= 0)
+        amount, amount_before = running.amounts["delta"][row], running.at_end("delta", before)
+        fell = (self._is_monotonic & (amount < amount_before)) | running.buckets_fell[row]
+        starts_later = ~self._has_start[before] | (start[row] > start[before])
+        began_again = self._has_start[row] & starts_later & (not_covered >= 0)
         reset = ~is_delta & ~is_first & (fell | began_again)
 
         is_missing = ~is_first & (silence_us * 1000 > longest_nano)
@@ -386,16 +545,23 @@ class _Judge:
 
         # A first cumulative value is what was counted since its start, and `before_subscription` says so.
         is_whole = is_delta | is_first | reset
+        is_unknown = ~is_whole & np.isnan(amount_before)
         marks = {
             "reset": reset,
-            "gap": gap,
+            "gap": gap | is_unknown,
             "covers_gap": ~is_delta & is_missing,
             "before_subscription": before_subscription,
         }
-        for name, amount in self._amounts.items():
+        for name, amounts in running.amounts.items():
             with np.errstate(invalid="ignore"):  # infinity less infinity: nothing can be said
-                marks[name] = np.where(is_whole, amount[row], amount[row] - amount[before])
+                marks[name] = np.where(is_whole, amounts[row], amounts[row] - running.at_end(name, before))
+        marks["delta"][is_unknown] = 0.0
         return marks
+
+
+def _point_keys(rows: RecordBatch) -> Array:
+    """One text for each row's point."""
+    return pc.binary_join_element_wise(rows.column("push_id"), rows.column("point_index").cast(pa.string()), " ")
 
 
 def differ(marks: RecordBatch, others: RecordBatch) -> Numbers:

@@ -1,6 +1,7 @@
 """Silver: what stands around late pushes: the points that theirs are compared with.
 
-Of the instances that have late pushes alone, and no longer before and after them than points are compared.
+Of the instances that have late pushes alone, and no longer before these than points are compared; up to the latest
+point, for which the running amount is remembered.
 """
 
 from collections.abc import Iterator
@@ -11,9 +12,9 @@ import numpy as np
 from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import joined
-from fleetgauge.fleet.measures.rows import times
+from fleetgauge.fleet.measures.rows import filled, times
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
-from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, LastOfSeries, starts_run
+from fleetgauge.fleet.silver.deltas import HORIZON_US, starts_run
 from fleetgauge.fleet.tables.log import Snapshot
 
 
@@ -22,16 +23,14 @@ class Standing:
     """What stands of the instances of late pushes, whose numbers are those of their places in `Late.groups`.
 
     Attributes:
-        series: SERIES before the first late push of each.
-        series_of: for each the number of its instance.
-        points: POINTS from then on.
+        points: POINTS from `HORIZON_US` before the first late push of each.
         points_of: for each the number of its instance.
+        remembered: SERIES of the instances as they are remembered.
     """
 
-    series: RecordBatch
-    series_of: Indices
     points: RecordBatch
     points_of: Indices
+    remembered: RecordBatch
 
 
 class Late:
@@ -39,6 +38,7 @@ class Late:
 
     Args:
         points: the table.
+        remembered: SERIES that are remembered, of these instances and of others.
     """
 
     rows_at_once: int = 2_000_000
@@ -47,8 +47,9 @@ class Late:
     first_instances: int = 16
     """Instances that are read together at first, before it is known how many points they have."""
 
-    def __init__(self, points: Snapshot) -> None:
+    def __init__(self, points: Snapshot, remembered: RecordBatch) -> None:
         self._points = points
+        self._remembered = remembered
         self._instances = self.first_instances
 
     def groups(self, pushes: RecordBatch) -> Iterator[tuple[RecordBatch, Indices, Standing]]:
@@ -73,38 +74,32 @@ class Late:
     def _around(self, pushes: RecordBatch, number_of: Indices) -> Standing:
         received_us = times(pushes.column("received_at"))
         begins = np.flatnonzero(np.append(True, number_of[1:] != number_of[:-1]))
-        first, last = np.minimum.reduceat(received_us, begins), np.maximum.reduceat(received_us, begins)
+        begin_us = np.minimum.reduceat(received_us, begins) - HORIZON_US
         keys = instance_keys(pushes).take(pa.array(begins))
         own = pushes.column("push_id")
-        before = LastOfSeries()
         waiting: list[RecordBatch] = []
         of: list[Indices] = []
-        for rows in self._points.scan(POINTS.names, self._condition(pushes, int(first.min()), int(last.max()))):
+        for rows in self._points.scan(POINTS.names, self._condition(pushes, int(begin_us.min()))):
             number = pc.index_in(instance_keys(rows), value_set=keys)
             is_other = pc.and_(number.is_valid(), pc.invert(pc.is_in(rows.column("push_id"), value_set=own)))
-            rows, number = rows.filter(is_other), number.filter(is_other).to_numpy(zero_copy_only=False)
-            at = times(rows.column("received_at"))
-            is_before = (at < first[number]) & (at > first[number] - HORIZON_US)
-            is_after = (at >= first[number]) & (at < last[number] + HORIZON_US)
-            before.add(rows.select(LOOKED_AT).filter(pa.array(is_before)))
-            waiting.append(rows.filter(pa.array(is_after)))
-            of.append(number[is_after].astype(np.int64))
-        series = before.rows()
-        series_of = pc.index_in(instance_keys(series), value_set=keys).to_numpy(zero_copy_only=False).astype(np.int64)
-        points = joined(waiting, POINTS)
-        points_of = np.concatenate([np.empty(0, np.int64), *of])
-        return Standing(series=series, series_of=series_of, points=points, points_of=points_of)
+            rows, number = rows.filter(is_other), filled(number.filter(is_other), -1).astype(np.int64)
+            is_near = times(rows.column("received_at")) > begin_us[number]
+            waiting.append(rows.filter(pa.array(is_near)))
+            of.append(number[is_near])
+        is_of_these = pc.is_in(instance_keys(self._remembered), value_set=keys)
+        return Standing(
+            points=joined(waiting, POINTS),
+            points_of=np.concatenate([np.empty(0, np.int64), *of]),
+            remembered=self._remembered.filter(is_of_these),
+        )
 
-    def _condition(self, pushes: RecordBatch, first_us: int, last_us: int) -> Array:
-        at, day = pc.field("received_at"), pc.field("date")
-        begin, end = (pa.scalar(us, TIME) for us in (first_us - HORIZON_US, last_us + HORIZON_US))
-        first_day, last_day = (moment.cast(pa.timestamp("us")).cast(pa.date32(), safe=False) for moment in (begin, end))
+    def _condition(self, pushes: RecordBatch, begin_us: int) -> Array:
+        begin = pa.scalar(begin_us, TIME)
+        first_day = begin.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
         ids = pc.unique(pushes.column("client_instance_id"))
         return (
-            (day >= first_day)
-            & (day <= last_day)
-            & (at > begin)
-            & (at < end)
+            (pc.field("date") >= first_day)
+            & (pc.field("received_at") > begin)
             & pc.field("client_instance_id").isin(ids)
             & (pc.field("metric_type") != "gauge")
         )

@@ -12,7 +12,7 @@ from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, joined
 from fleetgauge.fleet.decode.stage import CountedPushes
 from fleetgauge.fleet.measures.aggregate import aggregate
-from fleetgauge.fleet.measures.rows import ROWS
+from fleetgauge.fleet.measures.rows import ROWS, equals
 from fleetgauge.fleet.schemas import BRONZE, INSTANCE, POINTS, PUSH_RECORD, SERIES
 from fleetgauge.fleet.silver.batch import dialects_of, point_rows, sent_points
 from fleetgauge.fleet.silver.check import check
@@ -93,17 +93,17 @@ class LivePushes:
             comparison.remember(0, of, joined([rows for _, rows in known], SERIES))
 
     def _remember(self, series: RecordBatch) -> None:
-        """Keeps the totals among the last points of instances, which follow one another."""
-        totals = series.filter(pc.equal(series.column("temporality"), "cumulative").fill_null(False))
-        if not len(totals):
+        """Keeps the series of instances that have totals, which follow one another."""
+        if not len(series):
             return
-        begins = np.flatnonzero(changes([totals.column(name) for name in INSTANCE]))
-        ends = np.append(begins[1:], len(totals))
-        for key, begin, end in zip(
-            _instances(totals.take(pa.array(begins))), begins.tolist(), ends.tolist(), strict=True
-        ):
-            self._totals[key] = totals.slice(begin, end - begin)
-            self._totals.move_to_end(key)
+        begins = np.flatnonzero(changes([series.column(name) for name in INSTANCE]))
+        ends = np.append(begins[1:], len(series))
+        is_total = equals(series.column("temporality"), "cumulative")
+        keys = _instances(series.take(pa.array(begins)))
+        for key, begin, end in zip(keys, begins.tolist(), ends.tolist(), strict=True):
+            if key in self._totals or is_total[begin:end].any():
+                self._totals[key] = series.slice(begin, end - begin)
+                self._totals.move_to_end(key)
         while len(self._totals) > self._instances_max:
             self._totals.popitem(last=False)
 

@@ -138,7 +138,7 @@ SERIES: Final = Table(
     schemas.SERIES,
     clustered_by=_CLIENT,
     seen_at="received_at",
-    key=(*schemas.INSTANCE, "series_key"),
+    key=(*schemas.INSTANCE, "series"),
 )
 WINDOWS: Final = Table(
     "windows",

@@ -32,7 +32,7 @@ _HIDDEN: Final = frozenset(
         "last_push_id",
         "sender_seen_at",
         "sender_push_id",
-        "series_key",
+        "series",
     }
 )
 """Columns that a terminal does not show unless they are chosen; files and streams have them."""

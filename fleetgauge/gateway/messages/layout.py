@@ -99,14 +99,10 @@ class Layout(NamedTuple):
 
     Attributes:
         schema: `kio`'s class.
-        is_flexible: True if the message has tagged fields.
-        steps: over the whole body.
-        from_header: the same, after the tagged fields that end a flexible header.
+        from_header: steps over the whole body, after the tagged fields that end a flexible header.
     """
 
     schema: Any
-    is_flexible: bool
-    steps: tuple[Step, ...]
     from_header: tuple[Step, ...]
 
     def offset_of(self, name: str) -> int | None:
@@ -149,9 +145,8 @@ def _layout(load: Any, api_key: int, api_version: int) -> Layout | None:
         schema = load(api_key, api_version)
     except KioIndexError:
         return None
-    steps = _steps(schema)
     tags = (Step(Op.TAGS),) if schema.__header_schema__.__flexible__ else ()
-    return Layout(schema, schema.__flexible__, steps, tags + steps)
+    return Layout(schema, tags + _steps(schema))
 
 
 @functools.cache

@@ -6,6 +6,7 @@ What a broker does is in Kafka's `KafkaApis`: `handleProduceRequest`, `handleFet
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from fleetgauge.base.errors import FleetgaugeError
@@ -40,6 +41,7 @@ _INT32: Final = struct.Struct(">i")
 _MAX_INT32: Final = 2**31 - 1
 
 
+@dataclass(slots=True, eq=False)
 class Judged:
     """What is kept with a request until its answer.
 
@@ -55,28 +57,15 @@ class Judged:
         is_counted: True once the request was counted as throttled.
     """
 
-    __slots__ = (
-        "identity",
-        "is_counted",
-        "is_muted",
-        "keeps_session",
-        "mutation_quota",
-        "mutations",
-        "refused",
-        "throttle_time_ms",
-        "throttled_ms",
-    )
-
-    def __init__(self, identity: Identity) -> None:
-        self.identity = identity
-        self.throttle_time_ms = 0
-        self.is_muted = False
-        self.keeps_session = False
-        self.mutation_quota: ControllerMutationQuota = UNBOUNDED_CONTROLLER_MUTATION_QUOTA
-        self.refused: Sequence[Mutation] = ()
-        self.mutations: MutationRequest | None = None
-        self.throttled_ms = 0
-        self.is_counted = False
+    identity: Identity
+    throttle_time_ms: int = 0
+    is_muted: bool = False
+    keeps_session: bool = False
+    mutation_quota: ControllerMutationQuota = UNBOUNDED_CONTROLLER_MUTATION_QUOTA
+    refused: Sequence[Mutation] = ()
+    mutations: MutationRequest | None = None
+    throttled_ms: int = 0
+    is_counted: bool = False
 
 
 class QuotaJudge:

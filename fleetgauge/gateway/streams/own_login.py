@@ -4,6 +4,7 @@
 ones are held from the first request of an exchange until the last answer.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from fleetgauge.gateway.in_flight import InFlight
@@ -15,22 +16,17 @@ LOGIN_WITHIN_MS: Final = 10_000
 """How long the broker may take to answer a request of the gateway's own login [ms]."""
 
 
+@dataclass(slots=True, eq=False)
 class OwnUser:
     """The gateway's user at the brokers, which all its connections share.
 
-    Args:
-        login: as configured.
-
     Attributes:
-        login: of the logins that begin from now on.
+        login: of the logins that begin from now on; at first as configured.
         logins: complete ones, first ones and renewals.
     """
 
-    __slots__ = ("login", "logins")
-
-    def __init__(self, login: Login) -> None:
-        self.login = login
-        self.logins = 0
+    login: Login
+    logins: int = 0
 
 
 class OwnLogin:

@@ -13,9 +13,9 @@ from fleetgauge.base.varint import UnreadableError, read_uvarint
 from fleetgauge.gateway.apis import API_VERSIONS, PASSED, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.messages.walk import Walk
-from fleetgauge.gateway.policy import ENDS_WITHIN, TELEMETRY, KeptBytes, Policy, ShortError, next_try
+from fleetgauge.gateway.policy import ENDS_WITHIN, TELEMETRY, KeptBytes, Policy, ShortError, next_try, pass_on
 from fleetgauge.gateway.responses.splices import read_text, unsupported_api_versions
-from fleetgauge.gateway.rules import MAX_BODY_BYTES, WHOLE_FRAME, Answer, ClientConnection, Hold, More, NoRules, Rewrite
+from fleetgauge.gateway.rules import MAX_BODY_BYTES, WHOLE_FRAME, Answer, ClientConnection, More, NoRules, Rewrite
 from fleetgauge.gateway.sasl import SaslGate, SaslWitness
 from fleetgauge.wire.errors import ProtocolError
 from fleetgauge.wire.messages.frames import SIZE_PREFIX_BYTES, unknown_protocol
@@ -53,7 +53,6 @@ class RequestStream:
         output: bytes for the broker, in order; the caller takes them.
         turn_is_over: True if requests wait for the next turn; no request is handled until the caller resets it.
         mutes: no request is handled while it is above 0.
-        mute_ms: how long the connection has to be muted from now on [ms]; the caller takes it.
         sasl: the exchange of a client that authenticates.
     """
 
@@ -75,7 +74,6 @@ class RequestStream:
         "_under_way",
         "_walk",
         "_wanted",
-        "mute_ms",
         "mutes",
         "output",
         "sasl",
@@ -105,7 +103,6 @@ class RequestStream:
         self._serve = serve
         self.output: list[bytes] = []
         self.mutes = 0
-        self.mute_ms = 0
         self.turn_is_over = False
         self.sasl: SaslWitness | None = None
         self._kept = KeptBytes()
@@ -120,7 +117,7 @@ class RequestStream:
     @property
     def is_held(self) -> bool:
         """True if no further request is handled now."""
-        if self.mutes > 0 or self.mute_ms > 0 or self.turn_is_over:
+        if self.mutes > 0 or self.turn_is_over:
             return True
         return len(self._in_flight) >= self._policy.max_in_flight
 
@@ -179,15 +176,15 @@ class RequestStream:
             request, replacement = judged
             frame_end = position + SIZE_PREFIX_BYTES + request.size
             if replacement is not None:
-                self._pass(data, start, position)
-                self._pass(replacement, 0, len(replacement))
+                pass_on(self.output, data, start, position)
+                pass_on(self.output, replacement, 0, len(replacement))
                 start = min(frame_end, end)
             self._accept(request, data, position)
             position = min(frame_end, end)
             if frame_end > end:
                 self._left, self._drops, self._under_way = frame_end - end, replacement is not None, request
             self.turn_is_over = position < end and not self._may_go_on()
-        self._pass(data, start, position)
+        pass_on(self.output, data, start, position)
 
     def end(self) -> None:
         """Notes that no more bytes come. The broker never answers a request that is cut: it is no longer awaited."""
@@ -201,10 +198,6 @@ class RequestStream:
         """
         del self._connection, self._serve, self._may_go_on
         self._gate = None
-
-    def _pass(self, data: bytes, start: int, end: int) -> None:
-        if start < end:
-            self.output.append(data if end - start == len(data) else data[start:end])
 
     def _feed(self, data: bytes) -> None:
         """Has the walk over the frame under way take its next bytes; `_left` come after them."""
@@ -341,9 +334,6 @@ class RequestStream:
             self._asked = verdict.body_bytes
         self._asked = 0
         if verdict is None:
-            return None
-        self.mute_ms = max(self.mute_ms, verdict.mute_ms)
-        if isinstance(verdict, Hold):
             return None
         if isinstance(verdict, Answer):
             request.local = verdict.response or None

@@ -14,7 +14,7 @@ from fleetgauge.gateway.apis import API_VERSIONS, PASSED, SASL_AUTHENTICATE
 from fleetgauge.gateway.in_flight import InFlight
 from fleetgauge.gateway.messages.layout import response_layout
 from fleetgauge.gateway.messages.walk import Walk
-from fleetgauge.gateway.policy import ENDS_WITHIN, KeptBytes, Policy
+from fleetgauge.gateway.policy import ENDS_WITHIN, KeptBytes, Policy, pass_on
 from fleetgauge.gateway.responses.hidden_endpoints import HiddenEndpoints, has_hidden_endpoints
 from fleetgauge.gateway.responses.splices import AddressSplice, has_addresses, read_text
 from fleetgauge.gateway.rules import MAX_BODY_BYTES, WHOLE_FRAME, ClientConnection, NoRules
@@ -50,7 +50,6 @@ class ResponseStream:
     Attributes:
         output: bytes for the client, in order; the caller takes them.
         turn_is_over: True if bytes wait for the next turn; nothing is handled until the caller resets it.
-        mute_ms: as in `RequestStream`.
     """
 
     __slots__ = (
@@ -71,7 +70,6 @@ class ResponseStream:
         "_take_own",
         "_walk",
         "_wanted",
-        "mute_ms",
         "output",
         "turn_is_over",
     )
@@ -97,7 +95,6 @@ class ResponseStream:
         self._requests = requests
         self.output: list[bytes] = []
         self.turn_is_over = False
-        self.mute_ms = 0
         self._kept = KeptBytes()
         self._wanted = 0
         # Of the response under way:
@@ -154,7 +151,7 @@ class ResponseStream:
                 break
             start, position = moved
             self.turn_is_over = position < end and not self._may_go_on()
-        self._pass(data, start, position)
+        pass_on(self.output, data, start, position)
         if position < end:
             self._kept.keep(data, position, self._wanted)
 
@@ -167,7 +164,7 @@ class ResponseStream:
         if self._in_flight and self._in_flight[0].local is not None:
             if not self._in_flight[0].local:
                 return None
-            self._pass(data, start, position)
+            pass_on(self.output, data, start, position)
             self._release(self._in_flight[0], now_ns)
             return position, position
         size = self._match(data, position)
@@ -177,7 +174,7 @@ class ResponseStream:
         self._begin(request, size, now_ns)
         body = position + _HEADER.size
         if self._front is not None:
-            self._pass(data, start, position)
+            pass_on(self.output, data, start, position)
             start = body
         return self._continue(request, data, start, body, now_ns)
 
@@ -195,7 +192,7 @@ class ResponseStream:
             if (walk.is_done or walk.problem) and self._rewriter is None:
                 self._walk = None
         if not is_plain:
-            self._pass(data, start, position)
+            pass_on(self.output, data, start, position)
             start = end
             self._take(piece, request, now_ns)
         if not self._left:
@@ -219,10 +216,6 @@ class ResponseStream:
         while not self.is_cut and in_flight and in_flight[0].local:
             self.output.append(in_flight[0].local)
             del in_flight[0]
-
-    def _pass(self, data: bytes, start: int, end: int) -> None:
-        if start < end:
-            self.output.append(data if end - start == len(data) else data[start:end])
 
     def _release(self, request: InFlight, now_ns: int) -> None:
         """Passes on the gateway's own answer."""
@@ -383,7 +376,6 @@ class ResponseStream:
         patched = self._policy.rules.response(self._connection, request, self._size, shown, now_ns)
         if patched is None:
             return
-        self.mute_ms = max(self.mute_ms, patched.mute_ms)
         if patched.replaces_all:
             del front[body:]
             front += patched.body

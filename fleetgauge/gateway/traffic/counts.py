@@ -1,5 +1,6 @@
 """Counts of requests by client, API and group. No I/O."""
 
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from fleetgauge.gateway.messages.walk import COMPRESSIONS, Walk
@@ -24,6 +25,7 @@ class Key(NamedTuple):
     group_id: str = ""
 
 
+@dataclass(slots=True, eq=False)
 class Counts:
     """Counts of one key.
 
@@ -41,32 +43,21 @@ class Counts:
         errors: number of error codes in responses, by code.
     """
 
-    __slots__ = (
-        "api_version",
-        "batches",
-        "broker_max_ns",
-        "broker_ns",
-        "compressions",
-        "errors",
-        "gateway_ns",
-        "joins",
-        "record_bytes",
-        "records",
-        "request_bytes",
-        "requests",
-        "response_bytes",
-        "throttle_ms",
-        "throttled",
-    )
-
-    def __init__(self) -> None:
-        self.api_version = 0
-        self.requests = self.request_bytes = self.response_bytes = 0
-        self.gateway_ns = self.broker_ns = self.broker_max_ns = 0
-        self.throttled = self.throttle_ms = self.joins = 0
-        self.batches = self.records = self.record_bytes = 0
-        self.compressions = [0] * len(COMPRESSIONS)
-        self.errors: dict[int, int] = {}
+    api_version: int = 0
+    requests: int = 0
+    request_bytes: int = 0
+    response_bytes: int = 0
+    gateway_ns: int = 0
+    broker_ns: int = 0
+    broker_max_ns: int = 0
+    throttled: int = 0
+    throttle_ms: int = 0
+    joins: int = 0
+    batches: int = 0
+    records: int = 0
+    record_bytes: int = 0
+    compressions: list[int] = field(default_factory=lambda: [0] * len(COMPRESSIONS))
+    errors: dict[int, int] = field(default_factory=dict)
 
     def add(self, other: "Counts") -> None:
         """Adds the counts of a later time."""

@@ -1,6 +1,7 @@
 """The rules of a gateway: quotas on its traffic, and statistics of it. No I/O."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from fleetgauge.gateway.apis import API_VERSIONS, METADATA, PRODUCE
@@ -22,6 +23,7 @@ _UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 _MAX_TOPICS: Final = 100_000
 
 
+@dataclass(slots=True, eq=False)
 class Passage:
     """What is kept with a request until its answer.
 
@@ -30,11 +32,8 @@ class Passage:
         gateway_ns: time of the gateway's loop up to the answer [ns].
     """
 
-    __slots__ = ("gateway_ns", "judged")
-
-    def __init__(self, judged: Judged) -> None:
-        self.judged = judged
-        self.gateway_ns = 0
+    judged: Judged
+    gateway_ns: int = 0
 
 
 class TopicPartitions:
@@ -173,9 +172,6 @@ class TrafficRules:
         counts.gateway_ns += took_ns
         _add_throttling(counts, passage.judged)
         return pause_ms
-
-    def closed(self, connection: ClientConnection) -> None:
-        """See `Rules.closed`."""
 
     def _look(self, connection: ClientConnection, request: InFlight) -> None:
         """Has the request and its answer walked over as they pass."""

@@ -58,12 +58,11 @@ class HttpKeys(BaseModel):
 
     def page_keys(self) -> dict[str, Any]:
         """The keys that differ from their defaults, as an exporter has them."""
-        found = {key_of(name): getattr(self, name) for name in HttpKeys.model_fields}
-        defaults = {key_of(name): field.default for name, field in HttpKeys.model_fields.items()}
+        found = {name: getattr(self, name) for name in HttpKeys.model_fields}
         return {
-            key: str(value) if isinstance(value, Path) else value
-            for key, value in found.items()
-            if value != defaults[key]
+            key_of(name): str(value) if isinstance(value, Path) else value
+            for name, value in found.items()
+            if value != HttpKeys.model_fields[name].default
         }
 
 

@@ -1,6 +1,5 @@
 """Merges the sources of configuration and checks the result. Every `ServiceConfig` is made here."""
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from fleetgauge.base.errors import ConfigError, InvalidConfigError
-from fleetgauge.base.redaction import hide, is_secret, secrets_in, shown, without_credentials
+from fleetgauge.base.kafka_text import kafka_text
+from fleetgauge.base.redaction import hide, secrets_in, without_credentials
+from fleetgauge.base.suggestions import did_you_mean, nearest
 from fleetgauge.cluster.quotas.limits import QUOTAS_PREFIX, read_limits
 from fleetgauge.exporters.options import ExporterConfigError
 from fleetgauge.node.config.authorization import (
@@ -24,7 +25,7 @@ from fleetgauge.node.config.model import TABLES, ServiceConfig
 from fleetgauge.node.config.offsets import deadline_settings, offsets_settings
 from fleetgauge.node.config.push_logs import topic_settings
 from fleetgauge.node.config.references import resolve
-from fleetgauge.node.config.security import LISTENER_PREFIX, NOT_READ, USERS_PREFIX
+from fleetgauge.node.config.security import LISTENER_PREFIX, NOT_READ, USERS_PREFIX, first_problem, shown_in_error
 from fleetgauge.node.config.sizes import Machine, sized
 from fleetgauge.node.config.sources import Sourced, from_environment, from_overrides, from_toml
 from fleetgauge.node.data_dir import DataDirectory
@@ -131,7 +132,9 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
             continue
         prefix = next((each for each in _TABLES if key.startswith(each) and key != each), None)
         if prefix is None:
-            hint = NOT_READ.get(key) or f"is no configuration key{_did_you_mean(key, known)}"
+            suggestion = did_you_mean(nearest(key, [*known, *_NAMED_TABLES]))
+            unknown = f"is no configuration key{suggestion or '; the keys are listed by fleetgauge config'}"
+            hint = NOT_READ.get(key) or unknown
             raise ConfigError(key, hint, source=raw.source)
         table = values[prefix.removesuffix(".")]
         try:
@@ -174,7 +177,7 @@ def _subscription(key: str, value: object) -> tuple[object, ...]:
     for inner in SUBSCRIPTION_KEYS:
         name = key.removesuffix(f".{inner}")
         if key.endswith(f".{inner}") and name:
-            return name, inner, _kafka_text(value)
+            return name, inner, kafka_text(value)
     raise ValueError(f"a subscription [client-metrics.<name>] has the keys {', '.join(SUBSCRIPTION_KEYS)}")
 
 
@@ -198,7 +201,7 @@ def _user(key: str, value: object) -> tuple[object, ...]:
     for mechanism in mechanisms:
         name = key.removesuffix(f".{mechanism}")
         if key.endswith(f".{mechanism}") and name:
-            return name, mechanism, _kafka_text(value)
+            return name, mechanism, kafka_text(value)
     raise ValueError(
         f"a user [sasl.users.<name>] has the keys {', '.join(mechanisms)}, made by fleetgauge credentials; no password "
         "is kept"
@@ -209,9 +212,9 @@ _TABLES: Final[dict[str, Callable[[str, object], tuple[object, ...]]]] = {
     "exporters.": _exporter,
     _SUBSCRIPTION: _subscription,
     "client-guard.": _guard_rule,
-    "push.log.kafka.client.": lambda key, value: (key, _kafka_text(value)),
-    "client.quota.callback.config.": lambda key, value: (key, _kafka_text(value)),
-    "metrics.context.": lambda key, value: (key, _kafka_text(value)),
+    "push.log.kafka.client.": lambda key, value: (key, kafka_text(value)),
+    "client.quota.callback.config.": lambda key, value: (key, kafka_text(value)),
+    "metrics.context.": lambda key, value: (key, kafka_text(value)),
     LISTENER_PREFIX: lambda key, value: (key, value),
     USERS_PREFIX: _user,
     QUOTAS_PREFIX: _quota,
@@ -222,43 +225,24 @@ _TABLES: Final[dict[str, Callable[[str, object], tuple[object, ...]]]] = {
 ValueError or InvalidConfigError."""
 
 
-def _kafka_text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
-
-
-def _did_you_mean(key: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(
-        key,
-        [
-            *known,
-            "[exporters.<name>]",
-            "[client-metrics.<name>]",
-            "[client-guard.<name>]",
-            "[acls.<name>]",
-            "[client.id.patterns]",
-            "[sasl.users.<name>]",
-            '[quotas."<entity>"]',
-        ],
-        n=1,
-    )
-    return f"; did you mean {close[0]}?" if close else "; the keys are listed by fleetgauge config"
+_NAMED_TABLES: Final = (
+    "[exporters.<name>]",
+    "[client-metrics.<name>]",
+    "[client-guard.<name>]",
+    "[acls.<name>]",
+    "[client.id.patterns]",
+    "[sasl.users.<name>]",
+    '[quotas."<entity>"]',
+)
 
 
 def _first_problem(error: ValidationError, sourced: Mapping[str, Sourced]) -> ConfigError:
-    first = error.errors(include_url=False)[0]
-    key = str(first["loc"][0]) if first["loc"] else ""
-    message = first["msg"].removeprefix("Value error, ")
+    key, message = first_problem(error)
     raw = sourced.get(key)
     if raw is None:
         return ConfigError(key, message)
-    return ConfigError(key, f"{_shown_in_error(key, raw)} is not allowed: {message}", source=raw.source)
-
-
-def _shown_in_error(key: str, raw: Sourced) -> str:
-    """The text of a value in an error: as it was written, without secrets."""
-    return "its value" if is_secret(key) else repr(shown(key, raw.value if raw.written is None else raw.written))
+    written = shown_in_error(key, raw.value if raw.written is None else raw.written)
+    return ConfigError(key, f"{written} is not allowed: {message}", source=raw.source)
 
 
 def _check_subscriptions(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> None:

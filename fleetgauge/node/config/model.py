@@ -525,14 +525,14 @@ class ServiceConfig(ListenerKeys, HttpKeys):
 
     @model_validator(mode="after")
     def _check_authorizer(self) -> "ServiceConfig":
-        if not self.authorizer_class_name:
-            keys = [
-                *(["super.users"] if self.super_users else []),
-                *(["telemetry.acl.required"] if self.telemetry_acl_required else []),
-                *(["acls"] if self.acls else []),
-            ]
-            if keys:
-                raise ValueError(f"{keys[0]} has no effect without an authorizer: set authorizer.class.name=standard")
+        rules = {
+            "super.users": self.super_users,
+            "telemetry.acl.required": self.telemetry_acl_required,
+            "acls": self.acls,
+        }
+        for key, rule in rules.items():
+            if rule and not self.authorizer_class_name:
+                raise ValueError(f"{key} has no effect without an authorizer: set authorizer.class.name=standard")
         return self
 
     @model_validator(mode="after")

@@ -343,11 +343,20 @@ def _merged(name: str, common: dict[str, Any], own: Mapping[str, object], protoc
     try:
         return ListenerKeys.model_validate({**common, **own})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = str(first["loc"][0])
-        value = "its value" if is_secret(key) else repr(shown(key, own.get(key)))
-        message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{LISTENER_PREFIX}{name.lower()}.{key}", f"{value} is not allowed: {message}") from error
+        key, message = first_problem(error)
+        problem = f"{shown_in_error(key, own.get(key))} is not allowed: {message}"
+        raise ConfigError(f"{LISTENER_PREFIX}{name.lower()}.{key}", problem) from error
+
+
+def first_problem(error: ValidationError) -> tuple[str, str]:
+    """The key of the first problem of a configuration, empty for one of several keys, and what is wrong."""
+    first = error.errors(include_url=False)[0]
+    return str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, ")
+
+
+def shown_in_error(key: str, value: object) -> str:
+    """The text of a value in an error, without secrets."""
+    return "its value" if is_secret(key) else repr(shown(key, value))
 
 
 _JWKS_KEY: Final = "sasl.oauthbearer.jwks.endpoint.url"

@@ -1,6 +1,6 @@
 """Lifecycle of the reporters of `metric.reporters`: loading, configuration, registration, closing."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import structlog
@@ -11,11 +11,9 @@ from fleetgauge.node.listener.reporter_thread import ReporterThread
 from fleetgauge.quotas.metrics.metrics import Metrics
 from fleetgauge.telemetry.plugin import (
     ClientTelemetryExporterPlugin,
-    ClientTelemetryPayload,
     Export,
     MetricsContext,
     MetricsReporter,
-    RequestContext,
     load_reporter,
 )
 
@@ -72,13 +70,7 @@ class Reporters:
         """Wraps a receiver so that it runs on its own thread."""
         thread = ReporterThread(name)
         self._threads.append(thread)
-
-        def export_there(
-            context: RequestContext, payload: ClientTelemetryPayload, interval_ms: int
-        ) -> Awaitable[None] | None:
-            return thread.run(lambda: export(context, payload, interval_ms))
-
-        return export_there
+        return lambda context, payload, interval_ms: thread.run(lambda: export(context, payload, interval_ms))
 
     def close(self) -> None:
         """Closes all reporters, also after one of them has failed to close."""

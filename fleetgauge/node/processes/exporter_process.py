@@ -30,6 +30,7 @@ from fleetgauge.exporters.self_metrics import SELF_METRICS, SelfMetricsExporter,
 from fleetgauge.exporters.tls_files import CERT_FILE
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.node.logs import configure_logging, flush_logs
+from fleetgauge.node.processes.beside_delivery import BesideDelivery
 from fleetgauge.node.processes.exporter_job import Job
 from fleetgauge.node.processes.exporter_logs import NO_CURSOR, exporter_keys, exporter_log
 from fleetgauge.node.processes.garbage import freeze_startup_objects
@@ -81,7 +82,7 @@ class ExporterProcess:
         self._certificates: dict[str, int | None] = {}
         self._certificates_due_ms = 0
         self._own_counters: dict[str, Callable[[], dict[str, int]]] = {}
-        self._beside: dict[str, GroupOffsets | SubscriptionDeadlines] = {}
+        self._beside: dict[str, BesideDelivery] = {}
         if job.offsets is not None:
             self._beside["group_offsets"] = GroupOffsets(job.offsets, time)
         self._allowed = AllowedIntervals()

@@ -15,7 +15,7 @@ import structlog
 from fleetgauge.base.clock import Time
 from fleetgauge.base.errors import ConfigError
 from fleetgauge.base.module_command import module_command
-from fleetgauge.http.access import AccessError, AccessSettings, check_access
+from fleetgauge.http.access import check_access
 from fleetgauge.node.config import Endpoint, ServiceConfig
 from fleetgauge.node.config.console import console_job, operator_token
 from fleetgauge.node.config.listeners import HTTPS
@@ -75,8 +75,7 @@ class HttpPort(ChildProcess):
             ConfigError: `http.listeners` is configured, and cannot be served; or the file of users or tokens, or a
                 certificate, cannot be used.
         """
-        access = self._config.http_access(operator_token(self._config))
-        check(access)
+        check_access(self._config.http_access(operator_token(self._config)))
         if self._config.console_enabled:
             console_job(self._config, self._form)
         try:
@@ -163,18 +162,6 @@ class HttpPort(ChildProcess):
         for each in self._sockets:
             each.close()
         self._sockets.clear()
-
-
-def check(access: AccessSettings) -> None:
-    """Reads the files of users and certificates.
-
-    Raises:
-        ConfigError: one of them cannot be used.
-    """
-    try:
-        check_access(access)
-    except AccessError as error:
-        raise ConfigError(error.key, error.problem) from error
 
 
 def bound_socket(endpoint: Endpoint) -> socket.socket:

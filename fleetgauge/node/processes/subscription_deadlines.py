@@ -1,8 +1,5 @@
-"""Takes back subscriptions that are due, and passes the intervals of those in force on to what waits for clients: in a
-thread of the exporter process, whose faults delay no delivery.
-"""
+"""Takes back subscriptions that are due, and passes the intervals of those in force on to what waits for clients."""
 
-import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +10,7 @@ from fleetgauge.base.clock import Time
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.cluster.subscriptions.allowed import AllowedIntervals, Properties, WaitsForClients
+from fleetgauge.node.processes.beside_delivery import BesideDelivery
 
 if TYPE_CHECKING:
     from fleetgauge.cluster.plan import Store
@@ -21,11 +19,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _EVERY_S: Final = 15.0
-_AGAIN_S: Final = 60.0
-_JOIN_S: Final = 2.0
 
 
-class SubscriptionDeadlines:
+class SubscriptionDeadlines(BesideDelivery):
     """Looks every 15 s, after a failure in a minute; several processes may do it at once.
 
     Args:
@@ -35,29 +31,14 @@ class SubscriptionDeadlines:
     """
 
     def __init__(self, settings: ClusterSettings, time: Time, waiting: Sequence[WaitsForClients] = ()) -> None:
+        super().__init__("subscription-deadlines")
         self._waiting = waiting
         self._allowed = AllowedIntervals()
         self._in_force: Properties | None = None
         self._settings = settings
         self._time = time
-        self._stopped = threading.Event()
-        self._problem: str | None = None
         self._taken_back = 0
         self._looked_at: int | None = None
-        self._thread = threading.Thread(target=self._keep_looking, name="subscription-deadlines", daemon=True)
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def request_stop(self) -> None:
-        """Ends the wait for the next look."""
-        self._stopped.set()
-
-    def join(self) -> None:
-        """Waits a moment for a look under way."""
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_S)
 
     def status(self) -> dict[str, Any]:
         """Plain values: subscriptions taken back since the start, when the cluster answered last [us since the epoch],
@@ -70,21 +51,13 @@ class SubscriptionDeadlines:
             "in_force": self._in_force,
         }
 
-    def _keep_looking(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                from fleetgauge.cluster.subscriptions.cluster import Cluster  # needs kafka-python
+    def _work(self) -> None:
+        from fleetgauge.cluster.subscriptions.cluster import Cluster  # needs kafka-python
 
-                with Cluster(self._settings) as cluster:
-                    while not self._stopped.is_set():
-                        self._look(cluster)
-                        self._stopped.wait(_EVERY_S)
-            except FleetgaugeError as error:
-                self._failed(str(error))
-            except Exception as error:  # delivery must go on, whatever a client library raises
-                log.exception("subscriptions.deadlines_failed")
-                self._problem = f"{type(error).__name__}: {error}"
-            self._stopped.wait(_AGAIN_S)
+        with Cluster(self._settings) as cluster:
+            while not self._stopped.is_set():
+                self._look(cluster)
+                self._stopped.wait(_EVERY_S)
 
     def _look(self, cluster: "Store[str, Resource]") -> None:
         from fleetgauge.cluster.subscriptions.deadlines import taking_back
@@ -101,7 +74,8 @@ class SubscriptionDeadlines:
             log.info("subscriptions.taken_back", subscription=each.name, due_at=each.at.isoformat())
         self._problem, self._looked_at = None, now_us
 
-    def _failed(self, problem: str) -> None:
-        if problem != self._problem:
-            log.warning("subscriptions.deadlines_not_kept", error=problem)
-        self._problem = problem
+    def _log_failure(self, error: Exception) -> None:
+        if not isinstance(error, FleetgaugeError):
+            log.exception("subscriptions.deadlines_failed")
+        elif str(error) != self._problem:
+            log.warning("subscriptions.deadlines_not_kept", error=str(error))

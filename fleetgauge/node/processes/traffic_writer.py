@@ -3,7 +3,6 @@
 import asyncio
 import platform
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -11,6 +10,7 @@ import structlog
 from fleetgauge.base.clock import Time
 from fleetgauge.gateway.traffic.rows import rows_of
 from fleetgauge.gateway.traffic.rules import TrafficRules
+from fleetgauge.node.tasks import end_task
 
 log = structlog.get_logger(__name__)
 
@@ -63,10 +63,7 @@ class TrafficWriter:
         Args:
             within_s: how long that may take [s]; then these rows are lost, which is logged.
         """
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await end_task(self._task)
         try:
             await asyncio.wait_for(self._write(), within_s)
         except TimeoutError:

@@ -165,18 +165,11 @@ class ClientQuotas:
             PushLogError: the state cannot be written now; nothing is changed.
             Exception: what `alter` raises; nothing is changed.
         """
-
-        def altered(changed: Limits) -> Records:
-            return to_records(alter(self._with(changed)).changed)
-
-        transaction.change(self.kind, lambda records: self._records.altered(records, altered))
+        self._records.change(transaction, self.kind, lambda changed: to_records(alter(self._with(changed)).changed))
 
     def usable(self, records: Records) -> Records:
         """See `StateKind`."""
-        usable = self._records.usable(records)
-        for name in records.keys() - usable.keys():
-            log.error("state.value_refused", quotas=name, consequence="it is not applied")
-        return usable
+        return self._records.accepted(records, "quotas")
 
     def apply(self, records: Records) -> None:
         """See `StateKind`."""

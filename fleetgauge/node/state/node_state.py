@@ -7,7 +7,6 @@ twice a second.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
@@ -17,6 +16,7 @@ from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.base.log_limiter import LogLimiter
 from fleetgauge.node.off_loop import OffLoop
 from fleetgauge.node.state.store import RecordKind, Records, State
+from fleetgauge.node.tasks import end_task
 
 log = structlog.get_logger(__name__)
 
@@ -119,16 +119,32 @@ class ParsedRecords(Generic[K, V]):
         self._latest = (usable, {key: value for _, key, value in parsed.values()})
         return usable
 
+    def accepted(self, records: Records, what: str) -> Records:
+        """As `usable`, and logs the others: `what` their names are, for example `user`."""
+        usable = self.usable(records)
+        for name in records.keys() - usable.keys():
+            log.error("state.value_refused", **{what: name}, consequence="it is not applied")
+        return usable
+
     def values(self, usable: Records) -> Mapping[K, V]:
         """Returns the values of records that `usable` returned; at no cost for those that it returned last."""
         records, values = self._latest
         return values if records is usable else dict(self._parse(name, each) for name, each in usable.items())
 
-    def altered(self, records: Records, alter: Callable[[Mapping[K, V]], Records]) -> Records:
-        """Returns records with the usable ones replaced; those that this release does not accept are kept."""
-        usable = self.usable(records)
-        kept = {name: each for name, each in records.items() if name not in usable}
-        return {**kept, **alter(self.values(usable))}
+    def change(self, transaction: "Transaction", kind: RecordKind, alter: Callable[[Mapping[K, V]], Records]) -> None:
+        """Replaces the usable records of a kind durably; those that this release does not accept are kept.
+
+        Raises:
+            PushLogError: the state cannot be written now; nothing is changed.
+            Exception: what `alter` raises; nothing is changed.
+        """
+
+        def altered(records: Records) -> Records:
+            usable = self.usable(records)
+            kept = {name: each for name, each in records.items() if name not in usable}
+            return {**kept, **alter(self.values(usable))}
+
+        transaction.change(kind, altered)
 
 
 class NodeState:
@@ -183,10 +199,7 @@ class NodeState:
 
     async def stop(self) -> None:
         """Ends what `start` began."""
-        if self._review is not None:
-            self._review.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._review
+        await end_task(self._review)
         if not self._off_loop.is_busy:  # a client that is closed while it is used may crash the process
             self._store.close()
 

@@ -8,14 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import structlog
-
 from fleetgauge.base.errors import ErrorCode, KafkaError, PolicyViolationError
 from fleetgauge.node.state.node_state import ParsedRecords, Transaction
 from fleetgauge.node.state.store import RecordKind, Records
 from fleetgauge.wire.sasl.credentials import CredentialStore, ScramCredential, ScramMechanism
-
-log = structlog.get_logger(__name__)
 
 Credentials = Mapping[str, Mapping[ScramMechanism, ScramCredential]]
 """Credentials by user and mechanism."""
@@ -117,18 +113,11 @@ class NodeUsers:
             PushLogError: the state cannot be written now; nothing is changed.
             Exception: what `alter` raises; nothing is changed.
         """
-
-        def altered(changed: Credentials) -> Records:
-            return to_records(alter(self._with(changed)).changed)
-
-        transaction.change(self.kind, lambda records: self._records.altered(records, altered))
+        self._records.change(transaction, self.kind, lambda changed: to_records(alter(self._with(changed)).changed))
 
     def usable(self, records: Records) -> Records:
         """See `StateKind`."""
-        usable = self._records.usable(records)
-        for name in records.keys() - usable.keys():
-            log.error("state.value_refused", user=name, consequence="it is not applied")
-        return usable
+        return self._records.accepted(records, "user")
 
     def apply(self, records: Records) -> None:
         """See `StateKind`."""

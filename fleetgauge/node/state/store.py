@@ -67,7 +67,7 @@ def read_file(path: Path) -> State:
     Raises:
         PushLogError: it cannot be read now, is damaged, or of a newer release.
     """
-    return _state(read_kept(path, _MIGRATIONS, _EVERY_RECORD))
+    return state_of(read_kept(path, _MIGRATIONS, _EVERY_RECORD))
 
 
 class StateStore:
@@ -153,10 +153,11 @@ class StateStore:
 
 
 def _read(connection: apsw.Connection) -> State:
-    return _state(connection.execute(_EVERY_RECORD))
+    return state_of(connection.execute(_EVERY_RECORD))
 
 
-def _state(rows: Iterable[tuple[Any, ...]]) -> State:
+def state_of(rows: Iterable[tuple[Any, ...]]) -> State:
+    """The state in rows of kind, name, key and value."""
     state: dict[str, dict[str, dict[str, str]]] = {}
     for kind, name, key, value in rows:
         state.setdefault(str(kind), {}).setdefault(str(name), {})[str(key)] = str(value)

@@ -22,7 +22,7 @@ import structlog
 
 from fleetgauge.base.clock import Time
 from fleetgauge.base.log_limiter import LogLimiter
-from fleetgauge.node.state.store import Difference, State, StateStore, UncertainChangeError, differences
+from fleetgauge.node.state.store import Difference, State, StateStore, UncertainChangeError, differences, state_of
 from fleetgauge.push_log.kafka_topic.clients import make_admin, make_state_consumer, make_state_producer, text_of
 from fleetgauge.push_log.kafka_topic.offsets import TopicOffsets
 from fleetgauge.push_log.kafka_topic.reader import headers_of
@@ -291,10 +291,7 @@ class _Tail:
     def state(self) -> State:
         """The state as read."""
         self.has_news = False
-        state: dict[str, dict[str, dict[str, str]]] = {}
-        for (kind, name), values in self._records.items():
-            state.setdefault(kind, {})[name] = values
-        return state
+        return state_of((*place, *each) for place, values in self._records.items() for each in values.items())
 
     def read_to(self, end: int, deadline: float) -> None:
         """Reads everything before the offset `end`.

@@ -234,8 +234,7 @@ def families(status: Status, own: OwnMetrics, http: HttpStatus | None = None) ->
     yield from _certificates(status, http)
     if http is not None:
         text = "Log-ins at the HTTP port that failed."
-        failures = [((reason,), n) for reason, n in http.failures.items()]
-        yield _labelled("http_failed_authentications_total", text, ("reason",), failures)
+        yield _counted("http_failed_authentications_total", text, "reason", http.failures)
     yield from _process(head_of(status))
     if "node" in status:
         yield from _of_node(status)
@@ -277,8 +276,8 @@ def _gateway(gateway: Mapping[str, Any]) -> Iterator[Metric]:
     errors = [((*_client_of(each), code), n) for each in clients for code, n in each["errors"].items()]
     labels = (*TRAFFIC_LABELS, "error_code")
     yield _labelled("gateway_errors_total", "Error codes in the broker's responses.", labels, errors)
-    kinds = [((kind,), n) for kind, n in traffic["throttled"].items()]
-    yield _labelled("gateway_quota_violations_total", "Throttled requests, by quota.", ("quota_type",), kinds)
+    throttled = "Throttled requests, by quota."
+    yield _counted("gateway_quota_violations_total", throttled, "quota_type", traffic["throttled"])
     yield _single("gateway_series_left_out", "Clients and APIs beyond the limit of series.", traffic["left_out"])
     others = "Requests of clients beyond those that are counted by name."
     yield _single("gateway_shared_requests_total", others, traffic["requests_of_others"])
@@ -324,6 +323,11 @@ def _labelled(name: str, text: str, labels: Sequence[str], values: Iterable[tupl
     for label_values, value in values:
         family.add_metric(list(label_values), value)
     return family  # type: ignore[no-any-return]  # of two classes with the same constructor
+
+
+def _counted(name: str, text: str, label: str, counts: Mapping[str, float]) -> Metric:
+    """A family of counts by the values of one label."""
+    return _labelled(name, text, (label,), [((value,), n) for value, n in counts.items()])
 
 
 def _single(name: str, text: str, value: float) -> Metric:
@@ -386,19 +390,18 @@ def _telemetry(telemetry: Mapping[str, Any]) -> Iterator[Metric]:
     yield from _scalars(TELEMETRY, [({}, telemetry["counters"])])
     subscriptions = len(telemetry["subscriptions"])
     yield _single("client_metrics_subscriptions", "Client-metrics resources in force.", subscriptions)
-    gets = [((code,), n) for code, n in telemetry["get_answers"].items()]
-    yield _labelled("get_answers_total", "GetTelemetrySubscriptions requests answered.", ("error_code",), gets)
+    text = "GetTelemetrySubscriptions requests answered."
+    yield _counted("get_answers_total", text, "error_code", telemetry["get_answers"])
     pushes = [(answer.partition(": ")[::2], n) for answer, n in telemetry["push_answers"].items()]
     text = "PushTelemetry requests answered; cause: of an internal failure."
     yield _labelled("push_answers_total", text, ("error_code", "cause"), pushes)
     reasons = [((code, why), n) for code, whys in telemetry["refusals"].items() for why, n in whys.items()]
     text = "Telemetry requests answered with an error."
     yield _labelled("refusals_total", text, ("error_code", "reason"), reasons)
-    malformed = [((reason,), n) for reason, n in telemetry["malformed"].items()]
     text = "Pushes accepted although their payload is not well-formed OTLP."
-    yield _labelled("malformed_pushes_total", text, ("reason",), malformed)
-    errors = [((name,), n) for name, n in telemetry["plugin_errors"].items()]
-    yield _labelled("reporter_errors_total", "Failed exports of metric reporters.", ("reporter",), errors)
+    yield _counted("malformed_pushes_total", text, "reason", telemetry["malformed"])
+    text = "Failed exports of metric reporters."
+    yield _counted("reporter_errors_total", text, "reporter", telemetry["plugin_errors"])
     text = "Awaitables of metric reporters that were cancelled after their timeout."
     yield _single("reporter_timeouts_total", text, telemetry["plugin_timeouts"])
 

@@ -52,13 +52,8 @@ class Routes:
 
     def routes(self) -> list[Route]:
         """For a Starlette application; see `EXCEPTION_HANDLERS`, too."""
-        served = {
-            "/healthz": self._healthz,
-            "/readyz": self._readyz,
-            "/metrics": self._metrics,
-            "/clients": self._clients,
-        }
-        return [Route(path, served[path]) for path in ENDPOINTS]
+        served = (self._healthz, self._readyz, self._metrics, self._clients)
+        return [Route(path, each) for path, each in zip(ENDPOINTS, served, strict=True)]
 
     async def index(self, request: Request) -> Response:
         """The list of the endpoints."""

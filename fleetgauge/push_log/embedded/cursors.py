@@ -145,19 +145,15 @@ class Cursors:
             )
         return lost
 
-    def give_up(self, in_flight: Mapping[str, Position]) -> dict[str, int]:
-        """Counts pending losses beyond what is in flight as lost; returns the lost records by exporter."""
-        given_up: dict[str, int] = {}
+    def give_up(self, in_flight: Mapping[str, Position]) -> None:
+        """Counts pending losses beyond what is in flight as lost."""
         with translated(self._path):
             exporters = self._pending.exporters()
         if not exporters:
-            return given_up
+            return
         with self._transaction():
             for exporter in exporters:
-                lost = self._pending.give_up(exporter, in_flight.get(exporter, START))
-                self._count_lost(exporter, lost)
-                given_up[exporter] = lost.total()
-        return given_up
+                self._count_lost(exporter, self._pending.give_up(exporter, in_flight.get(exporter, START)))
 
     def states(self) -> tuple[CursorState, ...]:
         """Every cursor, by name."""

@@ -174,9 +174,8 @@ class KafkaTopicReader:
         """Index in `taken` -> push record; records that are not push records are skipped."""
         records: dict[int, PushRecord] = {}
         for index, fetched in enumerate(taken):
-            message = fetched.message
             try:
-                records[index] = decode_record(message.key(), message.value(), headers_of(message))
+                records[index] = record_of(fetched.message)
             except MalformedRecordError as error:
                 self._skip(error, fetched)
         return records
@@ -213,6 +212,15 @@ class KafkaTopicReader:
             max(0, ends[partition] - max(beginnings[partition], cursor or 0)) for partition, cursor in cursors.items()
         )
         return Lag(records=records, bytes=None, oldest_received_at=oldest if records else None)
+
+
+def record_of(message: "Message") -> PushRecord:
+    """The push record in a record of the topic.
+
+    Raises:
+        MalformedRecordError: it is none.
+    """
+    return decode_record(message.key(), message.value(), headers_of(message))
 
 
 def headers_of(message: "Message") -> Headers | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from fleetgauge.push_log.kafka_topic.clients import make_consumer, text_of
 from fleetgauge.push_log.kafka_topic.offsets import TopicOffsets
-from fleetgauge.push_log.kafka_topic.reader import headers_of
-from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError, decode_record
+from fleetgauge.push_log.kafka_topic.reader import record_of
+from fleetgauge.push_log.kafka_topic.record_codec import MalformedRecordError
 from fleetgauge.push_log.kafka_topic.settings import KafkaTopicSettings
 from fleetgauge.push_log.log import PushLogError
 from fleetgauge.telemetry.push_record import PushRecord
@@ -99,6 +99,6 @@ class TopicTail:
         if error is not None:
             raise PushLogError(f"cannot read {self._place}: {text_of(error)}")
         try:
-            yield decode_record(message.key(), message.value(), headers_of(message))
+            yield record_of(message)
         except MalformedRecordError:
             self.bad_records += 1

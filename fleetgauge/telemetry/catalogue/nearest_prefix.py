@@ -1,13 +1,12 @@
 """The known metric prefix that an unknown one was probably meant to be."""
 
-import difflib
 import functools
 from typing import Final
 
+from fleetgauge.base.suggestions import nearest
 from fleetgauge.telemetry.catalogue.standard_metrics import KAFKA_PREFIX, is_known_prefix, known_prefixes
 
 MAX_COMPARED_CHARACTERS: Final = 200
-_SIMILARITY: Final = 0.6
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -24,5 +23,4 @@ def nearest_prefix(prefix: str) -> str:
     for candidate in (written, KAFKA_PREFIX + written.removeprefix("kafka.")):
         if is_known_prefix(candidate):
             return candidate
-    close = difflib.get_close_matches(written, known_prefixes(), n=1, cutoff=_SIMILARITY)
-    return close[0] if close else ""
+    return nearest(written, known_prefixes())

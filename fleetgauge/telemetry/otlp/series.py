@@ -4,8 +4,10 @@ docs/points.md defines how Fleetgauge reads data points; this is the part of it 
 the OTLP exporter share as code. The standard library alone.
 """
 
+import itertools
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -83,3 +85,9 @@ def unit_of(metric_name: str, unit: str) -> tuple[float, str]:
 def _ratio(unit: str, other: str) -> float | None:
     """Size of a unit in another one; None if they measure different quantities."""
     return next((sizes[unit] / sizes[other] for sizes in _QUANTITIES if unit in sizes and other in sizes), None)
+
+
+def are_buckets(counts: Sequence[float], bounds: Sequence[float]) -> bool:
+    """True if a histogram has one more count than bounds, and these are finite and rise."""
+    rising = all(low < high for low, high in itertools.pairwise(bounds))
+    return len(counts) == len(bounds) + 1 and rising and all(map(math.isfinite, bounds))

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.verdicts.arrow import Array, Numbers, Table, as_numpy, pa, pc, places_in
+from fleetgauge.verdicts.arrow import Array, Numbers, Table, as_numpy, one, pa, pc, places_in
 from fleetgauge.verdicts.patterns import matches
+from fleetgauge.verdicts.registry import SEPARATOR
 
 _NAMES: Final = ("cluster_id", "principal", "client_instance_id")
 COLUMNS: Final = (
@@ -14,8 +15,6 @@ COLUMNS: Final = (
     "time_unix_nano", "push_interval_ms", "node_id", "topic", "twin",
 )  # fmt: skip
 """The columns of POINTS that are read."""
-
-_SEPARATOR: Final = "\x1f"
 
 
 class Points:
@@ -38,7 +37,7 @@ class Points:
         self._keys: Array = instances.dictionary
         self._client = places_in(_names(self._clients), instances.dictionary)
         self.instance = as_numpy(instances.indices)
-        self.at_us = as_numpy(_one(self._table, "received_at").cast(pa.int64()))
+        self.at_us = as_numpy(one(self._table["received_at"]).cast(pa.int64()))
 
     def within(self, begin_us: int, end_us: int) -> "Points":
         """Those received from one time on to before another [us]."""
@@ -55,7 +54,7 @@ class Points:
 
     def texts(self, name: str) -> Array:
         """A column."""
-        return _one(self._table, name)
+        return one(self._table[name])
 
     def value(self, name: str, row: int) -> Any:
         """One value."""
@@ -69,13 +68,12 @@ class Points:
         """True for the points of clients that all of these patterns match."""
         is_matched = np.append(np.ones(self._clients.num_rows, np.bool_), not match)  # the last is of unknown clients
         for name, pattern in match.items():
-            is_matched[:-1] &= matches(_one(self._clients, name).cast(pa.string()), pattern)
-        found: Numbers = is_matched[self._client][self.instance]
-        return found
+            is_matched[:-1] &= matches(one(self._clients[name]).cast(pa.string()), pattern)
+        return is_matched[self._client][self.instance]
 
     def dialects(self) -> Array:
         """The library of each point's client; null where it is not known."""
-        of_client = _one(self._clients, "dialect")
+        of_client = one(self._clients["dialect"])
         rows = pa.array(self._client, mask=self._client < 0).take(pa.array(self.instance))
         return of_client.take(rows)
 
@@ -85,8 +83,7 @@ class Points:
 
     def key(self, instance: int) -> str:
         """Names an instance in whatever points."""
-        name: str = self._keys[instance].as_py()
-        return name
+        return str(self._keys[instance])
 
     def numbers(self, keys: Iterable[str]) -> Numbers:
         """The numbers of those of these instances that are here."""
@@ -96,13 +93,8 @@ class Points:
         """What is known of a client, by the names of `clients`."""
         if (row := int(self._client[instance])) < 0:
             return {}
-        found: dict[str, Any] = self._clients.slice(row, 1).to_pylist()[0]
-        return found
-
-
-def _one(table: Table, name: str) -> Array:
-    return table[name].combine_chunks()
+        return dict(self._clients.slice(row, 1).to_pylist()[0])
 
 
 def _names(table: Table) -> Array:
-    return pc.binary_join_element_wise(*(_one(table, name).fill_null("") for name in _NAMES), _SEPARATOR)
+    return pc.binary_join_element_wise(*(one(table[name]).fill_null("") for name in _NAMES), SEPARATOR)

@@ -170,15 +170,14 @@ class _Rows(Rows):
         rows = np.flatnonzero(self.is_own)
         starts = self.times[rows]
         ends = starts + self.number["window_ms"][rows].astype(np.int64) * 1_000
-        found: Numbers = covered_us(self.text["cluster_id"][rows], starts, ends, len(self.texts["cluster_id"])) / 1e6
-        return np.maximum(found, 1e-3)
+        counted_us = covered_us(self.text["cluster_id"][rows], starts, ends, len(self.texts["cluster_id"]))
+        return np.maximum(counted_us / 1e6, 1e-3)
 
     def _of_classic_groups(self) -> Numbers:
         """True for rows of groups of the classic protocol; in the consumer protocol no request shows a rebalance."""
         key = self.key(np.arange(len(self.times)), "cluster_id", "group_id")
         is_group = self.has("group_id")
-        found: Numbers = is_group & ~np.isin(key, key[self.number["api_key"] == _CONSUMER_GROUP_HEARTBEAT])
-        return found
+        return is_group & ~np.isin(key, key[self.number["api_key"] == _CONSUMER_GROUP_HEARTBEAT])
 
     def _groups(self, window: Span, registry: Registry) -> tuple[Numbers, Numbers]:
         """Classic groups with a row in the window, and their rebalances but for two of each member that came."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fleetgauge.base.errors import SettingError
+from fleetgauge.base.errors import ConfigError
 from fleetgauge.wire.tls.certificate_expiry import earliest_expiry
 from fleetgauge.wire.tls.distinguished_name import CertificateError
 
@@ -22,7 +22,7 @@ TLS_VERSIONS: Final = tuple(_VERSIONS)
 """Values of `ssl.enabled.protocols`; older versions are broken, and disabled in Kafka too (KIP-553)."""
 
 
-class TlsConfigError(SettingError):
+class TlsConfigError(ConfigError):
     """A certificate or key cannot be used."""
 
 

@@ -417,7 +417,9 @@ def test_a_client_that_does_not_read_holds_up_its_broker_and_no_other_client() -
 class _Throttled(NoRules):
     def request(self, connection: ClientConnection, request: InFlight, body: bytes, now_ns: int) -> RequestVerdict:
         if request.correlation_id == 1:
-            return Answer(response(1, 15, 1, b"empty"), mute_ms=3_000)
+            connection.mute()
+            asyncio.get_running_loop().call_later(3, connection.unmute)
+            return Answer(response(1, 15, 1, b"empty"))
         return None
 
 

@@ -141,7 +141,7 @@ def test_no_metric_whatever_its_kind_name_and_unit_spoils_the_page(pushes: list[
         exporter.close()
 
 
-_BOUNDED = PrometheusSettings(listen=Address(port=0), series=SeriesSettings(max_series=300))
+_BOUNDED = PrometheusSettings(listen=Address(port=0), series=SeriesSettings(max_series=300, created_timestamps=True))
 
 
 @settings(max_examples=50)

@@ -86,8 +86,33 @@ def partly_without_value() -> bytes:
     return payload(*points, counter(1, name="app.alone", at=9))
 
 
-PAYLOADS = [twins_and_doubles(), *real_pushes()]
-NEVER_ALIKE = [partly_without_value()]
+def of_scopes_and_services() -> bytes:
+    """One metric in several scopes and services, some of which its own attributes name, in units that remain."""
+    data = MetricsData()
+    for service in ("", "shop", "cart"):
+        resource_metrics = data.resource_metrics.add()
+        if service:
+            attributes(resource_metrics.resource, {"service__name": service, "host": "h"})
+        for scope, version in (("", ""), ("io.app", "1"), ("io.app", "2"), ("kgo", "1"), ("rdkafka#producer-1", "1")):
+            scope_metrics = resource_metrics.scope_metrics.add()
+            scope_metrics.scope.name, scope_metrics.scope.version = scope, version
+            shown = gauge(1, topic="a_b", at=9)
+            shown.unit = "ms"
+            named = gauge(1, name="app.named", service__name="own", otel_scope_name="own", at=9)
+            named.unit = "s"
+            scope_metrics.metrics.extend([counter(1, at=9), shown, named, gauge(1, topic="a.b", at=9)])
+    return data.SerializeToString()
+
+
+def of_units() -> bytes:
+    """Metrics of Kafka's, in units that are converted to those of its list."""
+    shown, counted = gauge(1, at=9), counter(1, name="org.apache.kafka.producer.bufferpool.wait.time.ns.total", at=9)
+    shown.unit = counted.unit = "s"
+    return payload(shown, counted, counter(1, name="app.alone", at=9))
+
+
+PAYLOADS = [twins_and_doubles(), of_scopes_and_services(), *real_pushes()]
+NEVER_ALIKE = [partly_without_value(), of_units()]
 
 
 def numbered(push: bytes, number: int, chance: random.Random, odd: float, *, most_apart_ns: int) -> bytes:
@@ -108,7 +133,7 @@ def numbered(push: bytes, number: int, chance: random.Random, odd: float, *, mos
 
 @settings(max_examples=60)
 @given(
-    payload=st.sampled_from([*PAYLOADS, *NEVER_ALIKE, twins_and_doubles()]),
+    payload=st.sampled_from([*PAYLOADS, *NEVER_ALIKE, twins_and_doubles(), of_scopes_and_services()]),
     seed=st.integers(0, 2**32),
     odd=st.sampled_from((0.0, 0.01, 0.3)),
     most_apart_ns=st.lists(st.sampled_from((0, 2)), min_size=6, max_size=6),

@@ -1,5 +1,6 @@
 """Both readers of payloads, and opentelemetry-proto's own classes as the oracle, find the same data points."""
 
+import json
 import math
 from typing import Any
 
@@ -14,6 +15,7 @@ from fleetgauge.fleet.decode import by_bytes, by_protobuf
 from fleetgauge.fleet.decode.flat import Reader
 from fleetgauge.fleet.decode.payloads import DecodedPayloads, decode
 from fleetgauge.telemetry.catalogue.dialects import text_of
+from fleetgauge.telemetry.otlp.series import origin_of
 
 KINDS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 
@@ -24,9 +26,9 @@ uint64s = st.one_of(st.just(0), st.integers(0, 2**64 - 1))
 doubles = st.floats()
 
 
-def named_scope(name: str, many: list[otlp.Metric]) -> otlp.ScopeMetrics:
+def named_scope(name: str, version: str, many: list[otlp.Metric]) -> otlp.ScopeMetrics:
     result = otlp.ScopeMetrics(metrics=many)
-    result.scope.name = name
+    result.scope.name, result.scope.version = name, version
     return result
 
 
@@ -119,7 +121,7 @@ metrics = st.one_of(
 )
 scopes = st.one_of(
     st.builds(otlp.ScopeMetrics, metrics=st.lists(metrics, max_size=3)),
-    st.builds(named_scope, texts, st.lists(metrics, max_size=3)),
+    st.builds(named_scope, texts, texts, st.lists(metrics, max_size=3)),
 )
 resources = st.one_of(st.none(), st.builds(Resource, attributes=attributes))
 payloads = st.builds(
@@ -147,21 +149,23 @@ def oracle(batch: list[bytes]) -> list[dict[str, Any]]:
             for scope in resource_metrics.scope_metrics:
                 for metric in scope.metrics:
                     found += [
-                        {"push": push, "resource": resource} | row for row in metric_rows(metric, scope.scope.name)
+                        {"push": push, "resource": resource} | row for row in metric_rows(metric, scope.scope, resource)
                     ]
     return found
 
 
-def metric_rows(metric: otlp.Metric, scope_name: str) -> list[dict[str, Any]]:
+def metric_rows(metric: otlp.Metric, scope: Any, resource: dict[str, str | None]) -> list[dict[str, Any]]:
     kind = metric.WhichOneof("data")
     if kind is None:
         return []
     data = getattr(metric, kind)
+    origin = origin_of(scope.name, scope.version, resource)
     return [
         {
             "metric_name": metric.name,
             "unit": metric.unit or None,
-            "scope_name": scope_name or None,
+            "scope_name": scope.name or None,
+            "origin": json.dumps(origin) if origin else None,
             "metric_type": kind,
             "temporality": {1: "delta", 2: "cumulative"}.get(getattr(data, "aggregation_temporality", 0)),
             "is_monotonic": data.is_monotonic if kind == "sum" else None,

@@ -84,12 +84,12 @@ class _Client:
             self._began_us = at_us - 30 * SECOND_US
         for name, value in grown.items():
             self._totals[name] += value
-        is_delta = self._temporality == "delta"
+        is_delta = chance.random() < 0.6 if self._temporality == "both" else self._temporality == "delta"
         values = grown if is_delta else {name: self._totals[name] for name in grown}
         start_us = self._last_us if is_delta else self._began_us
         data = sums(
             values,
-            self._temporality,
+            "delta" if is_delta else "cumulative",
             start_us if self._says_start else None,
             at_us,
             member=f"m-{chance.randrange(3)}",
@@ -143,13 +143,14 @@ def group_samples(chance: random.Random, *, rounds: int = 90) -> list[Sample]:
     return samples
 
 
-def fleet_pushes(chance: random.Random, *, clients: int = 4, pushes_each: int = 30) -> list[Push]:
-    """Pushes of every client, each once: deltas and totals, with and without a start, restarts, losses, silences of
-    more than a day, heartbeats, malformed ones, and pairs of one moment.
+def fleet_pushes(chance: random.Random, *, clients: int = 5, pushes_each: int = 30) -> list[Push]:
+    """Pushes of every client, each once: deltas, totals and both by turns, with and without a start, restarts, losses,
+    silences of more than a day, heartbeats, malformed ones, and pairs of one moment.
     """
     found: list[Push] = []
     for number in range(clients):
-        kind = {"temporality": "delta" if number % 2 else "cumulative", "says_start": number % 4 < 2}
+        temporality = "both" if number == 4 else ("cumulative", "delta")[number % 2]
+        kind = {"temporality": temporality, "says_start": number % 4 < 2}
         found += _Client(number, chance, **kind).pushes(pushes_each)  # type: ignore[arg-type]
     return found
 

@@ -88,5 +88,6 @@ def strange_metric(kind: str, name: str, unit: str, value: float, label: str) ->
     metric = KINDS[kind](name, value)
     metric.unit, metric.description = unit, label
     data: Any = getattr(metric, metric.WhichOneof("data") or "")
+    data.data_points[0].start_time_unix_nano = 1_760_000_000_123_456_789 if label else 0
     attributes(data.data_points[0], {"topic": label} if label else {})
     return metric

@@ -1,15 +1,19 @@
 """Push records and logs for tests of the push log."""
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import zstandard
 
 from fleetgauge.base.clock import SystemTime, Time
 from fleetgauge.base.principal import ANONYMOUS
+from fleetgauge.push_log.embedded.cursors import Cursors
 from fleetgauge.push_log.embedded.directory import LogDirectory
+from fleetgauge.push_log.embedded.retention.retention import Retention
 from fleetgauge.push_log.embedded.settings import PushLogSettings
 from fleetgauge.push_log.embedded.supply import Spawn, in_thread
 from fleetgauge.push_log.embedded.writer import SqlitePushLogWriter
@@ -158,3 +162,41 @@ def poll_all(reader: PushLogReader, *, commit: bool = True, max_records: int = 1
 def poll(reader: PushLogReader, *, max_bytes: int = 1 << 30, max_records: int = 1_000) -> Batch | None:
     """What is there now, without a wait."""
     return reader.poll(max_bytes, max_records, 0)
+
+
+class Effects(NamedTuple):
+    """What a run of a retention does to the files of its log, and to its cursors.
+
+    Attributes:
+        removed: segments that are no longer there under their names.
+        set_aside: of these, the ones that were renamed.
+        checkpointed: sealed segments whose write-ahead log was emptied.
+        lost_records: by exporter, of those that lost any.
+    """
+
+    removed: int
+    set_aside: int
+    checkpointed: int
+    lost_records: dict[str, int]
+
+
+def run_retention(retention: Retention, path: Path, now_ms: int) -> Effects:
+    """Runs the retention of the log in `path`, and looks at what has changed there."""
+    segments, aside, filled, lost = _seen(path)
+    retention.run(now_ms)
+    segments_now, aside_now, filled_now, lost_now = _seen(path)
+    return Effects(
+        removed=len(segments - segments_now),
+        set_aside=len(aside_now - aside),
+        checkpointed=len((filled - filled_now) & {f"{name}-wal" for name in segments_now}),
+        lost_records=dict(lost_now - lost),
+    )
+
+
+def _seen(path: Path) -> tuple[set[str], set[str], set[str], Counter[str]]:
+    """Names of segments, of those set aside, and of write-ahead logs that are not empty; lost records by exporter."""
+    segments, aside = ({file.name for file in path.glob(f"*.sqlite{end}")} for end in ("", ".corrupt"))
+    filled = {file.name for file in path.glob("*.sqlite-wal") if file.stat().st_size}
+    with closing(Cursors(path)) as cursors:
+        lost = Counter({each.exporter: each.lost_by_retention + each.lost_by_damage for each in cursors.states()})
+    return segments, aside, filled, lost

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.programs.push_log import RECEIVED_AT_US, poll, poll_all, push_record, small_log
+from support.programs.push_log import RECEIVED_AT_US, poll, poll_all, push_record, run_retention, small_log
 
 from fleetgauge.push_log.embedded.cursors import Cursors, CursorState
 from fleetgauge.push_log.embedded.directory import LogDirectory
@@ -68,7 +68,7 @@ def test_the_pushes_of_a_damaged_segment_are_counted(log: Any, damage: Callable[
     log.reader().close()
     second = three_segments(log)
     with upkeep(log) as retention:
-        assert retention.run(NOW_MS).checkpointed == 3
+        assert run_retention(retention, log.path, NOW_MS).checkpointed == 3
     damage(second) if damage is not Path.write_bytes else second.write_bytes(b"")
     log.directory = LogDirectory(log.path)  # another process, which has not looked at it yet
     check(log, kept=second.with_name(second.name + ".corrupt"))
@@ -84,7 +84,7 @@ def test_the_pushes_that_a_damaged_write_ahead_log_no_longer_holds_are_counted(
     damage(wal)
     left = wal.read_bytes() if wal.exists() else b""
     with upkeep(log) as retention:
-        assert retention.run(NOW_MS).checkpointed == 2
+        assert run_retention(retention, log.path, NOW_MS).checkpointed == 2
     check(log, kept=second.with_name(second.name + ".corrupt"))
     assert (log.path / (wal.name + ".corrupt")).read_bytes() == left, "no checkpoint takes away what could be saved"
 
@@ -137,7 +137,7 @@ def test_a_damaged_segment_that_retention_drops_is_counted_by_what_took_each_pus
     cut(second.with_name(second.name + "-wal"))
     readable = log.directory.tail(2, sealed=True).row
     with upkeep(log, retention_bytes=1) as retention:
-        assert retention.run(NOW_MS).lost_records == {"otlp": 3 * ROWS}
+        assert run_retention(retention, log.path, NOW_MS).lost_records == {"otlp": 3 * ROWS}
     assert state_of(log).lost_by_damage == ROWS - readable > 0
     assert state_of(log).lost_by_retention == 2 * ROWS + readable
 
@@ -147,7 +147,7 @@ def test_a_segment_that_has_lost_every_push_is_not_older_than_it_was(log: Any) -
     first = three_segments(log).with_name("00000000000000000001.sqlite")
     zero_start(first.with_name(first.name + "-wal"))
     with upkeep(log) as retention:
-        assert retention.run(NOW_MS).dropped == 0
+        assert run_retention(retention, log.path, NOW_MS).removed == 0
     with capture_logs():
         poll_all(log.reader())
     assert state_of(log).lost_by_damage == ROWS
@@ -159,7 +159,7 @@ def test_an_unreadable_segment_that_retention_drops_is_counted_by_what_the_next_
     second.unlink()
     second.symlink_to(log.path)
     with upkeep(log, retention_bytes=1) as retention:
-        assert retention.run(NOW_MS).lost_records == {"otlp": 3 * ROWS}
+        assert run_retention(retention, log.path, NOW_MS).lost_records == {"otlp": 3 * ROWS}
 
 
 def test_the_rows_of_a_head_that_reads_empty_after_a_crash_are_not_forgotten(log: Any) -> None:

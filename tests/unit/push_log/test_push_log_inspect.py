@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.programs.push_log import RECEIVED_AT_US, poll, poll_all, small_log
+from support.programs.push_log import RECEIVED_AT_US, poll, poll_all, run_retention, small_log
 
 from fleetgauge.push_log.embedded.inspect import log_stats, records_after, tail
 from fleetgauge.push_log.embedded.position import Position
@@ -99,7 +99,7 @@ def test_looking_moves_no_cursor_and_keeps_no_segment_from_going(log: Any) -> No
         next(looking)
         assert poll_all(reader) == written
         with closing(Retention(small_log(log.path), ["otlp"])) as upkeep:
-            assert upkeep.run(RECEIVED_AT_US // 1_000).passed > 0
+            assert run_retention(upkeep, log.path, RECEIVED_AT_US // 1_000).removed > 0
         assert log.write(writer, 3) == poll_all(reader)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.programs.push_log import RECEIVED_AT_US, numbers, poll, poll_all, push_record, small_log
+from support.programs.push_log import RECEIVED_AT_US, numbers, poll, poll_all, push_record, run_retention, small_log
 
 from fleetgauge.push_log.embedded.cursors import Cursors
 from fleetgauge.push_log.embedded.directory import LogDirectory
@@ -33,10 +33,10 @@ def test_a_segment_goes_when_every_configured_exporter_has_passed_it(log: Any) -
     retention = upkeep(log, "fast", "slow")
     before = len(log.segments())
     poll_all(fast)
-    assert retention.run(NOW_MS).passed == 0
+    assert run_retention(retention, log.path, NOW_MS).removed == 0
     assert len(log.segments()) == before
     poll_all(slow)
-    assert retention.run(NOW_MS).passed == before - 1 - unopened(log)
+    assert run_retention(retention, log.path, NOW_MS).removed == before - 1 - unopened(log)
     assert len(list(log.path.glob("*.sqlite*"))) == 3 * (1 + unopened(log))
     assert written + log.write(writer, 1) == [*written, *poll_all(fast)]
 
@@ -44,14 +44,14 @@ def test_a_segment_goes_when_every_configured_exporter_has_passed_it(log: Any) -
 def test_an_exporter_that_never_read_holds_everything_back(log: Any) -> None:
     written = log.write(log.writer(), 60)
     poll_all(log.reader("fast"))
-    assert upkeep(log, "fast", "not started yet").run(NOW_MS).passed == 0
+    assert run_retention(upkeep(log, "fast", "not started yet"), log.path, NOW_MS).removed == 0
     assert poll_all(log.reader("not started yet")) == written
 
 
 def test_a_log_without_exporters_is_kept_by_age_and_size_alone(log: Any) -> None:
     log.write(log.writer(), 60)
     before = len(log.segments())
-    assert upkeep(log).run(NOW_MS).passed == 0
+    assert run_retention(upkeep(log), log.path, NOW_MS).removed == 0
     assert len(log.segments()) == before
 
 
@@ -61,10 +61,11 @@ def test_an_exporter_no_longer_configured_holds_nothing_back_and_is_forgotten_wh
     log.write(writer, 4)
     poll_all(log.reader("gone"))
     retention = upkeep(log, "kept")
-    assert retention.run(NOW_MS).forgotten == ()
+    retention.run(NOW_MS)
+    assert [state.exporter for state in Cursors(log.path).states()] == ["gone", "kept"]
     log.write(writer, 60)
     poll_all(kept)
-    assert retention.run(NOW_MS).forgotten == ("gone",)
+    retention.run(NOW_MS)
     assert [state.exporter for state in Cursors(log.path).states()] == ["kept"]
 
 
@@ -92,9 +93,9 @@ def test_beyond_its_bytes_the_log_drops_the_oldest_segments_and_counts_for_whom(
     behind.commit(done)
     poll_all(ahead)
     with capture_logs() as said:
-        result = upkeep(log, "behind", "ahead", retention_bytes=70_000).run(NOW_MS)
+        result = run_retention(upkeep(log, "behind", "ahead", retention_bytes=70_000), log.path, NOW_MS)
     assert disk_bytes(log.path) <= 70_000
-    assert result.dropped > 0
+    assert result.removed > 0
     assert {entry["bound"] for entry in said} == {"push.log.retention.bytes"}
     states = {state.exporter: state for state in Cursors(log.path).states()}
     left = poll_all(behind)
@@ -108,7 +109,7 @@ def test_a_checkpoint_comes_before_a_drop_since_it_makes_segments_smaller(log: A
     reader = log.reader()
     written = log.write(log.writer(), 60)
     bound = disk_bytes(log.path) - 1
-    assert upkeep(log, "otlp", retention_bytes=bound).run(NOW_MS).dropped == 0
+    assert run_retention(upkeep(log, "otlp", retention_bytes=bound), log.path, NOW_MS).removed == 0
     assert poll_all(reader) == written
 
 
@@ -118,20 +119,20 @@ def test_sealed_segments_are_checkpointed_and_stay_readable(log: Any) -> None:
     first = poll(reader, max_records=5)
     assert first is not None
     size_before = disk_bytes(log.path)
-    assert upkeep(log, "otlp").run(NOW_MS).checkpointed == len(log.segments()) - 1 - unopened(log)
+    assert run_retention(upkeep(log, "otlp"), log.path, NOW_MS).checkpointed == len(log.segments()) - 1 - unopened(log)
     assert disk_bytes(log.path) < size_before / 2
     assert numbers(first.records) + poll_all(reader) == written
-    assert upkeep(log, "otlp").run(NOW_MS).checkpointed == 0
+    assert run_retention(upkeep(log, "otlp"), log.path, NOW_MS).checkpointed == 0
 
 
 def test_segments_older_than_their_time_go_and_the_head_stays(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
     written = log.write(writer, 60)
     retention = upkeep(log, "otlp")
-    assert retention.run(NOW_MS).dropped == 0
-    assert retention.run(NOW_MS + WEEK_MS - 1).dropped == 0
-    result = retention.run(NOW_MS + WEEK_MS)
-    assert result.dropped > 0
+    assert run_retention(retention, log.path, NOW_MS).removed == 0
+    assert run_retention(retention, log.path, NOW_MS + WEEK_MS - 1).removed == 0
+    result = run_retention(retention, log.path, NOW_MS + WEEK_MS)
+    assert result.removed > 0
     left = poll_all(reader)
     assert left == written[-len(left) :]
     assert result.lost_records == {"otlp": 60 - len(left)}
@@ -163,9 +164,9 @@ def test_a_log_that_is_found_after_a_long_time_keeps_everything_until_it_has_see
     written = log.write(log.writer(), 60)
     a_year_on = NOW_MS + 52 * WEEK_MS
     with closing(upkeep(log, "otlp")) as first:
-        assert first.run(a_year_on).dropped == 0
+        assert run_retention(first, log.path, a_year_on).removed == 0
     with closing(upkeep(log, "otlp")) as second:
-        assert second.run(a_year_on + WEEK_MS - 1).dropped == 0
+        assert run_retention(second, log.path, a_year_on + WEEK_MS - 1).removed == 0
     assert poll_all(reader) == written
 
 
@@ -173,7 +174,7 @@ def test_ages_that_cannot_be_noted_keep_no_segment_from_going_for_its_size(log: 
     (log.path / "ages.db").mkdir(parents=True)
     log.write(log.writer(), 60)
     with capture_logs() as said:
-        assert upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS).dropped > 0
+        assert run_retention(upkeep(log, "otlp", retention_bytes=70_000), log.path, NOW_MS).removed > 0
     assert any(entry["event"] == "push_log.ages_unavailable" for entry in said)
 
 
@@ -181,8 +182,8 @@ def test_an_unreadable_segment_ages_too(log: Any) -> None:
     reader = log.reader()
     log.write(log.writer(), 60)
     make_unreadable(log.segments()[1], removable=True)
-    assert upkeep(log, "otlp").run(NOW_MS).dropped == 0
-    assert upkeep(log, "otlp").run(NOW_MS + WEEK_MS).dropped > 2
+    assert run_retention(upkeep(log, "otlp"), log.path, NOW_MS).removed == 0
+    assert run_retention(upkeep(log, "otlp"), log.path, NOW_MS + WEEK_MS).removed > 2
     assert log_stats(log.path).damaged_segments == 0
     assert poll_all(reader)[-1] == 60
 
@@ -195,7 +196,7 @@ def test_the_last_pushes_of_a_quiet_log_age_too(log: Any) -> None:
     writer.roll_if_due()
     retention = upkeep(log, "otlp")
     retention.run(NOW_MS)
-    assert retention.run(NOW_MS + WEEK_MS).lost_records == {"otlp": 3}
+    assert run_retention(retention, log.path, NOW_MS + WEEK_MS).lost_records == {"otlp": 3}
 
 
 def lost(log: Any) -> int:
@@ -209,7 +210,7 @@ def drop_under_way(log: Any, reader: Any) -> tuple[Any, Any, int]:
     first, second, third = (poll(reader, max_records=count) for count in (4, 20, 10))
     assert first is not None
     reader.commit(first)
-    counted = upkeep(log, "otlp", retention_bytes=70_000).run(NOW_MS).lost_records["otlp"]
+    counted = run_retention(upkeep(log, "otlp", retention_bytes=70_000), log.path, NOW_MS).lost_records["otlp"]
     assert counted > 0
     assert lost(log) == counted
     return second, third, counted
@@ -218,7 +219,7 @@ def drop_under_way(log: Any, reader: Any) -> tuple[Any, Any, int]:
 def test_what_was_polled_before_its_segment_went_and_is_delivered_after_all_was_never_counted_as_lost(log: Any) -> None:
     reader = log.reader()
     _, third, counted = drop_under_way(log, reader)
-    assert upkeep(log, "otlp").run(NOW_MS).lost_records == {}, "it is still on its way"
+    assert run_retention(upkeep(log, "otlp"), log.path, NOW_MS).lost_records == {}, "it is still on its way"
     reader.commit(third)
     left = poll_all(reader)
     upkeep(log, "otlp").run(NOW_MS)
@@ -314,7 +315,7 @@ def test_damaged_segments_are_set_aside_and_their_files_age_and_count_towards_th
     (log.path / (log.segments()[0].name + "-wal")).unlink()
     log.segments()[0].write_bytes(b"no database " * 10_000)
     with capture_logs():
-        assert upkeep(log, "otlp").run(NOW_MS).damaged == 1
+        assert run_retention(upkeep(log, "otlp"), log.path, NOW_MS).set_aside == 1
     assert len(list(log.path.glob("*.corrupt"))) >= 1
     assert poll_all(log.reader()) == written
     for path in log.path.glob("*.corrupt"):
@@ -343,8 +344,8 @@ def test_an_unreadable_segment_holds_up_neither_upkeep_nor_status_and_comes_when
     batch = poll(reader)
     assert batch is not None
     reader.commit(batch)
-    result = upkeep(log, "otlp").run(NOW_MS)
-    assert (result.passed, first.exists()) == (1, False)
+    result = run_retention(upkeep(log, "otlp"), log.path, NOW_MS)
+    assert (result.removed, first.exists()) == (1, False)
     assert result.checkpointed > 1
     stats = log_stats(log.path)
     assert stats.damaged_segments == 1
@@ -362,7 +363,7 @@ def test_an_unreadable_segment_does_not_keep_the_log_from_staying_within_its_byt
     written = log.write(log.writer(), 60)
     make_unreadable(log.segments()[1], removable=removable)
     with capture_logs() as said:
-        assert upkeep(log, "otlp", retention_bytes=30_000).run(NOW_MS).dropped > 2
+        assert run_retention(upkeep(log, "otlp", retention_bytes=30_000), log.path, NOW_MS).removed > 2
     assert log_stats(log.path).damaged_segments == (0 if removable else 1)
     left = poll_all(reader)
     assert left == written[-len(left) :]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.programs.push_log import RecordWriter, numbers, poll_all, push_record, small_log, zstd
+from support.programs.push_log import RecordWriter, numbers, poll_all, push_record, run_retention, small_log, zstd
 
 from fleetgauge.push_log.embedded.directory import LogDirectory
 from fleetgauge.push_log.embedded.inspect import log_stats
@@ -75,7 +75,7 @@ def test_its_upkeep_lets_segments_go_that_everybody_has(old_log: PushLogSettings
     with closing(SqlitePushLogReader(old_log, "collector")) as reader:
         poll_all(reader)
     with closing(Retention(old_log, ["collector"])) as upkeep:
-        assert upkeep.run(WALL_MS).passed == 14
+        assert run_retention(upkeep, old_log.dir, WALL_MS).removed == 14
     assert log_stats(old_log.dir).damaged_segments == 0
 
 
@@ -90,7 +90,7 @@ def test_what_is_on_its_way_when_its_segment_goes_is_kept_beside_cursors_of_an_e
     ):
         batch = reader.poll(1 << 30, 10, 0)
         assert batch is not None
-        lost = upkeep.run(WALL_MS).lost_records["collector"]
+        lost = run_retention(upkeep, old_log.dir, WALL_MS).lost_records["collector"]
         reader.commit(batch)
         assert 7 + 10 + lost + len(poll_all(reader)) == 30
 
@@ -152,7 +152,7 @@ def test_a_segment_of_a_later_release_stops_its_exporters_with_a_sentence_and_is
             with pytest.raises(PushLogError, match=r"newer Fleetgauge .form 2.: run that release again"):
                 reader.poll(1 << 30, 1_000, 0)
     with closing(Retention(old_log, ["collector"])) as upkeep:
-        assert upkeep.run(WALL_MS).damaged == 0
+        assert run_retention(upkeep, old_log.dir, WALL_MS).set_aside == 0
     assert newest.exists()
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from fleetgauge.base.errors import ErrorCode, InvalidRequestError, KafkaError, PolicyViolationError
 from fleetgauge.node.authorizer.acls import Acl, AclFilter, AclOperation, PatternType, Permission, ResourceType
 from fleetgauge.node.listener.apis.admin import Change, bounded, not_written
-from fleetgauge.node.listener.apis.messages import NO_TIME, answer, error_fields, new_part
+from fleetgauge.node.listener.apis.messages import answer, error_fields, new_part
 from fleetgauge.node.state.authorization import MAX_CHARACTERS, Authorization, described
 from fleetgauge.node.state.node_state import Transaction
 from fleetgauge.push_log.log import PushLogError
@@ -168,19 +168,17 @@ def _describe(request: Request, acls: Iterable[Acl], error: KafkaError | None) -
         new_part(
             request,
             "DescribeAclsResource",
-            resource_type=resource_type,
-            resource_name=name,
-            pattern_type=pattern_type,
+            **pattern,
             acls=tuple(new_part(request, "AclDescription", **_entry(acl)) for acl in of_pattern),
         )
-        for (resource_type, name, pattern_type), of_pattern in groupby(acls, _pattern_of)
+        for pattern, of_pattern in groupby(acls, _pattern_of)
     )
-    return answer(request, throttle_time=NO_TIME, **error_fields(error, without=""), resources=resources)
+    return answer(request, **error_fields(error, without=""), resources=resources)
 
 
 def _created(request: Request, errors: Iterable[KafkaError | None]) -> bytes:
     results = tuple(new_part(request, "AclCreationResult", **error_fields(error, without="")) for error in errors)
-    return answer(request, throttle_time=NO_TIME, results=results)
+    return answer(request, results=results)
 
 
 def _deleted(
@@ -192,16 +190,7 @@ def _deleted(
         """One ACL that a filter matched, with an error if it stays."""
         is_kept = authorization is not None and authorization.is_declared(acl)
         error = PolicyViolationError(f"{described(acl)} {_DECLARED}") if is_kept else None
-        resource_type, name, pattern_type = _pattern_of(acl)
-        return new_part(
-            request,
-            "DeleteAclsMatchingAcl",
-            **error_fields(error),
-            resource_type=resource_type,
-            resource_name=name,
-            pattern_type=pattern_type,
-            **_entry(acl),
-        )
+        return new_part(request, "DeleteAclsMatchingAcl", **error_fields(error), **_pattern_of(acl), **_entry(acl))
 
     filter_results = []
     for result in results:
@@ -210,11 +199,11 @@ def _deleted(
         filter_results.append(
             new_part(request, "DeleteAclsFilterResult", **error_fields(error), matching_acls=of_filter)
         )
-    return answer(request, throttle_time=NO_TIME, filter_results=tuple(filter_results))
+    return answer(request, filter_results=tuple(filter_results))
 
 
-def _pattern_of(acl: Acl) -> tuple[ResourceType, str, PatternType]:
-    return acl.resource_type, acl.resource_name, acl.pattern_type
+def _pattern_of(acl: Acl) -> dict[str, Any]:
+    return {"resource_type": acl.resource_type, "resource_name": acl.resource_name, "pattern_type": acl.pattern_type}
 
 
 def _entry(acl: Acl) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 
 from fleetgauge.base.errors import ErrorCode
 from fleetgauge.base.software import MAX_KEPT_CHARACTERS, is_valid_software
-from fleetgauge.node.listener.apis.messages import NO_TIME, answer, new_part
+from fleetgauge.node.listener.apis.messages import answer, new_part
 from fleetgauge.wire.api_table import Api, ApiKey, ApiTable
 from fleetgauge.wire.listener import Channel
 from fleetgauge.wire.messages.codec import Request
@@ -37,7 +37,7 @@ def _answer(table: ApiTable, request: Request, error: ErrorCode) -> bytes:
         new_part(request, "ApiVersion", api_key=api.key, min_version=api.min_version, max_version=api.max_version)
         for api in _listed(table, error)
     )
-    return answer(request, error_code=KioErrorCode(error), api_keys=keys, throttle_time=NO_TIME)
+    return answer(request, error_code=KioErrorCode(error), api_keys=keys)
 
 
 def _listed(table: ApiTable, error: ErrorCode) -> tuple[Api, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fleetgauge.base.errors import InvalidRequestError
+from fleetgauge.base.kafka_text import kafka_text
 from fleetgauge.base.redaction import is_secret, shown
 from fleetgauge.node.config import ServiceConfig
 from fleetgauge.node.config.model import TABLES
@@ -64,7 +65,7 @@ class BrokerConfigs:
             is_default = value == field.get_default(call_default_factory=True)
             yield BrokerConfig(
                 key,
-                None if is_secret(key) else _as_text(shown(key, value)),
+                None if is_secret(key) else kafka_text(shown(key, value)),
                 ConfigSource.DEFAULT_CONFIG if is_default else ConfigSource.STATIC_BROKER_CONFIG,
                 _TYPES.get(type(value), ConfigType.STRING),
             )
@@ -84,14 +85,3 @@ class BrokerConfigs:
             raise InvalidRequestError(f"{what} must be an integer, but it is: {name}")
         if name != self.name:
             raise InvalidRequestError(f"Unexpected broker id, expected {expected}, but received {name}")
-
-
-def _as_text(value: object) -> str:
-    """A value as Kafka writes it: lists with commas, booleans in lower case.
-
-    >>> _as_text(("a", "b")), _as_text(True), _as_text(5)
-    ('a,b', 'true', '5')
-    """
-    if isinstance(value, tuple | list):
-        return ",".join(str(each) for each in value)
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from typing import Any
 from fleetgauge.base.errors import ErrorCode, InvalidRequestError, KafkaError
 from fleetgauge.cluster.quotas.limits import CLIENT_ID, IP, USER, Entity, Parts, entity_of, parts_of
 from fleetgauge.node.listener.apis.admin import Change, bounded, not_written
-from fleetgauge.node.listener.apis.messages import NO_TIME, answer, error_fields, new_part
+from fleetgauge.node.listener.apis.messages import answer, error_fields, new_part
 from fleetgauge.node.state.client_quotas import ClientQuotas, QuotaLimits, QuotaOperation, differences
 from fleetgauge.node.state.node_state import Transaction
 from fleetgauge.push_log.log import PushLogError
@@ -186,7 +186,7 @@ def _answer_describe(
         )
         for parts, values in found
     )
-    return answer(request, throttle_time=NO_TIME, **error_fields(error, without=""), entries=None if error else entries)
+    return answer(request, **error_fields(error, without=""), entries=None if error else entries)
 
 
 def _answer_alter(request: Request, results: Iterable[tuple[Sequence[Any], KafkaError | None]]) -> bytes:
@@ -199,7 +199,7 @@ def _answer_alter(request: Request, results: Iterable[tuple[Sequence[Any], Kafka
         )
         for entity, error in results
     )
-    return answer(request, throttle_time=NO_TIME, entries=entries)
+    return answer(request, entries=entries)
 
 
 def _entity(request: Request, parts: Iterable[tuple[str, str | None]]) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from fleetgauge.node.listener.apis.messages import NO_TIME, answer, new_part
+from fleetgauge.node.listener.apis.messages import answer, new_part
 from fleetgauge.node.listener.apis.unknown_topics import with_unknown_topics
 from fleetgauge.node.listener.misdirected_clients import MisdirectedClients
 from fleetgauge.node.state.authorization import Authorization
@@ -48,7 +48,6 @@ class ClusterApis:
         broker = new_part(request, "MetadataResponseBroker", node_id=self._node_id, host=host, port=port, rack=None)
         encoded = answer(
             request,
-            throttle_time=NO_TIME,
             brokers=(broker,),
             cluster_id=self._cluster_id,
             controller_id=self._node_id,
@@ -72,7 +71,6 @@ class ClusterApis:
         )
         return answer(
             request,
-            throttle_time=NO_TIME,
             error_code=KioErrorCode(error),
             error_message="this endpoint is a broker's" if error else None,
             endpoint_type=_BROKER_ENDPOINTS,

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from fleetgauge.base.errors import ErrorCode, InvalidConfigError, InvalidRequestError, KafkaError
 from fleetgauge.node.listener.apis.admin import Change, bounded, not_written
 from fleetgauge.node.listener.apis.broker_configs import BrokerConfigs, ConfigType
-from fleetgauge.node.listener.apis.messages import NO_TIME, answer, error_fields, new_part
+from fleetgauge.node.listener.apis.messages import answer, error_fields, new_part
 from fleetgauge.node.state.client_metrics import ClientMetrics
 from fleetgauge.node.state.node_state import Transaction
 from fleetgauge.push_log.log import PushLogError
@@ -116,7 +116,7 @@ class ConfigApis:
 
     def _describe(self, request: Request, body: Any, transaction: Transaction) -> bytes:
         describe = _Describe(request, body, self._client_metrics.resources(transaction), self._brokers)
-        return answer(request, throttle_time=NO_TIME, results=tuple(map(describe.result, body.resources)))
+        return answer(request, results=tuple(map(describe.result, body.resources)))
 
     def _alter(self, request: Request, body: Any, transaction: Transaction) -> tuple[bytes, Sequence[Change]]:
         """Applies the request's changes in one transaction; a refused resource does not keep the others from theirs."""
@@ -262,7 +262,7 @@ def _refused(request: Request, resources: Sequence[Any], error: KafkaError) -> b
     """The response to a request about these resources that is refused as a whole."""
     if request.api_key == ApiKey.DESCRIBE_CONFIGS:
         results = tuple(_described(request, each, error) for each in resources)
-        return answer(request, throttle_time=NO_TIME, results=results)
+        return answer(request, results=results)
     return _answer_alter(request, resources, [error] * len(resources))
 
 
@@ -270,7 +270,7 @@ def _answer_list(request: Request, error: ErrorCode, found: Iterable[tuple[Resou
     resources = tuple(
         new_part(request, "ConfigResource", resource_name=name, resource_type=kind) for kind, name in found
     )
-    return answer(request, throttle_time=NO_TIME, error_code=KioErrorCode(error), config_resources=resources)
+    return answer(request, error_code=KioErrorCode(error), config_resources=resources)
 
 
 def _answer_alter(request: Request, asked: Iterable[Any], errors: Iterable[KafkaError | None]) -> bytes:
@@ -284,7 +284,7 @@ def _answer_alter(request: Request, asked: Iterable[Any], errors: Iterable[Kafka
         )
         for each, error in zip(asked, errors, strict=True)
     )
-    return answer(request, throttle_time=NO_TIME, responses=responses)
+    return answer(request, responses=responses)
 
 
 def _described(request: Request, asked: Any, error: KafkaError | None, configs: tuple[Any, ...] = ()) -> Any:

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from fleetgauge.base.errors import ErrorCode, KafkaError
 from fleetgauge.wire.messages.codec import Request, encode_response
 
-NO_TIME: Final = datetime.timedelta(0)
+_NOT_THROTTLED: Final = datetime.timedelta(0)
 
 
 def new_response(api_key: int, api_version: int, **values: Any) -> Any:
@@ -21,7 +21,11 @@ def new_response(api_key: int, api_version: int, **values: Any) -> Any:
 
 
 def answer(request: Request, **values: Any) -> bytes:
-    """Returns the encoded response to a request, with the fields of `values` that its version has."""
+    """Returns the encoded response to a request, with the fields of `values` that its version has.
+
+    Its throttle time is 0 unless `values` have one: `RequestQuota` writes that of a request quota.
+    """
+    values = {"throttle_time": _NOT_THROTTLED, **values}
     return encode_response(request.correlation_id, new_response(request.api_key, request.api_version, **values))
 
 

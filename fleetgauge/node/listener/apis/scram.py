@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from fleetgauge.base.errors import ErrorCode, KafkaError
 from fleetgauge.node.listener.apis.admin import Change, bounded, not_written
-from fleetgauge.node.listener.apis.messages import NO_TIME, answer, error_fields, new_part
+from fleetgauge.node.listener.apis.messages import answer, error_fields, new_part
 from fleetgauge.node.state.node_state import Transaction
 from fleetgauge.node.state.scram_users import NoCredentialError, NodeUsers, ScramUsers
 from fleetgauge.push_log.log import PushLogError
@@ -195,7 +195,7 @@ def _answer_describe(
         )
         for user, problem, held in found
     )
-    return answer(request, throttle_time=NO_TIME, **error_fields(error), results=results)
+    return answer(request, **error_fields(error), results=results)
 
 
 def _answer_alter(request: Request, errors: Mapping[str, KafkaError | None]) -> bytes:
@@ -203,4 +203,4 @@ def _answer_alter(request: Request, errors: Mapping[str, KafkaError | None]) -> 
         new_part(request, "AlterUserScramCredentialsResult", user=user, **error_fields(error))
         for user, error in errors.items()
     )
-    return answer(request, throttle_time=NO_TIME, results=results)
+    return answer(request, results=results)

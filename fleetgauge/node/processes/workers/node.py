@@ -6,10 +6,9 @@ To operators it is one node: one status, one inventory, one set of metrics. To c
 import asyncio
 import socket
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any, Final
 
-from fleetgauge.base.clock import SystemTime, Time
+from fleetgauge.base.clock import SystemTime
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.cluster.subscriptions.allowed import Properties
 from fleetgauge.node.config import ServiceConfig
@@ -23,6 +22,7 @@ from fleetgauge.node.processes.workers.shares import worker_config
 from fleetgauge.node.processes.workers.supervisor import WorkerSupervisor
 from fleetgauge.node.reconfiguration import Changes, changeable_fields, examiner, log_reread
 from fleetgauge.node.status.node_socket import Status
+from fleetgauge.node.tasks import end_task
 from fleetgauge.wire.shared_port import reserve_port
 
 _QUERY_EVERY_S: Final = 1.0
@@ -34,11 +34,10 @@ class WorkersNode(NodeProcess):
 
     Args:
         config: the checked configuration.
-        time: the clocks.
     """
 
-    def __init__(self, config: ServiceConfig, time: Time | None = None) -> None:
-        super().__init__(config, time or SystemTime())
+    def __init__(self, config: ServiceConfig) -> None:
+        super().__init__(config, SystemTime())
         self._reserved: list[socket.socket] = []
         self._workers: list[WorkerSupervisor] = []
         self._query: asyncio.Task[None] | None = None
@@ -120,10 +119,7 @@ class WorkersNode(NodeProcess):
         self._queries = asyncio.create_task(self._keep_querying())
 
     async def _stop_service(self, deadline_ms: int) -> None:
-        if self._queries is not None:
-            self._queries.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._queries
+        await end_task(self._queries)
         await asyncio.gather(*(worker.stop(self._left_ms(deadline_ms)) for worker in self._workers))
         for each in self._reserved:
             each.close()

@@ -4,9 +4,8 @@ It deletes whole segments, never rows: deleting 15,000 rows blocks the writer fo
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import apsw
@@ -27,27 +26,6 @@ log = get_logger(__name__)
 
 _BUSY_MS: Final = 1_000
 _AGES: Final = "ages.db"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upkeep:
-    """The results of one run.
-
-    Attributes:
-        passed: segments deleted because every configured exporter has delivered them.
-        dropped: segments deleted for age or size.
-        checkpointed: sealed segments whose write-ahead log was checkpointed.
-        damaged: segments set aside.
-        lost_records: records deleted undelivered, by exporter.
-        forgotten: removed cursors of exporters that are not configured, whose position was deleted.
-    """
-
-    passed: int
-    dropped: int
-    checkpointed: int
-    damaged: int
-    lost_records: dict[str, int]
-    forgotten: tuple[str, ...]
 
 
 class SealedSegment(NamedTuple):
@@ -106,7 +84,7 @@ class Retention:
         self._ages = Ages(settings.dir / _AGES, settings.retention_ms)
         self._cursors = Cursors(settings.dir)
 
-    def run(self, now_ms: int) -> Upkeep:
+    def run(self, now_ms: int) -> None:
         """Deletes and checkpoints segments. Cheap if there is nothing to do; call it every few seconds.
 
         A segment that cannot be read or deleted now does not delay the others.
@@ -119,19 +97,14 @@ class Retention:
         """
         self._stuck.clear()
         self._log_absent()
-        damaged = self._set_damaged_aside()
-        passed = self._drop_passed()
-        checkpointed = sum(self._checkpoint(each) for each in self._sealed())
-        lost = self._configured(self._cursors.give_up(self._directory.in_flight.ends()))
-        dropped = self._drop_aged(now_ms, lost) + self._drop_oversize(lost)
-        return Upkeep(
-            passed=passed,
-            dropped=dropped,
-            checkpointed=checkpointed,
-            damaged=damaged,
-            lost_records=dict(lost),
-            forgotten=self._forget_absent(),
-        )
+        self._set_damaged_aside()
+        self._drop_passed()
+        for each in self._sealed():
+            self._checkpoint(each)
+        self._cursors.give_up(self._directory.in_flight.ends())
+        self._drop_aged(now_ms)
+        self._drop_oversize()
+        self._forget_absent()
 
     def disk_bytes(self) -> int:
         """Disk size of the log, including segments that were set aside [B]."""
@@ -154,7 +127,7 @@ class Retention:
             PushLogError: the cursors cannot be moved now.
         """
         for each in self._sealed()[:1]:
-            self._drop(each, "push.log.retention.bytes", Counter())
+            self._drop(each, "push.log.retention.bytes")
 
     def close(self) -> None:
         """Closes the databases."""
@@ -175,23 +148,21 @@ class Retention:
                 found.append((number, None))
         return [SealedSegment(number, tail, self._directory.written(number)) for number, tail in found]
 
-    def _set_damaged_aside(self) -> int:
-        damaged = 0
+    def _set_damaged_aside(self) -> None:
         for number in self._directory.live()[:-1]:
             try:
                 self._directory.tail(number, sealed=True)
             except SegmentCorruptError as error:
                 set_aside(self._directory, self._cursors, number, str(error))
-                damaged += 1
             except PushLogError:
                 continue
-        return damaged
 
-    def _drop_passed(self) -> int:
+    def _drop_passed(self) -> None:
         positions = {state.exporter: state.position for state in self._cursors.states()}
         hindmost = min((positions.get(exporter, START) for exporter in self._exporters), default=START)
-        passed = [each for each in self._sealed() if each.is_passed_by(hindmost)]
-        return sum(self._remove(each.number, keep=each.is_short) for each in passed)
+        for each in self._sealed():
+            if each.is_passed_by(hindmost):
+                self._remove(each.number, keep=each.is_short)
 
     def _remove(self, number: int, *, keep: bool = False) -> bool:
         """Deletes a segment; with `keep`, renames it for inspection."""
@@ -206,14 +177,14 @@ class Retention:
             return False
         return True
 
-    def _checkpoint(self, sealed: SealedSegment) -> bool:
+    def _checkpoint(self, sealed: SealedSegment) -> None:
         """Checkpoints a sealed segment, which makes it two to six times smaller.
 
         Not a damaged one: a checkpoint would delete what SQLite can no longer read of its write-ahead log.
         """
         number = sealed.number
         if sealed.tail is None or sealed.is_short or not self._directory.wal_bytes(number):
-            return False
+            return
         path = self._directory.segment(number)
         try:
             with translated(path), closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
@@ -222,19 +193,16 @@ class Retention:
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except PushLogError as error:
             log.info("push_log.segment_not_checkpointed", segment=number, error=str(error))
-            return False
-        return True
 
-    def _drop_aged(self, now_ms: int, lost: Counter[str]) -> int:
+    def _drop_aged(self, now_ms: int) -> None:
         """Deletes expired segments, also those set aside."""
         aged_up_to = self._aged_up_to(now_ms)
-        aged = [each for each in self._sealed() if each.number <= aged_up_to]
-        for each in aged:
-            self._drop(each, "push.log.retention.ms", lost)
+        for each in self._sealed():
+            if each.number <= aged_up_to:
+                self._drop(each, "push.log.retention.ms")
         for path in self._directory.corrupt_files():
             if (number := self._directory.number_of(path)) is not None and number <= aged_up_to:
                 path.unlink(missing_ok=True)
-        return len(aged)
 
     def _aged_up_to(self, now_ms: int) -> int:
         """The newest expired segment; 0 if there is none, or the ages cannot be stored now (on a full disk)."""
@@ -253,45 +221,36 @@ class Retention:
                 )
             return 0
 
-    def _drop_oversize(self, lost: Counter[str]) -> int:
+    def _drop_oversize(self) -> None:
         """Deletes first what was set aside, then the oldest segments; never the head."""
         excess = self.disk_bytes() - self._settings.retention_bytes
         for path in self._directory.corrupt_files():
             if excess > 0:
                 excess -= path.stat().st_size
                 path.unlink(missing_ok=True)
-        dropped = 0
         for each in self._sealed():
             if excess > 0:
                 size_bytes = self._directory.disk_bytes(each.number)
-                if self._drop(each, "push.log.retention.bytes", lost):
+                if self._drop(each, "push.log.retention.bytes"):
                     excess -= size_bytes
-                    dropped += 1
-        return dropped
 
-    def _drop(self, sealed: SealedSegment, bound: str, lost: Counter[str]) -> bool:
+    def _drop(self, sealed: SealedSegment, bound: str) -> bool:
         """Counts the losses first, then deletes: after a crash in between, the next run finds the segment delivered."""
         readable = sealed.last_row if sealed.tail is None else sealed.tail.row
         in_flight = self._directory.in_flight
         with in_flight.lock:
             dropped = self._cursors.drop(sealed.number, readable, "retention", in_flight.ends())
             missing = self._cursors.drop(sealed.number, sealed.last_row, "damage", in_flight.ends())
-            losses = self._configured(Counter(dropped) + Counter(missing))
+            lost = Counter(dropped) + Counter(missing)
             removed = self._remove(sealed.number)
-        lost.update(losses)
         log.warning(
             "push_log.segment_dropped",
             segment=sealed.number,
             bound=bound,
-            lost_records=dict(losses),
+            lost_records={exporter: count for exporter, count in lost.items() if exporter in self._exporters},
             readable=sealed.tail is not None,
         )
         return removed
-
-    def _configured(self, lost: Mapping[str, int]) -> Counter[str]:
-        return Counter(
-            {exporter: records for exporter, records in lost.items() if exporter in self._exporters and records}
-        )
 
     def _absent(self) -> list[CursorState]:
         """The cursors of exporters that are not configured."""
@@ -311,10 +270,9 @@ class Retention:
                 )
         self._absent_are_logged = True
 
-    def _forget_absent(self) -> tuple[str, ...]:
+    def _forget_absent(self) -> None:
         live = self._directory.live()
-        lost_place = tuple(state.exporter for state in self._absent() if live and state.position.segment < live[0])
-        for exporter in lost_place:
-            self._cursors.forget(exporter)
-            log.info("push_log.cursor_removed", message="its exporter is not configured", exporter=exporter)
-        return lost_place
+        for state in self._absent():
+            if live and state.position.segment < live[0]:
+                self._cursors.forget(state.exporter)
+                log.info("push_log.cursor_removed", message="its exporter is not configured", exporter=state.exporter)

@@ -37,12 +37,14 @@ def test_the_page_and_the_nodes_http_port_can_be_served_side_by_side_by_default(
 def test_every_key_is_read() -> None:
     settings = settings_of(
         listen="[::1]:9999", state__file="/x/y.db", series__max="10", series__max__per__client=3,
-        series__max__per__metric=4, series__linger__ms=5, labels="client_id,principal", static__labels={"env": "prod"},
-        batch__max__records=7, retry__backoff__ms=8,
+        series__max__per__metric=4, series__linger__ms=5, created__timestamps=True,
+        labels="client_id,principal", static__labels={"env": "prod"}, batch__max__records=7, retry__backoff__ms=8,
     )  # fmt: skip
     assert str(settings.listen) == "[::1]:9999"
     assert settings.state_file == Path("/x/y.db")
-    assert settings.series == SeriesSettings(max_series=10, max_per_client=3, max_per_metric=4, linger_ms=5)
+    assert settings.series == SeriesSettings(
+        max_series=10, max_per_client=3, max_per_metric=4, linger_ms=5, created_timestamps=True
+    )
     assert settings.labels.labels == ("client_id", "principal")
     assert (settings.batch.max_records, settings.retry.backoff_ms) == (7, 8)
 
@@ -55,6 +57,7 @@ def test_every_key_is_read() -> None:
         ({"listen": "example.com:9464"}, "expected an IP address before the port"),
         ({"series__max": 0}, r"series\.max is 0: expected a whole number from 1"),
         ({"series__linger__ms": -1}, r"series\.linger\.ms is -1"),
+        ({"created__timestamps": "yes"}, r"created\.timestamps is 'yes': expected true or false"),
         ({"labels": ["nonsense"]}, "'nonsense' is not one of"),
         (
             {"port": 9464},

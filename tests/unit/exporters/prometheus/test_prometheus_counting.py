@@ -9,6 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_D
 from support.payloads.client_series import (
     CUMULATIVE,
     LATENCY_ON_PAGE,
+    REQUESTS,
     REQUESTS_ON_PAGE,
     attributes,
     counter,
@@ -153,6 +154,34 @@ def test_the_deltas_of_a_push_that_was_overtaken_count_and_its_gauges_do_not(exp
     found = samples_of(exporter)
     assert (found.one(REQUESTS_ON_PAGE), found.one(LATENCY_ON_PAGE)) == (12, 3)
     assert found.one("fleetgauge_prometheus_left_out_points_total", cause="late") == 1
+
+
+@pytest.mark.parametrize("start_s", [0, 1])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_delta_that_was_overtaken_is_left_out_of_a_series_that_has_been_cumulative(
+    start: Any, start_s: int, restarted: bool
+) -> None:
+    """Also if its client sends no start, and if the latest points were deltas or without a value."""
+    exporter = start()
+    export(
+        exporter, push(1, counter(10, temporality=CUMULATIVE, start=start_s, at=60), flagged("app.deltas", 60, True))
+    )
+    export(exporter, push(3, counter(1, at=180), flagged("app.deltas", 180, False)))
+    export(exporter, push(4, flagged(REQUESTS, 240, True), flagged("app.deltas", 240, True)))
+    if restarted:
+        exporter.close()
+        exporter = start()
+    export(exporter, push(2, counter(7, at=120), counter(7, name="app.deltas", at=120)))
+    export(exporter, push(5, counter(1, at=300), counter(1, name="app.deltas", at=300)))
+    found = samples_of(exporter)
+    assert (found.one(REQUESTS_ON_PAGE), found.one("app_deltas_total")) == (12, 9)
+    assert [value for _, value in found.all("fleetgauge_prometheus_left_out_points_total", cause="late")] == [1]
+
+
+def test_a_count_that_has_a_start_for_the_first_time_is_not_reset_by_it(exporter: PrometheusExporter) -> None:
+    export(exporter, push(1, cumulative(100, at=20)))
+    export(exporter, push(2, cumulative(105, start=20, at=30)))
+    assert samples_of(exporter).one(REQUESTS_ON_PAGE) == 105
 
 
 def test_a_missing_push_is_told_as_a_gap(exporter: PrometheusExporter) -> None:
@@ -319,6 +348,33 @@ def test_a_cumulative_histogram_that_was_reset_goes_on_from_where_it_was(exporte
     export(exporter, push(2, histogram([0, 1], [10], total=11, temporality=CUMULATIVE)))
     found = samples_of(exporter)
     assert [found.one("app_latency_milliseconds_bucket", le=le) for le in ("10.0", "+Inf")] == [1, 4]
+
+
+@pytest.mark.parametrize("last", [[0, 3], [1, 9], [4, 0]], ids=["same count", "higher count", "other bucket"])
+def test_a_cumulative_histogram_of_which_a_bucket_falls_is_reset_as_a_whole(
+    exporter: PrometheusExporter, last: list[int]
+) -> None:
+    """The buckets are compared to the counts and the deltas since."""
+    export(exporter, push(1, histogram([1, 1], [10], total=20, temporality=CUMULATIVE)))
+    export(exporter, push(2, histogram([1, 0], [10], total=5)))
+    export(exporter, push(3, histogram([2, 1], [10], total=25, temporality=CUMULATIVE)))
+    found = samples_of(exporter)
+    assert found.one("fleetgauge_prometheus_resets_total") == 0
+    export(exporter, push(4, histogram(last, [10], total=3, temporality=CUMULATIVE)))
+    found = samples_of(exporter)
+    assert [found.one("app_latency_milliseconds_bucket", le=le) for le in ("10.0", "+Inf")] == [
+        2 + last[0],
+        3 + sum(last),
+    ]
+    assert (found.one("app_latency_milliseconds_sum"), found.one("fleetgauge_prometheus_resets_total")) == (28, 1)
+
+
+def test_an_exponential_histogram_that_lowers_its_scale_is_not_reset(exporter: PrometheusExporter) -> None:
+    for number, one in enumerate((exponential(0, 0, [1, 1]), exponential(-1, 0, [3]), exponential(-1, 0, [2]))):
+        one.exponential_histogram.aggregation_temporality = CUMULATIVE
+        export(exporter, push(number, one))
+        assert samples_of(exporter).one("fleetgauge_prometheus_resets_total") == (number == 2)
+    assert samples_of(exporter).one("app_size_bucket", le="+Inf") == 5
 
 
 def test_a_histogram_without_a_value_is_not_on_the_page_and_then_goes_on(exporter: PrometheusExporter) -> None:

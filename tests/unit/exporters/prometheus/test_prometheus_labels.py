@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from support.payloads.client_series import (
     CUMULATIVE,
     LATENCY,
@@ -289,3 +289,85 @@ def test_library_and_group_are_labels_of_each_series_and_change_with_the_client(
     export(exporter, push(2, gauge(4), client_software_name="curl", resource={"group_id": "billing"}))
     [(found, value)] = samples_of(exporter).all(LATENCY_ON_PAGE)
     assert (found["library"], found["group_id"], value) == ("other", "billing", 4)
+
+
+def scoped(name: str, version: str, *metrics: Metric, **resource: str) -> bytes:
+    """Metrics of one scope and one resource."""
+    data = MetricsData()
+    resource_metrics = data.resource_metrics.add()
+    attributes(resource_metrics.resource, resource)
+    scope_metrics = resource_metrics.scope_metrics.add()
+    scope_metrics.scope.name, scope_metrics.scope.version = name, version
+    scope_metrics.metrics.extend(metrics)
+    return data.SerializeToString()
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_metrics_of_scopes_and_services_are_series_of_their_own(
+    exporter: PrometheusExporter, is_reversed: bool
+) -> None:
+    """In any order, from push to push, also where pushes are read by their shape."""
+    for number in range(1, 9):
+        parts = [
+            scoped("io.app", "1", counter(1, name="app.a")),
+            scoped("io.app", "2", counter(2, name="app.a")),
+            scoped("", "", counter(4, name="app.a")),
+            scoped("", "", counter(8, name="app.a"), service__name="shop", service__namespace="n", other="o"),
+            scoped("io.app", "1", counter(16, name="app.a"), service__instance__id="7"),
+        ]
+        payload = b"".join(parts[::-1] if is_reversed and number % 3 == 0 else parts)
+        export(exporter, push(number)._replace(metrics=payload))
+    client = {"client_instance_id": push(1).client_instance_id, "client_id": "orders"}
+    found = [(value / 8, labels) for labels, value in samples_of(exporter).all("app_a_total")]
+    assert sorted(found, key=lambda each: each[0]) == [
+        (1, {**client, "otel_scope_name": "io.app", "otel_scope_version": "1"}),
+        (2, {**client, "otel_scope_name": "io.app", "otel_scope_version": "2"}),
+        (4, client),
+        (8, {**client, "service_name": "shop", "service_namespace": "n"}),
+        (16, {**client, "otel_scope_name": "io.app", "otel_scope_version": "1", "service_instance_id": "7"}),
+    ]
+
+
+@pytest.mark.parametrize(("scope", "version"), [("kgo", "1.20.6"), ("rdkafka#producer-1", "2.16.0"), ("", "")])
+def test_the_scopes_of_known_clients_are_no_labels(exporter: PrometheusExporter, scope: str, version: str) -> None:
+    export(exporter, push(1)._replace(metrics=scoped(scope, version, gauge(1))))
+    [(labels, _)] = samples_of(exporter).all(LATENCY_ON_PAGE)
+    assert labels.keys() == {"client_instance_id", "client_id"}
+
+
+def test_an_attribute_of_the_point_replaces_that_of_its_origin(exporter: PrometheusExporter) -> None:
+    """Keys that become one name are joined."""
+    point = gauge(1, otel_scope_name="mine", service__name="own")
+    export(exporter, push(1)._replace(metrics=scoped("io.app", "", point, service__name="shop")))
+    [(labels, _)] = samples_of(exporter).all(LATENCY_ON_PAGE)
+    assert (labels["otel_scope_name"], labels["service_name"]) == ("io.app;mine", "own")
+
+
+def in_unit(unit: str, metric: Metric) -> Metric:
+    metric.unit = unit
+    return metric
+
+
+def test_units_of_kafkas_metrics_are_converted_and_those_of_others_remain(exporter: PrometheusExporter) -> None:
+    """Also in pushes that are alike: no shape is learned of them."""
+    wait = "org.apache.kafka.producer.bufferpool.wait.time.ns.total"
+    for number in range(1, 9):
+        converted = [
+            in_unit("s", gauge(0.012)),
+            in_unit("ms", counter(2, name=wait)),
+            in_unit("ns", counter(1, name=wait)),
+        ]
+        others = [in_unit("By", gauge(7)), in_unit("s", gauge(5, name="app.age"))]
+        export(exporter, push(number, *converted, *others))
+    found = samples_of(exporter)
+    assert found.one(LATENCY_ON_PAGE) == 12
+    assert found.one("org_apache_kafka_producer_bufferpool_wait_time_ns_total") == 8 * 2_000_001
+    assert (found.one(f"{LATENCY_ON_PAGE}_bytes"), found.one("app_age_seconds")) == (7, 5)
+
+
+def test_a_value_that_its_unit_makes_infinite_spoils_no_counter(exporter: PrometheusExporter) -> None:
+    wait = "org.apache.kafka.producer.bufferpool.wait.time.ns.total"
+    export(exporter, push(1, counter(5, name=wait)), push(2, in_unit("d", counter(1e308, name=wait))))
+    found = samples_of(exporter)
+    assert found.one("org_apache_kafka_producer_bufferpool_wait_time_ns_total") == 5
+    assert found.one("fleetgauge_prometheus_left_out_points_total", cause="malformed") == 1

@@ -1,3 +1,4 @@
+import json
 import math
 import os
 import subprocess
@@ -18,6 +19,7 @@ from fleetgauge.fleet.decode.payloads import CountedPayloads, DecodedPayloads, c
 from fleetgauge.fleet.schemas import DECODED
 
 RECORDED = Path(__file__).parents[3] / "spark" / "recorded" / "broker"
+COMMIT_LATENCY = "org.apache.kafka.consumer.coordinator.commit.latency.avg"
 READERS = [pytest.param(by_bytes.read, id="bytes"), pytest.param(by_protobuf.read, id="protobuf")]
 
 
@@ -116,6 +118,33 @@ def test_librdkafka_and_franz_go_numbers_are_doubles_and_their_nodes_ints(reader
     ]
     assert [row["scope_name"] for row in found[-2:]] == ["rd#producer-1", "kgo"]
     assert dict(found[0]["attributes"]) == {"node.id": "1"}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_scope_service_and_unit_set_points_apart(reader: Reader) -> None:
+    """Those of one name, attributes and time are further occurrences only if all of it is equal."""
+    data = MetricsData()
+    for service in ("", "shop"):
+        resource = data.resource_metrics.add()
+        if service:
+            resource.resource.attributes.add(key="service.name").value.string_value = service
+        resource.resource.attributes.add(key="group_member_id").value.string_value = "m"
+        for scope in ("io.a", "rdkafka#producer-1"):
+            of_scope = resource.scope_metrics.add()
+            of_scope.scope.name = scope
+            for name, unit in ((COMMIT_LATENCY, "s"), (COMMIT_LATENCY, "ms"), ("app.latency", "s")):
+                of_scope.metrics.add(name=name, unit=unit).gauge.data_points.add(as_double=0.5)
+    found = rows([data.SerializeToString()], reader)
+    assert [row["value"] for row in found[:3]] == [500.0, 0.5, 0.5]
+    assert [row["unit"] for row in found[:3]] == [None, None, "s"]
+    assert [row["occurrence"] for row in found] == [0, 1, 0] * 4
+    origins = [row["origin"] and json.loads(row["origin"]) for row in found[::3]]
+    assert origins == [
+        {"otel.scope.name": "io.a"},
+        None,
+        {"otel.scope.name": "io.a", "service.name": "shop"},
+        {"service.name": "shop"},
+    ]
 
 
 @pytest.mark.parametrize("reader", READERS)

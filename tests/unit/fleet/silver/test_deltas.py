@@ -1,6 +1,7 @@
 """What sums grew by, series by series, in one run and over several."""
 
 import itertools
+from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -9,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from fleetgauge.fleet.schemas import DECODED, POINTS, SERIES
-from fleetgauge.fleet.silver.deltas import HORIZON_US, LOOKED_AT, Comparison, LastOfSeries, differ, distinct_maps
+from fleetgauge.fleet.silver.deltas import (
+    HORIZON_US,
+    Comparison,
+    StandingPoints,
+    differ,
+    distinct_maps,
+    with_keys,
+)
 
 SECOND_NANO: Final = 1_000_000_000
 MARKS: Final = ("delta", "reset", "gap", "before_subscription", "covers_gap")
@@ -44,6 +52,11 @@ def counted(received_at: str, count: int, of_sum: float | None = None, **more: A
     """A point of a distribution."""
     kind = {"metric_type": "histogram", "is_monotonic": None, "count": count, "sum": of_sum}
     return total(received_at, None) | kind | more
+
+
+def with_buckets(received_at: str, counts: list[int], bounds: Sequence[float] = (1.0,)) -> Point:
+    """A point of a cumulative histogram."""
+    return counted(received_at, sum(counts), distribution=[{"bucket_counts": counts, "bounds": bounds}])
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -126,6 +139,36 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             total("12:01:00", 12.0),
         ],
         [(10.0, False, False, True, False), NONE, NONE, NONE, (2.0, False, False, False, False)],
+    ),
+    "a series that changes its temporality goes on from what its deltas add up to": Scenario(
+        [
+            delta("12:00:00", 5.0, 3540, 3600),
+            delta("12:01:00", 7.0, 3600, 3660),
+            total("12:02:00", 15.0, start_time_unix_nano=0),
+            delta("12:03:00", 4.0, None, 3780),
+            total("12:04:00", 20.0),
+        ],
+        [(growth, False, False, False, False) for growth in (5.0, 7.0, 3.0, 4.0, 1.0)],
+    ),
+    "a count below what the deltas before it add up to was reset": Scenario(
+        [delta("12:00:00", 5.0, 3540, 3600), delta("12:01:00", 7.0, 3600, 3660), total("12:02:00", 3.0)],
+        [(5.0, False, False, False, False), (7.0, False, False, False, False), (3.0, True, False, False, False)],
+    ),
+    "a point that says where it is from is another series": Scenario(
+        [total("12:00:00", 10.0), total("12:01:00", 99.0, origin="a"), total("12:02:00", 98.0, unit="s")],
+        [(value, False, False, True, False) for value in (10.0, 99.0, 98.0)],
+    ),
+    "a bucket that falls while the count grows was reset": Scenario(
+        [with_buckets("12:00:00", [3, 2]), with_buckets("12:01:00", [1, 9]), with_buckets("12:02:00", [2, 9])],
+        [(5.0, False, False, True, False), (10.0, True, False, False, False), (1.0, False, False, False, False)],
+    ),
+    "other bounds begin again": Scenario(
+        [with_buckets("12:00:00", [3, 2]), with_buckets("12:01:00", [3, 2, 9], [1.0, 2.0])],
+        [(5.0, False, False, True, False), (14.0, True, False, False, False)],
+    ),
+    "buckets that do not fit their bounds are malformed": Scenario(
+        [with_buckets("12:00:00", [3, 2]), with_buckets("12:01:00", [3, 2, 9]), with_buckets("12:02:00", [3, 3])],
+        [(5.0, False, False, True, False), NONE, (1.0, False, False, False, True)],
     ),
     "a distribution grows by its count": Scenario(
         [counted("12:00:00", 5, 10.0), counted("12:01:00", 8, 10.5), counted("12:02:00", 1, 0.25)],
@@ -223,7 +266,7 @@ def of_tables(batches: list[pa.RecordBatch]) -> list[str]:
 
 
 def test_a_distributions_sum_grows_beside_its_count_and_a_summary_says_what_it_said(marked: list[Point]) -> None:
-    found = [point["delta_sum"] for point in marked if point["metric_type"] == "histogram"]
+    found = [point["delta_sum"] for point in marked if point["metric_type"] == "histogram" and point["sum"]]
     assert found == [10.0, 0.5, 0.25]
     assert {point["temporality"] for point in marked if point["metric_type"] == "summary"} == {None}
 
@@ -245,10 +288,18 @@ def compare_again(standing: list[Point], new: list[Point]) -> tuple[list[tuple[A
     points = sorted([point | ONE for point in (*standing, *new)], key=lambda point: point["received_at"])
     is_standing = np.array([point["received_at"] in {each["received_at"] for each in standing} for point in points])
     stood = [point for point, stands in zip(points, is_standing, strict=True) if stands]
-    before = dict(zip(np.flatnonzero(is_standing).tolist(), marks(compare(Comparison(), stood)[0]), strict=True))
+    earlier = Comparison()
+    marked, _ = compare(earlier, stood)
+    before = dict(zip(np.flatnonzero(is_standing).tolist(), marks(marked), strict=True))
+    grown = np.full((2, len(points)), np.nan)
+    for row, point in zip(before, marked, strict=True):
+        grown[:, row] = np.nan if point["reset"] else (point["delta"], point["delta_sum"] or np.nan)
+    standing_points = StandingPoints(
+        is_standing=is_standing, delta=grown[0], delta_sum=grown[1], series=earlier.finish()
+    )
     rows = decoded(points)
     instance_of, set_of = np.zeros(len(points), dtype=np.int64), np.arange(len(points))
-    compared = Comparison().mark(rows, instance_of, set_of, [point["attributes"] for point in points], is_standing)
+    compared = Comparison().mark(rows, instance_of, set_of, [point["attributes"] for point in points], standing_points)
     now = list(zip(*(compared.marks[name].to_pylist() for name in MARKS), strict=True))
     moved = compared.moved.tolist()
     for row in before.keys() - set(moved):
@@ -286,6 +337,19 @@ def test_a_late_total_takes_its_growth_from_the_next_one() -> None:
     assert compare_again(standing, [total("12:03:00", 7.0)]) == (
         [(2.0, False, False, False, True)],
         [(4.0, False, False, False, True), (2.0, False, False, False, False)],
+    )
+
+
+def test_a_late_delta_is_contained_in_the_count_that_came_after_it() -> None:
+    standing = [
+        total("12:00:00", 10.0),
+        delta("12:01:00", 4.0, None, 3660),
+        delta("12:03:00", 6.0, None, 3780),
+        total("12:04:00", 23.0),
+    ]
+    assert compare_again(standing, [delta("12:02:00", 1.0, None, 3720)]) == (
+        [(1.0, False, False, False, False)],
+        [(growth, False, gap, False, False) for growth, gap in ((6.0, True), (6.0, False), (3.0, False), (2.0, False))],
     )
 
 
@@ -333,9 +397,6 @@ def test_points_of_a_series_in_one_push_come_by_their_time(order: tuple[int, ...
     assert [found[at]["delta"] for at in (1, 2, 3)] == [4.0, 6.0, 4.0]
     assert [found[at]["reset"] for at in (1, 2, 3)] == [False, False, True]
     assert [point["delta"] for point in compare(later, [total("12:02:00", 5.0, **ONE)])[0]] == [1.0]
-    known = LastOfSeries()
-    known.add(decoded(push).select(LOOKED_AT))
-    assert known.rows()["amount"].to_pylist() == [4.0]
 
 
 def test_what_is_remembered_is_not_written_again_unless_it_went_on() -> None:
@@ -345,7 +406,29 @@ def test_what_is_remembered_is_not_written_again_unless_it_went_on() -> None:
     assert (held, later.held) == (None, 0)
     (row,) = later.finish().to_pylist()
     (before,) = [row for row in series.to_pylist() if row["amount"] == 10.0]
-    assert (row["series_key"], row["amount"], row["client_instance_id"]) == (before["series_key"], 14.0, "one")
+    assert (row["series"], row["amount"], row["client_instance_id"]) == (before["series"], 14.0, "one")
+
+
+def test_series_of_an_earlier_form_go_on_and_count_nothing_twice() -> None:
+    """That form kept deltas apart from counts, by another key, and not what they add up to."""
+    _, series = remembering(
+        total("12:00:00", 10.0), delta("12:00:00", 4.0, 3540, 3600, metric_name="n"), total("12:00:00", 7.0, origin="a")
+    )
+    old = series.set_column(SERIES.get_field_index("series"), SERIES.field("series"), pa.nulls(3, pa.int64()))
+    assert with_keys(series) is series
+    later = Comparison()
+    later.remember(0, np.zeros(3, dtype=np.int64), with_keys(old))
+    points = [
+        total("12:01:00", 14.0, **ONE),
+        total("12:01:00", 90.0, metric_name="n", **ONE),
+        delta("12:01:00", 2.0, 3600, 3660, origin="a", **ONE),
+    ]
+    found = marks(compare(later, points)[0])
+    assert [(growth, reset, gap) for growth, reset, gap, *_ in found] == [
+        (4.0, False, False),
+        (0.0, False, True),
+        (2.0, False, False),
+    ]
 
 
 def test_what_is_remembered_of_instances_to_come_stays_until_their_points_come() -> None:
@@ -370,35 +453,12 @@ def test_what_is_remembered_of_instances_without_points_is_forgotten_when_others
     assert len(comparison._known.instance) == 1
 
 
-def test_times_that_no_clock_says_and_infinite_values_mark_what_they_can() -> None:
+def test_infinite_values_and_counts_below_0_are_malformed_and_counted_nowhere() -> None:
     wild = {"start_time_unix_nano": 2**63 - 1, "time_unix_nano": -(2**63)}
-    points = [total("12:00:00", float("inf"), **wild), total("12:01:00", float("inf"), **wild)]
+    points = [total("12:00:00", float("inf"), **wild), total("12:01:00", -1.0)]
     assert marks(compare(Comparison(), [point | ONE for point in points])[0]) == [
-        (float("inf"), False, False, False, False),
-        (None, False, False, False, False),
-    ]
-
-
-def test_the_last_point_of_each_series_is_found_in_points_of_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LastOfSeries, "rows_at_once", 3)
-    points = [
-        total("12:01:00", 2.0, **ONE),
-        total("12:05:00", 5.0, metric_type="gauge", temporality=None, **ONE),
-        total("12:02:00", 3.0, attributes={"a": "1", "b": None}, **ONE),
-        total("12:03:00", 4.0, attributes={"b": None, "a": "1"}, **ONE),
-        total("12:00:00", 1.0, **ONE),
-        total("12:00:30", 9.0, client_instance_id="two"),
-    ]
-    last = LastOfSeries()
-    assert len(last.rows()) == 0
-    for point in points:
-        last.add(decoded([point]).select(LOOKED_AT))
-    found = last.rows()
-    assert found.schema == SERIES
-    assert sorted((row["client_instance_id"], row["amount"]) for row in found.to_pylist()) == [
-        ("one", 2.0),
-        ("one", 4.0),
-        ("two", 9.0),
+        NONE,
+        NONE,
     ]
 
 

@@ -11,7 +11,8 @@ from spark.landing_zone import NOON_US, push
 from support.fleet.fleet_in_disorder import CONSUMED, sums
 from support.fleet.silver_tables import SilverTables
 
-from fleetgauge.fleet.schemas import BRONZE
+from fleetgauge.fleet.decode.rows import joined
+from fleetgauge.fleet.schemas import BRONZE, SERIES
 from fleetgauge.fleet.silver.check import check
 from fleetgauge.fleet.silver.deltas import HORIZON_US
 from fleetgauge.fleet.silver.late import Late, Standing
@@ -32,13 +33,20 @@ def of(instance: str, at_us: int, value: float = 1.0, **fields: Any) -> dict[str
     return push(payload, received_at=NOON_US + at_us) | {"client_instance_id": f"{instance:A<22}"} | fields
 
 
+def remembered(tables: SilverTables) -> pa.RecordBatch:
+    rows: pa.RecordBatch = joined(list(tables.store.snapshot(catalog.SERIES).scan()), SERIES)
+    return rows
+
+
 def groups(tables: SilverTables, pushes: Iterable[dict[str, Any]]) -> list[Group]:
     """Of late pushes in the order of their instances."""
     rows = sorted(pushes, key=lambda row: (row["client_instance_id"], row["received_at"]))
     late = check(pa.RecordBatch.from_pylist(rows, schema=BRONZE))
     found = [
         (chunk, number_of.tolist(), stands)
-        for chunk, number_of, stands in Late(tables.store.log(catalog.POINTS).snapshot()).groups(late)
+        for chunk, number_of, stands in Late(tables.store.log(catalog.POINTS).snapshot(), remembered(tables)).groups(
+            late
+        )
     ]
     assert pa.Table.from_batches([chunk for chunk, _, _ in found]).to_pylist() == late.to_pylist()
     return found
@@ -50,9 +58,7 @@ def told(of_rows: Any, rows: pa.RecordBatch) -> list[tuple[int, int]]:
     return sorted((number, at - NOON_US) for number, at in zip(of_rows.tolist(), times, strict=True))
 
 
-def test_before_the_first_late_push_each_series_has_its_last_point_and_from_then_on_there_are_all(
-    tables: SilverTables,
-) -> None:
+def test_all_points_around_late_pushes_stand_and_what_is_remembered_of_their_instances(tables: SilverTables) -> None:
     minute = 60 * SECOND_US
     tables.read([of(instance, at) for instance in "ac" for at in (0, minute, 3 * minute, 5 * minute)])
     tables.read([of("b", at) for at in (minute, 5 * minute)])
@@ -60,26 +66,25 @@ def test_before_the_first_late_push_each_series_has_its_last_point_and_from_then
         tables, [of("a", 2 * minute), of("a", 3 * minute), of("a", 4 * minute), of("c", 4 * minute)]
     )
     assert number_of == [0, 0, 0, 1]
-    assert told(stands.series_of, stands.series) == [(0, minute), (1, 3 * minute)]
-    assert told(stands.points_of, stands.points) == [(0, 3 * minute), (0, 5 * minute), (1, 5 * minute)]
+    assert told(stands.points_of, stands.points) == [(number, at * minute) for number in (0, 1) for at in (0, 1, 3, 5)]
+    assert [row["client_instance_id"][0] for row in stands.remembered.to_pylist()] == ["a", "c"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("within", [True, False])
-def test_no_more_is_read_before_and_after_than_points_are_compared(within: bool, tables: SilverTables) -> None:
+def test_no_more_is_read_before_than_points_are_compared_and_all_after(within: bool, tables: SilverTables) -> None:
     horizon = HORIZON_US - 1 if within else HORIZON_US
     tables.read([of("a", -horizon), of("a", SECOND_US + horizon)])
     ((_, _, stands),) = groups(tables, [of("a", 0), of("a", SECOND_US)])
-    assert told(stands.series_of, stands.series) == ([(0, -horizon)] if within else [])
-    assert told(stands.points_of, stands.points) == ([(0, SECOND_US + horizon)] if within else [])
+    before = [(0, -horizon)] if within else []
+    assert told(stands.points_of, stands.points) == [*before, (0, SECOND_US + horizon)]
 
 
 def test_each_instance_has_the_horizon_of_its_own_pushes(tables: SilverTables) -> None:
     """Whatever others of the group make be read."""
     tables.read([of(instance, at) for instance in "ab" for at in (0, 3 * HORIZON_US)])
     ((_, _, stands),) = groups(tables, [of("a", SECOND_US), of("b", 3 * HORIZON_US - SECOND_US)])
-    assert told(stands.series_of, stands.series) == [(0, 0)]
-    assert told(stands.points_of, stands.points) == [(1, 3 * HORIZON_US)]
+    assert told(stands.points_of, stands.points) == [(0, 0), (0, 3 * HORIZON_US), (1, 3 * HORIZON_US)]
 
 
 def test_points_of_the_very_pushes_are_left_out(tables: SilverTables) -> None:
@@ -87,8 +92,7 @@ def test_points_of_the_very_pushes_are_left_out(tables: SilverTables) -> None:
     own = [of("a", SECOND_US), of("a", 2 * SECOND_US)]
     tables.read([of("a", 0), *own, of("a", 3 * SECOND_US)])
     ((_, _, stands),) = groups(tables, own)
-    assert told(stands.series_of, stands.series) == [(0, 0)]
-    assert told(stands.points_of, stands.points) == [(0, 3 * SECOND_US)]
+    assert told(stands.points_of, stands.points) == [(0, 0), (0, 3 * SECOND_US)]
 
 
 def test_other_instances_and_gauges_are_left_out(tables: SilverTables) -> None:
@@ -107,19 +111,10 @@ def test_other_instances_and_gauges_are_left_out(tables: SilverTables) -> None:
     assert len(tables.points) == 5
     ((_, _, stands),) = groups(tables, [of("a", 0)])
     assert told(stands.points_of, stands.points) == [(0, 5 * SECOND_US)]
-    assert len(stands.series) == 0
-
-
-def test_the_last_point_of_each_series_is_by_itself(tables: SilverTables) -> None:
-    """One metric came with every push, the other with the first alone."""
-    both = sums({CONSUMED: 1.0, "n": 1.0}, "cumulative", None, NOON_US).SerializeToString()
-    tables.read([of("a", 0, metrics=both), of("a", SECOND_US)])
-    ((_, _, stands),) = groups(tables, [of("a", 2 * SECOND_US)])
-    assert told(stands.series_of, stands.series) == [(0, 0), (0, SECOND_US)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "sizes"), [(1, [2, 1, 1, 1, 1, 1, 1]), (8, [2, 4, 2]), (1_000, [2, 6])])
+@pytest.mark.parametrize(("rows", "sizes"), [(1, [2, 1, 1, 1, 1, 1, 1]), (16, [2, 4, 2]), (1_000, [2, 6])])
 def test_so_many_instances_are_read_at_once_as_have_about_so_many_points(
     rows: int, sizes: list[int], tables: SilverTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,9 +128,8 @@ def test_so_many_instances_are_read_at_once_as_have_about_so_many_points(
     assert [len(set(number_of)) for _, number_of, _ in found] == sizes
     for chunk, number_of, stands in found:
         assert number_of == [number for number in range(len(chunk) // 2) for _ in range(2)]
-        points = [(number, at * SECOND_US) for number in range(len(chunk) // 2) for at in (2, 3)]
+        points = [(number, at * SECOND_US) for number in range(len(chunk) // 2) for at in range(4)]
         assert told(stands.points_of, stands.points) == points
-        assert told(stands.series_of, stands.series) == [(number, SECOND_US) for number in range(len(chunk) // 2)]
 
 
 def test_where_nothing_stands_the_next_groups_are_larger(tables: SilverTables, monkeypatch: pytest.MonkeyPatch) -> None:
