@@ -4,10 +4,11 @@ An amount is the content of one point, or what a series has counted so far. Amou
 hold them. Only those of one class are combined. Points are those of protobuf's classes.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Self
+
+from fleetgauge.telemetry.otlp.series import are_buckets
 
 _MAX_BUCKETS: Final = 320
 """Maximum of an exponential histogram's buckets on each side; twice what SDKs send. Wider ones get a coarser scale."""
@@ -75,8 +76,7 @@ class Explicit(NamedTuple):
             MalformedPointError: its buckets do not fit its bounds.
         """
         bounds, counts = tuple(point.explicit_bounds), tuple(point.bucket_counts) or (point.count,)
-        rising = all(low < high for low, high in itertools.pairwise(bounds))
-        if len(counts) != len(bounds) + 1 or not rising or not all(map(math.isfinite, bounds)):
+        if not are_buckets(counts, bounds):
             raise MalformedPointError
         return cls(_total(point), counts, bounds)
 
