@@ -195,7 +195,7 @@ def _interpret(found: _Read, names: Collection[str] | None) -> DecodedPayloads:
     flat = apart.converted(flat)
     kept = _kept(flat, names)
     push_of = _push_of_points(flat)
-    numbers = {name: pa.array(column[kept]) for name, column in _numbers(flat, push_of, apart.number).items()}
+    numbers = {name: pa.array(column[kept]) for name, column in _numbers(flat, push_of, apart.identity()).items()}
     return DecodedPayloads(
         push_of=indices[push_of[kept]],
         set_of=flat.set_number[kept],
@@ -246,6 +246,13 @@ class _Apart(NamedTuple):
             number[others] = np.array(number_of)[kind_of]
         origins, units, factors = map(list, zip(*places, strict=True))
         return cls(number if len(places) > 1 else None, origins, units, factors)
+
+    def identity(self) -> Indices | None:
+        """For each metric a number of its origin and unit."""
+        if self.number is None:
+            return None
+        pairs = list(zip(self.origins, self.units, strict=True))
+        return np.array([pairs.index(pair) for pair in pairs])[self.number]
 
     def converted(self, flat: FlatPoints) -> FlatPoints:
         """The points with values in the catalogue's units."""

@@ -110,11 +110,16 @@ class BatchWriter:
         store = self.store
         self._part_series()
         standing = {table.name: store.snapshot(table) for table in _READ if store.has(table)}
+        if catalog.POINTS.name in standing:  # without what an earlier try of the batch wrote and corrected
+            standing[catalog.POINTS.name] = store.snapshot_before(catalog.POINTS, self._transaction(batch))
         write = {table.name: store.files_of(table) for table in _WRITTEN if not self._has(table, batch)}
         return MakeSilver(write=write, standing=standing, window_s=self.window_s)
 
+    def _transaction(self, batch: Batch) -> Transaction:
+        return Transaction(app_id=self.app_id, version=batch.number)
+
     def _commit(self, batch: Batch, report: BatchReport, made: Iterable[SilverResult], bad: Mapping[str, str]) -> None:
-        store, transaction = self.store, Transaction(app_id=self.app_id, version=batch.number)
+        store, transaction = self.store, self._transaction(batch)
         files = [file for each in made for file in each.files]
         files += self._bad_files(batch, bad)
         for table in (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS):
@@ -130,7 +135,7 @@ class BatchWriter:
         store.change(catalog.PUSHES, files, transaction=transaction)
 
     def _correct(self, corrected: Table) -> None:
-        """Of points that have been corrected already, a second try of the batch has none."""
+        """A second try of the batch makes the same corrections once more."""
         if not corrected.num_rows:
             return
         self.stage("correcting points")

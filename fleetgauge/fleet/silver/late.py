@@ -55,8 +55,6 @@ class Late:
     def groups(self, pushes: RecordBatch) -> Iterator[tuple[RecordBatch, Indices, Standing]]:
         """CHECKED of late instances in the order of these -> some of them, the number of each one's instance, and what
         stands of these.
-
-        An earlier try of the batch may have written points of these very pushes, which are left out.
         """
         keys = instance_keys(pushes)
         begins = np.flatnonzero(starts_run(keys))
@@ -76,13 +74,11 @@ class Late:
         begins = np.flatnonzero(np.append(True, number_of[1:] != number_of[:-1]))
         begin_us = np.minimum.reduceat(received_us, begins) - HORIZON_US
         keys = instance_keys(pushes).take(pa.array(begins))
-        own = pushes.column("push_id")
         waiting: list[RecordBatch] = []
         of: list[Indices] = []
         for rows in self._points.scan(POINTS.names, self._condition(pushes, int(begin_us.min()))):
             number = pc.index_in(instance_keys(rows), value_set=keys)
-            is_other = pc.and_(number.is_valid(), pc.invert(pc.is_in(rows.column("push_id"), value_set=own)))
-            rows, number = rows.filter(is_other), filled(number.filter(is_other), -1).astype(np.int64)
+            rows, number = rows.filter(number.is_valid()), filled(number.drop_null(), -1).astype(np.int64)
             is_near = times(rows.column("received_at")) > begin_us[number]
             waiting.append(rows.filter(pa.array(is_near)))
             of.append(number[is_near])

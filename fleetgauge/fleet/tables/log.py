@@ -231,6 +231,17 @@ class TableLog:
         """The table as it is now, for tasks; see `Snapshot`."""
         return Snapshot(self._path, self._options, self.open().version(), schema)
 
+    def snapshot_before(self, transaction: Transaction, schema: ArrowSchema) -> "Snapshot":
+        """The table as it was before a transaction, which may not have been made yet."""
+        version = self.open().version()
+        while version and _is_done(self._at(version), transaction):
+            version -= 1
+        return Snapshot(self._path, self._options, version, schema)
+
+    def _at(self, version: int) -> DeltaTable:
+        with _read_of(self._path):
+            return DeltaTable(self._path, version=version, storage_options=self._options)
+
     def files(self) -> Table:
         """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
         return pa.table(self.open().get_add_actions(flatten=True))

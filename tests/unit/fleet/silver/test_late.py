@@ -87,14 +87,6 @@ def test_each_instance_has_the_horizon_of_its_own_pushes(tables: SilverTables) -
     assert told(stands.points_of, stands.points) == [(0, 0), (0, 3 * HORIZON_US), (1, 3 * HORIZON_US)]
 
 
-def test_points_of_the_very_pushes_are_left_out(tables: SilverTables) -> None:
-    """An earlier try of the batch may have written them."""
-    own = [of("a", SECOND_US), of("a", 2 * SECOND_US)]
-    tables.read([of("a", 0), *own, of("a", 3 * SECOND_US)])
-    ((_, _, stands),) = groups(tables, own)
-    assert told(stands.points_of, stands.points) == [(0, 0), (0, 3 * SECOND_US)]
-
-
 def test_other_instances_and_gauges_are_left_out(tables: SilverTables) -> None:
     gauge = MetricsData()
     metric = gauge.resource_metrics.add().scope_metrics.add().metrics.add(name=CONSUMED)
