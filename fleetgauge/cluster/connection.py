@@ -12,6 +12,7 @@ from fleetgauge.cluster.settings import ClusterSettings
 
 _NO_ANSWER: Final = ("KafkaConnectionError", "KafkaTimeoutError", "RequestTimedOutError")
 _NOT_AUTHORIZED: Final = frozenset({"ClusterAuthorizationFailedError", "TopicAuthorizationFailedError"})
+_REFUSED: Final = ("SaslAuthenticationFailedError", "UnsupportedSaslMechanismError", "IllegalSaslStateError")
 
 _OPTIONS: Final = {
     "security.protocol": "security_protocol",
@@ -46,7 +47,9 @@ class _Cause(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps the latest exception that is no mere loss of the connection, else the first loss."""
+        """Keeps a refusal of the credentials, else the latest exception that is no mere loss, else the first loss."""
+        if type(self.found).__name__ in _REFUSED:
+            return
         for value in record.args if isinstance(record.args, tuple) else ():
             kind = type(value).__name__
             is_telling = kind not in _NO_ANSWER or "SSL" in str(value)
@@ -92,6 +95,7 @@ class Connection:
 
         def make(**config: Any) -> Any:
             made.append(KafkaNetClient(**config))
+            _keep_data_before_the_end(made[-1]._manager)
             return made[-1]
 
         try:
@@ -144,11 +148,34 @@ class Connection:
             )
         if kind == "IncompatibleBrokerVersion":
             return ClusterError(f"{self.servers} does not have this API: {self.needs}: {problem}")
-        if kind in ("SaslAuthenticationFailedError", "UnsupportedSaslMechanismError", "IllegalSaslStateError"):
+        if kind in _REFUSED:
             return ClusterError(f"{self.servers} refuses the credentials of {self._client_from}: {problem}")
         if isinstance(error, ssl.SSLError | OSError) and not kind.startswith("Kafka"):
             return ResourceError(f"the files of {self._client_from} cannot be used: {problem}")
         return ClusterError(f"{self.servers}: {problem}")
+
+
+def _keep_data_before_the_end(manager: Any) -> None:
+    """Has a manager of kafka-python's connections hand on what a broker sends right before it ends the connection.
+
+    A broker that refuses credentials sends the refusal and ends the connection microseconds later. Where both have
+    arrived when kafka-python 3.0.12 reads, it drops the data and reports only the end. With this it finds the end at
+    its next read.
+    """
+    build = manager._build_transport
+
+    async def build_keeping(*arguments: Any, **options: Any) -> Any:
+        transport = await build(*arguments, **options)
+        receive = transport._sock_recv
+
+        def receive_keeping() -> tuple[bytes, Exception | None]:
+            data, error = receive()
+            return data, None if data else error
+
+        transport._sock_recv = receive_keeping
+        return transport
+
+    manager._build_transport = build_keeping
 
 
 def _addresses(servers: str) -> list[str]:

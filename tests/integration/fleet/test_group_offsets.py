@@ -151,15 +151,17 @@ class Fleet:
         """Of partition 0 of a group without members."""
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(group, 0, offset)])
 
-        def errors() -> list[object]:
+        def error() -> object:
             done = self.admin.alter_consumer_group_offsets([asked], request_timeout=30)[group].result(PATIENCE_S)
-            return [each.error for each in done.topic_partitions]
+            (partition,) = done.topic_partitions
+            return partition.error
 
-        # The coordinator may not be there yet, which a partition may report, too.
+        # The coordinator may not be there yet, which the partition may report, too. `==` would take what its KafkaError
+        # is compared with for a number, and leave the TypeError of None to whatever is called next.
         wait_for(
-            errors,
+            error,
             f"the commit of an offset of {group}",
-            until=lambda found: found == [None],
+            until=lambda found: found is None,
             ignoring=(KafkaException, TimeoutError),
         )
 

@@ -1,14 +1,21 @@
 """Settings of a cluster that cannot be used, and its refusals. With real brokers: tests/integration/telemetry."""
 
+import contextlib
 import gc
+import logging
+import socket
+import struct
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
 from support.ports import free_ports
 from support.proxies.trickling import KAFKA, trickling
 from support.waiting import wait_for
 
+from fleetgauge.cluster.connection import _Cause
 from fleetgauge.cluster.errors import NotAuthorizedError, ResourceError
 from fleetgauge.cluster.settings import ClusterSettings
 from fleetgauge.cluster.subscriptions.cluster import Cluster, _refusal
@@ -68,6 +75,76 @@ def test_an_address_that_no_broker_answers_at_is_named_with_the_reason() -> None
     assert f"no broker at 127.0.0.1:{port} answers" in str(raised.value)
     assert "ECONNREFUSED" in str(raised.value)
     assert threading.active_count() == threads
+
+
+@contextmanager
+def refusing_credentials() -> Iterator[str]:
+    """The address of a broker whose refusal of a login arrives together with the end of the connection."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                peer, _ = server.accept()
+                with peer, contextlib.suppress(OSError, struct.error):  # the client has gone
+                    _refuse_login(peer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+    finally:
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join()
+
+
+def _refuse_login(peer: socket.socket) -> None:
+    sasl_handshake, api_versions, sasl_authenticate = 17, 18, 36
+    unsupported_version, sasl_authentication_failed = 35, 58
+    while True:
+        (size,) = struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))
+        api, version, correlation_id = struct.unpack_from(">hhi", peer.recv(size, socket.MSG_WAITALL))
+        if api == api_versions:
+            ranges = struct.pack(">9h", api_versions, 0, 0, sasl_handshake, 0, 1, sasl_authenticate, 0, 0)
+            answer = struct.pack(">hi", unsupported_version if version else 0, 3) + ranges
+        elif api == sasl_handshake:
+            answer = struct.pack(">hih", 0, 1, len(b"PLAIN")) + b"PLAIN"
+        else:
+            answer = struct.pack(">hh", sasl_authentication_failed, len(b"Invalid")) + b"Invalid" + struct.pack(">i", 0)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)  # until the end of the connection
+        peer.sendall(struct.pack(">ii", 4 + len(answer), correlation_id) + answer)
+        if api == sasl_authenticate:
+            return
+
+
+@pytest.mark.slow
+@LEAVES_SOCKETS
+@pytest.mark.usefixtures("collected")
+def test_a_refusal_of_credentials_is_named_though_the_connection_ends_with_it() -> None:
+    client = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "admin",
+        "sasl.password": "wrong-secret",
+    }
+    with refusing_credentials() as address:
+        with pytest.raises(ResourceError) as raised:
+            Cluster(ClusterSettings(bootstrap_servers=address, client=client, timeout_ms=1_000))
+        assert f"{address} refuses the credentials of --command-config" in str(raised.value)
+        assert "Invalid" in str(raised.value)
+
+
+def test_a_refusal_of_credentials_is_not_forgotten_for_what_another_broker_does() -> None:
+    refusal = SaslAuthenticationFailedError("Invalid")
+    cause = _Cause()
+    log = logging.getLogger("kafka.net.manager")
+    log.warning("%s", KafkaConnectionError("socket disconnected"))
+    log.warning("%s", refusal)
+    log.warning("%s", KafkaConnectionError("Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED]"))
+    cause.close()
+    assert cause.found is refusal
 
 
 def test_a_refusal_has_kafkas_words_and_what_was_changed() -> None:
