@@ -207,27 +207,28 @@ def _series_rows(
 
 def _distributions(points: RecordBatch, amount: Array) -> tuple[Array, Array, Array]:
     """The amounts of points, null for malformed histograms, and the buckets and bounds of histograms."""
-    distribution = points.column("distribution")
-    if distribution.null_count == len(points):
-        nulls = pa.nulls(len(points), SERIES.field("buckets").type)
-        return amount, nulls, nulls
-    amounts = amount.to_pylist()
+    type_ = SERIES.field("buckets").type
+    distribution, kinds = points.column("distribution"), points.column("metric_type")
+    has_buckets = pc.or_(*(pc.equal(kinds, kind) for kind in ("histogram", "exponential_histogram")))
+    rows = np.flatnonzero(filled(pc.and_(distribution.is_valid(), has_buckets), False))
+    if not len(rows):
+        return amount, pa.nulls(len(points), type_), pa.nulls(len(points), type_)
+    places = pa.array(rows)
+    amounts = amount.to_numpy(zero_copy_only=False).copy()
     buckets: list[Sequence[float] | None] = [None] * len(points)
     bounds = buckets.copy()
-    kinds = points.column("metric_type").to_pylist()
-    for row in np.flatnonzero(is_valid(distribution)).tolist():
-        found = distribution[row].as_py()
+    kinds_of = kinds.take(places).to_pylist()
+    for row, kind, found in zip(rows.tolist(), kinds_of, distribution.take(places).to_pylist(), strict=True):
         found = found[0] if isinstance(found, list) else found
         counts = [float(count or 0) for count in found["bucket_counts"] or ()]
-        if kinds[row] == "exponential_histogram":
+        if kind == "exponential_histogram":
             # Their buckets are not compared: a client that lowers the scale moves counts to larger ones.
             amounts[row] = sum(counts, found["zero_count"] or 0) + sum(found["negative_bucket_counts"] or ())
-        elif kinds[row] == "histogram":
-            counts, ends = counts or [float(amounts[row] or 0)], found["bounds"] or ()
-            is_sound = are_buckets(counts, ends)
-            amounts[row], buckets[row], bounds[row] = (sum(counts), counts, ends) if is_sound else (None, None, None)
-    type_ = SERIES.field("buckets").type
-    return pa.array(amounts, pa.float64()), pa.array(buckets, type_), pa.array(bounds, type_)
+            continue
+        counts, ends = counts or [float(amounts[row])], found["bounds"] or ()
+        is_sound = are_buckets(counts, ends)
+        amounts[row], buckets[row], bounds[row] = (sum(counts), counts, ends) if is_sound else (np.nan, None, None)
+    return pa.array(amounts, mask=np.isnan(amounts)), pa.array(buckets, type_), pa.array(bounds, type_)
 
 
 def with_keys(series: RecordBatch) -> RecordBatch:
