@@ -28,19 +28,11 @@ from fleetgauge.fleet.schemas import COUNTED, DECODED, INSTANCE, POINTS, PUSHES,
 from fleetgauge.fleet.schemas import encoded as encoded_columns
 from fleetgauge.fleet.silver.check import checked
 from fleetgauge.fleet.silver.correct import CORRECTED, MARKS
-from fleetgauge.fleet.silver.deltas import (
-    LOOKED_AT,
-    ORDER,
-    Comparison,
-    StandingPoints,
-    changes,
-    differ,
-    distinct_maps,
-    last_rows,
-    with_keys,
-)
+from fleetgauge.fleet.silver.deltas import LOOKED_AT, ORDER, Comparison, differ
 from fleetgauge.fleet.silver.late import Late, Standing
 from fleetgauge.fleet.silver.repeats import PUSH, WithoutRepeats
+from fleetgauge.fleet.silver.running import StandingPoints
+from fleetgauge.fleet.silver.series import changes, distinct_maps, last_rows, with_keys
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.tables.parquet_files import FileWriter, WriteFiles

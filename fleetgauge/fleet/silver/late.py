@@ -14,7 +14,8 @@ from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import joined
 from fleetgauge.fleet.measures.rows import filled, times
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
-from fleetgauge.fleet.silver.deltas import HORIZON_US, starts_run
+from fleetgauge.fleet.silver.running import HORIZON_US
+from fleetgauge.fleet.silver.series import starts_run
 from fleetgauge.fleet.tables.log import Snapshot
 
 

@@ -14,8 +14,8 @@ from support.fleet.silver_tables import SilverTables
 from fleetgauge.fleet.decode.rows import joined
 from fleetgauge.fleet.schemas import BRONZE, SERIES
 from fleetgauge.fleet.silver.check import check
-from fleetgauge.fleet.silver.deltas import HORIZON_US
 from fleetgauge.fleet.silver.late import Late, Standing
+from fleetgauge.fleet.silver.running import HORIZON_US
 from fleetgauge.fleet.tables import catalog
 
 SECOND_US = 1_000_000
