@@ -12,6 +12,8 @@ from datetime import date
 from itertools import count
 from typing import Any, Final
 
+from fleetgauge.fleet import schemas
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Transaction
@@ -55,7 +57,6 @@ class Ledger:
 
     Attributes:
         app_id: whose transactions the batches are; the next one if the ledger was lost, since their numbers begin anew.
-        read_to: the end up to which each file or partition was given to a batch.
         redecoding: days that are to be read again (`begin_again`).
 
     Raises:
@@ -65,23 +66,18 @@ class Ledger:
     def __init__(self, store: Store, source: str, done_in: catalog.Table = catalog.PUSHES) -> None:
         self._store = store
         self._source = source
-        rows = store.rows(catalog.LEDGER, [("source", "=", source)])
-        self.redecoding = [date.fromisoformat(row["path"]) for row in rows if row["batch_id"] is None]
-        rows = sorted(
-            (row for row in rows if row["batch_id"] is not None), key=lambda row: (row["batch_id"], row["path"])
-        )
-        self.app_id: str = rows[-1]["app_id"] if rows else self._next_app_id()
-        self.read_to = {row["path"]: row["end"] for row in rows}
-        self._done = self._store.last_version(done_in, self.app_id)
-        planned = rows[-1]["batch_id"] if rows else -1
-        self._last = max(planned, self._done)  # a day that is read again takes rows away
-        self._last_parts = tuple(
-            Part(path=row["path"], begin=row["begin"], end=row["end"]) for row in rows if row["batch_id"] == planned
-        )
+        self.app_id: str = self._find_app_id()
+        rows = self._rows(pc.field("batch_id").is_null())
+        self.redecoding = [date.fromisoformat(path) for path in rows["path"].to_pylist()]
+        self._done = store.last_version(done_in, self.app_id)
+        self._planned = store.last_version(catalog.LEDGER, self.app_id)
+        self._last = max(self._planned, self._done)
 
-    def _next_app_id(self) -> str:
+    def _find_app_id(self) -> str:
         for generation in count():
             app_id = f"{self._source}-{generation}"
+            if self._store.last_version(catalog.LEDGER, app_id) >= 0:
+                return app_id
             if _is_cut_off(self._store, app_id):
                 raise TableError(
                     f"the ledger in {self._store.root} was removed after a run was cut off, and what that run was "
@@ -90,6 +86,24 @@ class Ledger:
             if self._store.last_version(catalog.PUSHES, app_id) < 0:
                 return app_id
         raise AssertionError
+
+    def _rows(self, where: Any) -> Table:
+        """Rows of the source in the order of their batches."""
+        if not self._store.has(catalog.LEDGER):
+            return catalog.LEDGER.schema.empty_table()
+        rows = self._store.snapshot(catalog.LEDGER).table(where=where & (pc.field("source") == self._source))
+        return rows.sort_by([("batch_id", "ascending"), ("path", "ascending")])
+
+    def read_to(self, folder: str = "") -> dict[str, int]:
+        """The end up to which each file or partition was given to a batch.
+
+        Args:
+            folder: only files below this one of the zone; all if it is empty.
+        """
+        path = pc.field("path")
+        below = (path >= f"{folder}/") & (path < f"{folder}0")  # the character after /
+        rows = self._rows(path.is_valid() & pc.field("batch_id").is_valid() & (below if folder else pc.scalar(True)))
+        return dict(zip(rows["path"].to_pylist(), rows["end"].to_pylist(), strict=True))
 
     def unfinished(self) -> list[Plan]:
         """The batch that was planned and is not done, if there is one.
@@ -103,7 +117,10 @@ class Ledger:
                 f"the ledger {path} has read pushes that the tables in {self._store.root} do not have, as after their "
                 "removal: remove it too, and everything is read again"
             )
-        return [Plan(number=self._last, parts=self._last_parts)] if self._last > self._done else []
+        if self._last == self._done:
+            return []
+        rows = self._rows(pc.field("batch_id") == self._last).select(["path", "begin", "end"]).to_pylist()
+        return [Plan(number=self._last, parts=tuple(Part(**row) for row in rows))]
 
     def check_others(self) -> None:
         """Raises TableError if a batch of another source was cut off while it was written.
@@ -145,7 +162,6 @@ class Ledger:
             f"source = '{self._source}' AND "
             f"(path LIKE '%{DATE_DIRECTORY}{day}/%' OR (batch_id IS NULL AND path = '{day}'))"
         )
-        self.read_to = {path: end for path, end in self.read_to.items() if day_of(path) != day}
         self.redecoding = [each for each in self.redecoding if each != day]
 
     def _row(self, path: str, batch: int | None) -> dict[str, Any]:
@@ -154,10 +170,17 @@ class Ledger:
 
 def cut_off(store: Store) -> dict[str, str]:
     """Sources of pushes of which a batch is written in part: the source by the `app_id` of the batch."""
-    sources = {row["app_id"]: row["source"] for row in store.rows(catalog.LEDGER)}
+    if not store.has(catalog.LEDGER):
+        return {}
+    rows = store.log(catalog.LEDGER).snapshot(schemas.encoded(catalog.LEDGER_SCHEMA))
+    names = ["app_id", "source"]
+    found = set[tuple[str, str]]()
+    for batch in rows.scan(names):
+        pairs = pa.Table.from_batches([batch]).group_by(names).aggregate([])
+        found.update(zip(*(pairs[name].to_pylist() for name in names), strict=True))
     return {
         app_id: source
-        for app_id, source in sources.items()
+        for app_id, source in found
         if not source.startswith((OF_OFFSETS, OF_TRAFFIC)) and _is_cut_off(store, app_id)
     }
 
