@@ -4,7 +4,7 @@ only in numbers, which `prometheus/shapes` and `otlp/patterns` read without pars
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from fleetgauge.exporters.protobuf_wire import Field, fields, read_number
 
@@ -18,7 +18,11 @@ START, TIME, DOUBLE, INT = 0x11, 0x19, 0x21, 0x31
 NUMBERS: Final = {START: "Q", TIME: "Q", DOUBLE: "d", INT: "q"}
 """Tags of the numbers of a point of a gauge or sum, and how `struct` reads them: each has eight bytes."""
 
+_BYTES_BESIDE: Final = 2_048
+"""Of what was learnt of a push, however short that is [B]."""
+
 Numbers = tuple[Any, ...]
+T = TypeVar("T")
 
 
 class NoPatternError(Exception):
@@ -70,6 +74,37 @@ def _points_of(payload: bytes, metric: Field) -> Iterator[EncodedPoint]:
 
 def _messages(data: bytes, position: int, end: int, wanted: int) -> Iterator[Field]:
     return (each for each in fields(data, position, end) if each.tag == wanted)
+
+
+class Learnt(Generic[T]):
+    """What was learnt of recent pushes, by their length: clients with equal pushes share it.
+
+    Args:
+        fits: tells whether it holds for a push.
+        kept_of_a_length: how many are kept of each length.
+        kept_bytes: with more pushes than that all are forgotten [B].
+    """
+
+    def __init__(self, fits: Callable[[T, bytes], bool], *, kept_of_a_length: int, kept_bytes: int) -> None:
+        self._fits = fits
+        self._kept_of_a_length = kept_of_a_length
+        self._kept_bytes = kept_bytes
+        self._known: dict[int, list[T]] = {}
+        self._bytes = 0
+
+    def find(self, payload: bytes) -> T | None:
+        """What holds for a push; None if that is not known."""
+        return next((each for each in self._known.get(len(payload), ()) if self._fits(each, payload)), None)
+
+    def keep(self, payload: bytes, learnt: T) -> None:
+        """Keeps what was learnt of a push."""
+        self._bytes += len(payload) + _BYTES_BESIDE
+        if self._bytes > self._kept_bytes:
+            self._known.clear()
+            self._bytes = len(payload)
+        of_length = self._known.setdefault(len(payload), [])
+        of_length.insert(0, learnt)
+        del of_length[self._kept_of_a_length :]
 
 
 def picker(places: Sequence[int]) -> Callable[[Numbers], Numbers]:

@@ -22,6 +22,7 @@ from fleetgauge.exporters.point_fields import (
     SUM,
     TIME,
     EncodedPoint,
+    Learnt,
     NoPatternError,
     Numbers,
     encoded_points,
@@ -48,7 +49,7 @@ _NO_ROOM: Final = 1 << 62
 _MAX_BYTES: Final = 262_144
 """A pattern of a larger push is not worth its memory."""
 _KEPT_OF_A_LENGTH: Final = 8
-_KEPT_BYTES: Final = 64 << 20
+_KEPT_BYTES: Final = 32 << 20
 
 Role = tuple[int, int, int]
 """What a number is: its point, tag, and the index of a bucket. Points that are not converted are below 0."""
@@ -200,6 +201,10 @@ class Pattern:
         found = self._unpack(payload)
         return found[1::2] if b"".join(found[0::2]) == self._text else None
 
+    def fits(self, payload: bytes) -> bool:
+        """True if a push has this pattern."""
+        return self.numbers(payload) is not None
+
     def flat(self, series: Sequence[Series]) -> Flat:
         """The series of the points, in their order.
 
@@ -250,12 +255,11 @@ class Patterns:
 
     def __init__(self, temporality: int) -> None:
         self._temporality = temporality
-        self._known: dict[int, list[Pattern]] = {}
-        self._bytes = 0
+        self._learnt = Learnt(Pattern.fits, kept_of_a_length=_KEPT_OF_A_LENGTH, kept_bytes=_KEPT_BYTES)
 
     def find(self, payload: bytes) -> Pattern | None:
         """The known pattern of a push."""
-        return next((each for each in self._known.get(len(payload), ()) if each.numbers(payload) is not None), None)
+        return self._learnt.find(payload)
 
     def learn(self, payload: bytes, converted: bytes, twins: Sequence[Sequence[int]]) -> Pattern | None:
         """Learns the pattern of a push, see `Pattern`; None if it has none."""
@@ -265,13 +269,7 @@ class Patterns:
             pattern = Pattern(payload, converted, self._temporality, twins)
         except (NoPatternError, MalformedPayloadError):
             return None
-        self._bytes += 2 * len(payload)
-        if self._bytes > _KEPT_BYTES:
-            self._known.clear()
-            self._bytes = 0
-        of_length = self._known.setdefault(len(payload), [])
-        of_length.insert(0, pattern)
-        del of_length[_KEPT_OF_A_LENGTH:]
+        self._learnt.keep(payload, pattern)
         return pattern
 
 

@@ -179,7 +179,7 @@ class PushReader:
         """
         message = MetricsData.FromString(payload)
         for each in message.resource_metrics:
-            if each.resource.attributes and any(scope.metrics for scope in each.scope_metrics):
+            if each.HasField("resource") and any(scope.metrics for scope in each.scope_metrics):
                 self._read_resource(each.resource.attributes, resource)
         return map(_metric_data, metrics_of(message))
 

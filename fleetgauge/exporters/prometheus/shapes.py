@@ -19,6 +19,7 @@ from fleetgauge.exporters.point_fields import (
     START,
     SUM,
     TIME,
+    Learnt,
     NoPatternError,
     Numbers,
     encoded_points,
@@ -34,7 +35,6 @@ _MAX_BYTES_A_POINT: Final = 512
 """Limit for payloads whose shape is kept; real ones have 60 to 220 [B]."""
 _MAX_BYTES: Final = 128 << 10
 """Limit for payloads whose shape is kept; real ones have up to 40 kB [B]."""
-_KEPT_LENGTHS: Final = 256
 _KEPT_OF_A_LENGTH: Final = 4
 _KEPT_BYTES: Final = 8 << 20
 
@@ -194,14 +194,13 @@ class Shapes:
 
     def __init__(self, reader: PushReader) -> None:
         self._reader = reader
-        self._known: dict[int, list[Shape]] = {}
-        self._bytes = 0
+        self._learnt = Learnt(Shape.fits, kept_of_a_length=_KEPT_OF_A_LENGTH, kept_bytes=_KEPT_BYTES)
         self._frames: dict[_Layout, Frame] = {}
         self._identities: dict[Identity, Identity] = {}
 
     def find(self, payload: bytes) -> Shape | None:
         """The known shape of a payload; None if it has another."""
-        return next((shape for shape in self._known.get(len(payload), ()) if shape.fits(payload)), None)
+        return self._learnt.find(payload)
 
     def learn(self, payload: bytes) -> Shape | None:
         """Learns the shape of a payload that `PushReader` has read; None if only that can read such pushes."""
@@ -216,13 +215,7 @@ class Shapes:
         if unpacked is None:
             return None
         shape = Shape(frame, unpacked[0], points)
-        self._bytes += len(payload)
-        if len(self._known) >= _KEPT_LENGTHS or self._bytes > _KEPT_BYTES:
-            self._known.clear()
-            self._bytes = len(payload)
-        of_length = self._known.setdefault(len(payload), [])
-        of_length.insert(0, shape)
-        del of_length[_KEPT_OF_A_LENGTH:]
+        self._learnt.keep(payload, shape)
         return shape
 
     def _frame(self, layout: _Layout) -> Frame:

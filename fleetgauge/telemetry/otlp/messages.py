@@ -34,11 +34,13 @@ class MetricMessage(NamedTuple):
 def metrics_of(message: Any) -> Iterator[MetricMessage]:
     """Yields the metrics of a `MetricsData` that have data, in order."""
     for resource_metrics in message.resource_metrics:
-        attributes = resource_metrics.resource.attributes
-        services = tuple([(each.key, text_of(each.value)) for each in attributes if each.key in SERVICE_KEYS])
+        services: Texts = ()
+        if resource_metrics.HasField("resource"):  # of a Java client, which has one a metric, nothing is in it
+            attributes = resource_metrics.resource.attributes
+            services = tuple([(each.key, text_of(each.value)) for each in attributes if each.key in SERVICE_KEYS])
         for scope_metrics in resource_metrics.scope_metrics:
             origin: Texts = ()
-            if services or scope_metrics.HasField("scope"):  # a Java client has neither, in each of its points
+            if services or scope_metrics.HasField("scope"):
                 origin = _origin(scope_metrics.scope.name, scope_metrics.scope.version, services)
             for metric in scope_metrics.metrics:
                 kind = metric.WhichOneof("data")
@@ -59,7 +61,7 @@ def has_no_value(point: Any) -> bool:
 def number_of(point: Any) -> float | None:
     """The value of a point of a gauge or sum, an int if it was sent as one; None if it has none."""
     member = point.WhichOneof("value")
-    return None if member is None or has_no_value(point) else getattr(point, member)
+    return None if member is None or point.flags & NO_RECORDED_VALUE else getattr(point, member)
 
 
 def buckets_of(point: Any) -> tuple[tuple[int, ...], tuple[float, ...]] | None:
