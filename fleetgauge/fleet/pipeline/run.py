@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from rich.console import Console
 
 from fleetgauge.base.clock import Time
-from fleetgauge.fleet.engines.engine import Engine, InProcess, OnSpark
+from fleetgauge.fleet.engines.engine import Batch, Engine, InProcess, OnSpark
 from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError
 from fleetgauge.fleet.pipeline import pending
 from fleetgauge.fleet.pipeline.answers import Answers
@@ -64,6 +64,7 @@ class RunRequest:
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
         rules: the figures of the verdicts.
         judge_after_s: judge a window once a push was read that came so long after its end [s]; None judges all.
+        is_continuous: the run is one of a row of rounds; a streaming query of Spark reads a topic.
     """
 
     source: Source
@@ -74,6 +75,7 @@ class RunRequest:
     redecode: date | None = None
     rules: Rules = field(default_factory=default_rules)
     judge_after_s: int | None = None
+    is_continuous: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,8 @@ def run(request: RunRequest, context: RunContext) -> RunReport:
         options = storage_options(context.conf)
         store, spark = Store(qualified(request.tables), options), OnSpark(lambda: _started(context.settings))
         with only_run(store.root), RunProgress(context.notes, enabled=context.progress) as shown:
-            engine = spark if context.on_spark else InProcess()
+            is_topic = isinstance(request.source, TopicSource)
+            engine = spark if context.on_spark or is_topic else InProcess()
             return _Run(store, request, options, spark, engine, context.clock, began_ms, shown).run()
 
 
@@ -199,7 +202,8 @@ class _Run:
         self.progress.stage("looking for what is new")
         self.store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         ledger = Ledger(self.store, source_name(self.request.source))
-        ledger.check_others()
+        by_query = self.request.is_continuous and isinstance(self.request.source, TopicSource)
+        ledger.check_others(by_query=by_query)
         source = self._open(ledger)
         self._choose_engine(source)
         self._write(source, ledger, ledger.unfinished())
@@ -207,7 +211,10 @@ class _Run:
         self._choose_engine(source)  # a day that is read again may be large
         new = source.new_input()
         self.progress.expect(new)
-        self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
+        if by_query and not isinstance(source, LandingSource):
+            self._stream(source, ledger)
+        else:
+            self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
         self.progress.begin(None)
         self._read_beside(source)
         days = self._compute()
@@ -275,16 +282,28 @@ class _Run:
 
     def _write(self, source: "LandingSource | TopicStretch", ledger: Ledger, plans: Iterable[Plan]) -> None:
         """Writes one batch after the other."""
-        request = self.request
-        writer = BatchWriter(
-            self.store, self.engine, ledger.app_id, str(request.source), request.window_s, self.progress.stage
-        )
         for plan in plans:
-            self.progress.begin(plan.number)
-            report = writer.write(source.batch(plan))
-            if report is not None:
-                self._reports.append(report)
-                self.progress.done(report, report.amount)
+            self._write_batch(ledger.app_id, source.batch(plan))
+
+    def _write_batch(self, app_id: str, batch: Batch) -> None:
+        self.progress.begin(batch.number)
+        name, window_s = str(self.request.source), self.request.window_s
+        report = BatchWriter(self.store, self.engine, app_id, name, window_s, self.progress.stage).write(batch)
+        if report is not None:
+            self._reports.append(report)
+            self.progress.done(report, report.amount)
+
+    def _stream(self, source: "TopicStretch", ledger: Ledger) -> None:
+        """Has a streaming query read what is new."""
+        from fleetgauge.fleet.pipeline.stream import CHECKPOINTS, read_available
+
+        def write(query_id: str, batch: Batch) -> None:
+            ledger.note_query(query_id, {})
+            self._write_batch(query_id, batch)
+
+        checkpoint = f"{self.store.root}/{CHECKPOINTS}/{source_name(self.request.source)}"
+        query_id, end = read_available(source.stream(self._bounds()), checkpoint, write)
+        ledger.note_query(query_id, source.read_to(end))
 
     def _redecode(self, source: "LandingSource | TopicStretch", ledger: Ledger) -> None:
         """Takes away what the tables have of days that are to be read again, also of one that was cut off here."""
