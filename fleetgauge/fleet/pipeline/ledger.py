@@ -89,13 +89,12 @@ class Ledger:
     def _next_app_id(self) -> str:
         for generation in count():
             app_id = f"{self._source}-{generation}"
-            written, done = self._written(app_id), self._store.last_version(catalog.PUSHES, app_id)
-            if written > done:
+            if _is_cut_off(self._store, app_id):
                 raise TableError(
                     f"the ledger in {self._store.root} was removed after a run was cut off, and what that run was "
                     "writing would count twice: remove all tables, and everything is read again"
                 )
-            if done < 0:
+            if self._store.last_version(catalog.PUSHES, app_id) < 0:
                 return app_id
         raise AssertionError
 
@@ -120,25 +119,15 @@ class Ledger:
         Until it is written altogether, its pushes are not known as repeats, and its points are not what is computed
         from. What this source writes meanwhile would count twice or be left out.
         """
-        others = {
-            row["app_id"]: row["source"]
-            for row in self._store.rows(catalog.LEDGER, [("source", "!=", self._source)])
-            if not row["source"].startswith((OF_OFFSETS, OF_TRAFFIC))
-            and not (by_query and row["source"] == OF_QUERIES + self._source)
-        }
-        for app_id, source in others.items():
-            if self._written(app_id) > self._store.last_version(catalog.PUSHES, app_id):
+        own = {self._source, *([OF_QUERIES + self._source] if by_query else [])}
+        for app_id, source in cut_off(self._store).items():
+            if source not in own:
                 names = {row["source"] for row in self._store.rows(catalog.BATCHES) if row["app_id"] == app_id}
                 how = " with --continuous" if source.startswith(OF_QUERIES) else ""
                 raise TableError(
                     f"a run of {' '.join(names) or source}{how} was cut off while it wrote into {self._store.root}: "
                     f"run it{how} again first, which goes on from there"
                 )
-
-    def _written(self, app_id: str) -> int:
-        """The last batch that has been written at least in part."""
-        tables = (catalog.REJECTS, catalog.POINTS, catalog.BATCHES)
-        return max(self._store.last_version(table, app_id) for table in tables)
 
     def plan(self, parts: Iterable[Part]) -> Plan:
         """Writes down what the next batch holds.
@@ -187,6 +176,21 @@ class Ledger:
 
     def _row(self, path: str, batch: int | None) -> dict[str, Any]:
         return {"source": self._source, "app_id": self.app_id, "batch_id": batch, "path": path}
+
+
+def cut_off(store: Store) -> dict[str, str]:
+    """Sources of pushes of which a batch is written in part: the source by the `app_id` of the batch."""
+    sources = {row["app_id"]: row["source"] for row in store.rows(catalog.LEDGER)}
+    return {
+        app_id: source
+        for app_id, source in sources.items()
+        if not source.startswith((OF_OFFSETS, OF_TRAFFIC)) and _is_cut_off(store, app_id)
+    }
+
+
+def _is_cut_off(store: Store, app_id: str) -> bool:
+    written = max(store.last_version(table, app_id) for table in (catalog.REJECTS, catalog.POINTS, catalog.BATCHES))
+    return written > store.last_version(catalog.PUSHES, app_id)
 
 
 def day_of(path: str) -> date | None:

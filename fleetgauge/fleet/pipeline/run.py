@@ -17,7 +17,7 @@ from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, Sp
 from fleetgauge.fleet.pipeline import pending
 from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.batch import BatchReport, BatchWriter
-from fleetgauge.fleet.pipeline.ledger import Ledger, Plan
+from fleetgauge.fleet.pipeline.ledger import Ledger, Plan, cut_off
 from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
 from fleetgauge.fleet.pipeline.progress import RunProgress
 from fleetgauge.fleet.pipeline.report import RunReport, Size
@@ -145,7 +145,15 @@ def keep_up(
         if not store.has(catalog.PUSHES):  # a lock in a directory of no tables would be left behind
             raise TableError(f"there is no table {catalog.PUSHES.name} in {tables}: {catalog.PUSHES.made_by}")
         with only_run(store.root), RunProgress(notes, enabled=progress) as shown:
-            return maintain(store, keep_from=keep_from, vacuum_after_hours=vacuum_after_hours, stage=shown.stage)
+            # The second try of a batch reads points as they were before the first.
+            keep_files_of = (catalog.POINTS,) if cut_off(store) else ()
+            return maintain(
+                store,
+                keep_from=keep_from,
+                vacuum_after_hours=vacuum_after_hours,
+                stage=shown.stage,
+                keep_files_of=keep_files_of,
+            )
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from deltalake import Transaction as AppTransaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
+from pyarrow.dataset import ParquetReadOptions
 
 from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pq
 from fleetgauge.fleet.arrow import Schema as ArrowSchema
@@ -262,7 +263,7 @@ class Snapshot:
         path: a path or URI.
         options: see `fleet.tables.paths.storage_options`.
         version: of the commit.
-        schema: that rows are given in; None for the table's own.
+        schema: that rows are given in, texts of points as dictionaries (`schemas.encoded`); None for the table's own.
     """
 
     def __init__(self, path: str, options: Mapping[str, str], version: int, schema: ArrowSchema | None = None) -> None:
@@ -330,7 +331,9 @@ class Snapshot:
             # By delta-rs, a thread of Arrow that reads a file calls Python, and one that does so as the process ends
             # aborts it (apache/arrow#34314). Files of this machine Arrow reads by itself.
             files = None if root is None else fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
-            self._dataset = table.to_pyarrow_dataset(filesystem=files)
+            texts = [each.name for each in self._schema or () if pa.types.is_dictionary(each.type)]
+            options = ParquetReadOptions(dictionary_columns=texts)
+            self._dataset = table.to_pyarrow_dataset(filesystem=files, parquet_read_options=options)
         return self._dataset
 
 

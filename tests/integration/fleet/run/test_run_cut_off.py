@@ -29,8 +29,8 @@ class CutOffError(Exception):
 class Saboteur:
     """Ends runs after the write of one table after the other, each once."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.waiting = list(WRITES)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *tables: str) -> None:
+        self.waiting = list(tables)
         self.cut_off_after: list[str] = []
         for name in ("change", "append_rows", "replace"):
             monkeypatch.setattr(Store, name, self._cutting(getattr(Store, name)))
@@ -80,7 +80,7 @@ def test_a_run_cut_off_after_any_write_is_mended_by_the_next(
     clean: Clean, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        saboteur = Saboteur(patched)
+        saboteur = Saboteur(patched, *WRITES)
         for name in WRITES:
             result = run(clean.zone, tmp_path / "mended")
             assert isinstance(result.exception, CutOffError), (name, result.output)
@@ -88,6 +88,25 @@ def test_a_run_cut_off_after_any_write_is_mended_by_the_next(
         last = run(clean.zone, tmp_path / "mended")
     assert last.exit_code == 0, last.output
     assert_equal(contents(tmp_path / "mended"), clean.tables)
+
+
+def test_upkeep_after_a_run_was_cut_off_leaves_what_the_next_one_reads(clean: Clean, tmp_path: Path) -> None:
+    """The points as they were before the batch, which corrected them: their files are no part of the table any more."""
+    tables = tmp_path / "mended"
+    with pytest.MonkeyPatch.context() as patched:
+        Saboteur(patched, "points corrected")
+        assert isinstance(run(clean.zone, tables).exception, CutOffError)
+    assert maintain(tables).exit_code == 0
+    files = len(list(tables.rglob("points/**/*.parquet")))
+    last = run(clean.zone, tables)
+    assert last.exit_code == 0, last.output
+    assert_equal(contents(tables), clean.tables)
+    assert maintain(tables).exit_code == 0
+    assert len(list(tables.rglob("points/**/*.parquet"))) < files
+
+
+def maintain(tables: Path) -> Result:
+    return CliRunner().invoke(app, ["maintain", "--tables", str(tables), "--vacuum-after", "0h"])
 
 
 def test_runs_killed_at_random_moments_leave_the_tables_of_a_clean_one(zone: LandingZone, tmp_path: Path) -> None:
