@@ -12,6 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from rich.console import Console
 
 from fleetgauge.base.clock import Time
+from fleetgauge.fleet.engines.choice import EngineName, Kind, Work, choose
 from fleetgauge.fleet.engines.engine import Batch, Engine, InProcess, OnSpark
 from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError
 from fleetgauge.fleet.pipeline import pending
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
 
 _TELEMETRY_IS_AWAY: Final = timedelta(minutes=15)
 """Samples of groups, or traffic, that are newer than the latest push by more are judged without waiting for pushes."""
-
-IN_PROCESS_BYTES: Final = 64 * 1024 * 1024
-"""New Parquet files of a landing zone that are read in this process [B]: of real clients some five million points, in
-half a minute. Spark takes longer for less, unless it has many cores."""
 
 _COLOURS: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 """What delta-rs has in its messages for terminals."""
@@ -84,7 +81,7 @@ class RunContext:
 
     Attributes:
         settings: how to start Spark, where it is needed.
-        on_spark: whatever the size of what is new; else Spark starts for what this process should not hold.
+        engine: the one asked for; None leaves it to `engines.choice`.
         conf: settings of Spark, for object stores.
         clock: the time.
         notes: where progress goes, and a line on what was lost.
@@ -92,7 +89,7 @@ class RunContext:
     """
 
     settings: Callable[[], "SessionSettings"]
-    on_spark: bool
+    engine: EngineName | None
     conf: Mapping[str, str]
     clock: Time
     notes: Console
@@ -110,9 +107,7 @@ def run(request: RunRequest, context: RunContext) -> RunReport:
         options = storage_options(context.conf)
         store, spark = Store(qualified(request.tables), options), OnSpark(lambda: _started(context.settings))
         with only_run(store.root), RunProgress(context.notes, enabled=context.progress) as shown:
-            is_topic = isinstance(request.source, TopicSource)
-            engine = spark if context.on_spark or is_topic else InProcess()
-            return _Run(store, request, options, spark, engine, context.clock, began_ms, shown).run()
+            return _Run(store, request, options, context.engine, spark, context.clock, began_ms, shown).run()
 
 
 def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
@@ -196,14 +191,18 @@ class _Run:
     store: Store
     request: RunRequest
     options: Mapping[str, str]
+    asked: EngineName | None
     spark: OnSpark
-    engine: Engine
     clock: Time
     began_ms: int
     progress: RunProgress
+    engine: Engine = field(init=False)
     _reports: list[BatchReport] = field(default_factory=list)
     _is_judged_anew: bool = False
     _beside: dict[SideRows, SideReport] = field(default_factory=lambda: dict.fromkeys((SAMPLES, TRAFFIC), SideReport()))
+
+    def __post_init__(self) -> None:
+        self.engine = self.spark if self.asked is EngineName.SPARK else InProcess()
 
     def run(self) -> RunReport:
         """Writes what is new, then computes what that changes; what it did."""
@@ -243,6 +242,7 @@ class _Run:
     def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
         source = self.request.source
         if isinstance(source, TopicSource):
+            choose(Work(kind=Kind.TABLES, out_of_reach=str(source)), self.asked)
             spark = self.spark.spark  # which says what is missing, if anything is
             from fleetgauge.fleet.pipeline.topic_source import TopicStretch
 
@@ -259,21 +259,17 @@ class _Run:
         return given if given.max_files is None else replace(given, max_bytes=sys.maxsize)
 
     def _choose_engine(self, source: "LandingSource | TopicStretch") -> None:
-        if self._is_large(source):
+        if self.engine is not self.spark and choose(self._work(source), self.asked) is EngineName.SPARK:
             self.engine = self.spark
 
-    def _is_large(self, source: "LandingSource | TopicStretch") -> bool:
-        """True for what this process should not hold: topics, other file systems, and much at once.
-
-        Of S3 it reads all: PySpark alone has no classes for it.
-        """
+    def _work(self, source: "LandingSource | TopicStretch") -> Work:
         if not isinstance(source, LandingSource) or source.system is None:
-            return True
-        if source.system is not LOCAL:
-            return False
+            return Work(kind=Kind.TABLES, out_of_reach=str(self.request.source))
+        if source.system is not LOCAL:  # S3: this process reads all, as PySpark alone has no classes for it
+            return Work(kind=Kind.TABLES)
         anew = self.request.rebuild is not None and self.store.has(catalog.WINDOWS)
         rebuilt = self.store.log(catalog.WINDOWS).size().size_bytes if anew else 0
-        return source.bytes_to_read() + rebuilt > IN_PROCESS_BYTES
+        return Work(kind=Kind.TABLES, amount=source.bytes_to_read() + rebuilt)
 
     def _report(self) -> RunReport:
         """What was read so far."""
