@@ -31,7 +31,7 @@ from fleetgauge.fleet.views.show import open_table
 
 __all__ = ["SESSION_OPTIONS", "Selection", "TopicSource", "read_points", "read_pushes", "read_windows"]
 
-SESSION_OPTIONS: Final = {"spark.jars.packages": connector.COORDINATES}
+SESSION_OPTIONS: Final = {"spark.jars.packages": connector.CONNECTOR.coordinates}
 """What a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need none."""
 
 WINDOWED: Final = {

@@ -24,8 +24,9 @@ import numpy as np
 
 from benchmarks.fleet.bench_judge import Fleet
 from fleetgauge.fleet.arrow import conformed, pa, pc
+from fleetgauge.fleet.engines.sql import answer
 from fleetgauge.fleet.gold.latency import latency
-from fleetgauge.fleet.gold.members import groups, members
+from fleetgauge.fleet.gold.members import groups
 from fleetgauge.fleet.gold.throttling import throttling
 from fleetgauge.fleet.gold.versions import versions
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN
@@ -108,9 +109,9 @@ def make(root: Path, clients: int, windows: int) -> int:
         total += rows.num_rows
         for table, found in (
             (catalog.WINDOWS, rows),
-            (catalog.LATENCY, latency(rows)),
-            (catalog.THROTTLING, throttling(rows)),
-            (catalog.GROUPS, groups(members(rows.filter(pc.is_null(rows["role"]))))),
+            (catalog.LATENCY, answer(latency(), rows)),
+            (catalog.THROTTLING, answer(throttling(), rows)),
+            (catalog.GROUPS, answer(groups(), rows)),
         ):
             write(store, table, found)
         every = fleet.clients(0).to_pylist()
@@ -124,7 +125,7 @@ def make(root: Path, clients: int, windows: int) -> int:
     store.make(catalog.CLIENTS)
     found = pa.Table.from_pylist(list(known.values()), schema=catalog.CLIENTS.schema).sort_by("client_instance_id")
     write(store, catalog.CLIENTS, found)
-    write(store, catalog.VERSIONS, versions(found.to_batches()))
+    write(store, catalog.VERSIONS, answer(versions(), found))
     store.make(catalog.POINTS)
     everything = [(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC) - timedelta(days=1))]
     replace_verdicts(store, everything, default_rules(), _WINDOW_S)

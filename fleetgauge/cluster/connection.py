@@ -160,13 +160,18 @@ def _keep_data_before_the_end(manager: Any) -> None:
 
     A broker that refuses credentials sends the refusal and ends the connection microseconds later. Where both have
     arrived when kafka-python 3.0.12 reads, it drops the data and reports only the end. With this it finds the end at
-    its next read.
+    its next read. Other versions, where the names of these parts may differ, are left as they are.
     """
-    build = manager._build_transport
+    build = getattr(manager, "_build_transport", None)
+    if build is None:
+        return
 
     async def build_keeping(*arguments: Any, **options: Any) -> Any:
+        """As `build`."""
         transport = await build(*arguments, **options)
-        receive = transport._sock_recv
+        receive = getattr(transport, "_sock_recv", None)
+        if receive is None:
+            return transport
 
         def receive_keeping() -> tuple[bytes, Exception | None]:
             data, error = receive()

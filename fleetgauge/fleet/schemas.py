@@ -354,6 +354,27 @@ THROTTLING: Final = _joined(
 the metric or was not asked for it: nothing is known of its throttling.
 """
 
+PRODUCERS: Final = _joined(
+    _WINDOWED,
+    schema_of(
+        ("pushes", pa.int64()),
+        *typed(pa.float64(), "records_sent", "bytes_sent", "requests", "record_errors", "record_retries"),
+        ("record_error_pushes", pa.int64()),
+        *typed(pa.float64(), "batch_size_avg_bytes", "batch_size_max_bytes", "batches_split"),
+        *typed(pa.float64(), "records_per_request_avg", "record_size_avg_bytes", "compression_rate_avg"),
+        *typed(pa.float64(), "record_queue_time_avg_ms", "record_queue_time_max_ms"),
+        *typed(pa.float64(), "request_latency_avg_ms", "request_latency_max_ms", "requests_in_flight_max"),
+        *typed(pa.float64(), "produce_throttle_avg_ms", "produce_throttle_max_ms"),
+        *typed(pa.float64(), "buffer_wait_ratio_avg", "buffer_available_min_bytes", "buffer_exhausted_records"),
+    ),
+    _GAPS,
+    _UNKNOWN,
+)
+"""One row a producer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
+
+Nulls, `unknown`, `gap` and `covers_gap` as in REBALANCES: what a library does not send is unknown, never fine.
+"""
+
 _CONSUMER: Final = _joined(_WINDOWED, _MEMBER, schema_of(("pushes", pa.int64())))
 
 REBALANCES: Final = _joined(

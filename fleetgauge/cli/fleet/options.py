@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from fleetgauge.base.clock import SystemTime
+from fleetgauge.fleet.engines.choice import EngineName
 from fleetgauge.fleet.errors import FleetError, NotInstalledError, WrongOptionError
 from fleetgauge.fleet.report.form import Format, Output, SummaryFormat
 from fleetgauge.fleet.source.selection import Selection, parse_instance_ids, parse_time
@@ -72,10 +73,12 @@ SparkLog = Annotated[
 OptionalMaster = Annotated[
     str | None,
     typer.Option(
-        "--master",
-        help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ... Without it Spark is used only for "
-        "topics, for zones elsewhere and for much at once: 512 MiB of a zone, or 64 MiB that fleet run has not read.",
+        "--master", help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ...; with it Spark is used."
     ),
+]
+OptionalEngine = Annotated[
+    EngineName | None,
+    typer.Option("--engine", help="What computes; by default Spark where this process cannot, or would need long."),
 ]
 
 
@@ -193,18 +196,34 @@ class WholeRows(Rows):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """A session of Spark that answers a question."""
+    """What computes, and Spark's session."""
 
+    engine: OptionalEngine = None
     master: OptionalMaster = None
     progress: ShowProgress = None
     spark_log_level: SparkLog = "OFF"
 
+    @property
+    def asked(self) -> EngineName | None:
+        """The engine that options ask for; None if they leave the choice.
+
+        Raises:
+            WrongOptionError: they ask for both.
+        """
+        of_spark = self._options_of_spark()
+        if of_spark and self.engine is EngineName.PROCESS:
+            raise WrongOptionError(f"{of_spark[0]} is an option of Spark: leave it out, or --engine process")
+        return EngineName.SPARK if of_spark else self.engine
+
+    def _options_of_spark(self) -> list[str]:
+        """Those given that mean nothing to another engine."""
+        return ["--master"] if self.master is not None else []
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkJob:
-    """A session of Spark that may be on a cluster."""
+class SparkJob(Spark):
+    """The same, where Spark may be on a cluster."""
 
-    master: OptionalMaster = None
     conf: Annotated[
         list[str] | None,
         typer.Option(
@@ -228,13 +247,11 @@ class SparkJob:
             "as spark-submit takes it; comma-separated.",
         ),
     ] = None
-    progress: ShowProgress = None
-    spark_log_level: SparkLog = "OFF"
 
-    @property
-    def is_wanted(self) -> bool:
-        """True if an option asks for Spark, whatever there is to read."""
-        return any(option is not None for option in (self.master, self.py_files, self.archives))
+    def _options_of_spark(self) -> list[str]:
+        """Those given that mean nothing to another engine."""
+        given = {"--master": self.master, "--py-files": self.py_files, "--archives": self.archives}
+        return [option for option, value in given.items() if value is not None]
 
     def settings(self) -> "SessionSettings":
         """How to start Spark, for `start_session`."""
@@ -253,7 +270,7 @@ class SparkJob:
 
         return RunContext(
             settings=cache(lambda: self._settings_for(source, kafka, notes)),
-            on_spark=self.is_wanted,
+            engine=self.asked,
             conf=parse_conf(self.conf),
             clock=SystemTime(),
             notes=notes,

@@ -116,6 +116,7 @@ def _answer(
         title=command,
         source=read_from,
         kafka_jars=listed(kafka.kafka_jars),
+        engine=spark.asked,
         master=spark.master,
         to=rows,
         show_progress=spark.progress,

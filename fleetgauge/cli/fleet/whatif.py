@@ -111,21 +111,7 @@ class Replay:
         return since, until
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkReplay(SparkJob):
-    """A session of Spark for many rows."""
-
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master",
-            help="Where Spark runs: local[*], spark://host:port, yarn, ... Without it Spark is used only for more than "
-            "a hundred million rows of windows.",
-        ),
-    ] = None
-
-
-def whatif(*, tables: Tables = DEFAULT_TABLES, replay: Replay, rows: WholeRows, spark: SparkReplay) -> None:
+def whatif(*, tables: Tables = DEFAULT_TABLES, replay: Replay, rows: WholeRows, spark: SparkJob) -> None:
     """Replay the recorded byte rates of clients under other quotas: who would have been throttled, and for how long.
 
     Kafka's own quota managers judge the rates, broker by broker. Rates are means over windows of the tables: bursts
@@ -202,18 +188,19 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent: float | None) -> "tuple[Answer, int]":
     """By the tables of telemetry."""
+    from fleetgauge.fleet.engines.choice import EngineName, Kind, Work, choose
     from fleetgauge.fleet.pipeline.run import explained
     from fleetgauge.fleet.tables.paths import qualified, storage_options
     from fleetgauge.fleet.tables.store import Store
     from fleetgauge.fleet.whatif import engines
-    from fleetgauge.fleet.whatif.whatif import IN_PROCESS_ROWS, answer, clients_of, fleet_of, parts_of, reader, stretch
+    from fleetgauge.fleet.whatif.whatif import answer, clients_of, fleet_of, parts_of, reader, stretch
 
     with explained(f"fleet whatif of {tables}"):
         store = Store(qualified(tables), storage_options(parse_conf(spark.conf)))
         of = stretch(store, *replay.times(_DEFAULT_SINCE))
         fleet = fleet_of(clients_of(store, of), asked)
         read = reader(store, fleet, of, to_one=replay.spread == "one")
-        if of.rows > IN_PROCESS_ROWS or spark.is_wanted:
+        if choose(Work(kind=Kind.REPLAY, amount=of.rows), spark.asked) is EngineName.SPARK:
             session = _session(spark)
             parts = parts_of(of, least=4 * session.sparkContext.defaultParallelism)
             found = answer(
@@ -235,7 +222,7 @@ def _session(spark: SparkJob) -> Any:
         from fleetgauge.fleet.spark.session import start_session
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            f"{error.name} is not installed, and --master and more than a hundred million rows need PySpark: "
+            f"{error.name} is not installed, and Spark, or more than a hundred million rows, need PySpark: "
             "pip install 'fleetgauge[spark]', or shorten the time with --since"
         ) from error
     return start_session(spark.settings())

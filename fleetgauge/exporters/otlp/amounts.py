@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Self
 
-from fleetgauge.telemetry.otlp.series import are_buckets
+from fleetgauge.telemetry.otlp.messages import buckets_of, number_of, total_of
 
 _MAX_BUCKETS: Final = 320
 """Maximum of an exponential histogram's buckets on each side; twice what SDKs send. Wider ones get a coarser scale."""
@@ -27,13 +27,13 @@ class Number(NamedTuple):
 
     @classmethod
     def of(cls, point: Any, *, is_monotonic: bool) -> Self:
-        """Reads a point.
+        """Reads a point that has a value.
 
         Raises:
             MalformedPointError: it is infinite, or below 0 although it can only rise.
         """
-        value: float = point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
-        if math.isinf(value) or (is_monotonic and value < 0):
+        value = number_of(point)
+        if value is None or math.isinf(value) or (is_monotonic and value < 0):
             raise MalformedPointError
         return cls(value)
 
@@ -75,10 +75,10 @@ class Explicit(NamedTuple):
         Raises:
             MalformedPointError: its buckets do not fit its bounds.
         """
-        bounds, counts = tuple(point.explicit_bounds), tuple(point.bucket_counts) or (point.count,)
-        if not are_buckets(counts, bounds):
+        buckets = buckets_of(point)
+        if buckets is None:
             raise MalformedPointError
-        return cls(_total(point), counts, bounds)
+        return cls(total_of(point), *buckets)
 
     def fits(self, earlier: Any) -> bool:
         """See `Number.fits`."""
@@ -167,7 +167,7 @@ class Exponential(NamedTuple):
         sides = [Buckets(side.offset, tuple(side.bucket_counts)) for side in (point.positive, point.negative)]
         if any(len(side.counts) > _MAX_BUCKETS for side in sides):
             raise MalformedPointError
-        return cls(_total(point), point.scale, point.zero_threshold, point.zero_count, *sides)
+        return cls(total_of(point), point.scale, point.zero_threshold, point.zero_count, *sides)
 
     def at(self, scale: int) -> "Exponential":
         """The same at a scale that is not higher."""
@@ -243,10 +243,6 @@ def amount_of(fields: Sequence[Any]) -> Amount:
     *numbers, positive, negative = fields
     sides = (Buckets(offset, tuple(counts)) for offset, counts in (positive, negative))
     return Exponential(*numbers, *sides)
-
-
-def _total(point: Any) -> float:
-    return float(point.sum) if point.HasField("sum") and math.isfinite(point.sum) else math.nan
 
 
 def _put_total(point: Any, total: float) -> None:

@@ -31,8 +31,7 @@ from fleetgauge.exporters.otlp.amounts import amount_of
 from fleetgauge.exporters.otlp.converter import ClientState, Converter
 from fleetgauge.exporters.otlp.patterns import Flat, saved_form, unflattened
 from fleetgauge.exporters.otlp.series import Series
-from fleetgauge.exporters.prometheus.client_codec import SavedClient
-from fleetgauge.exporters.prometheus.state_file import StateError, StateFile
+from fleetgauge.exporters.state_file import SavedClient, StateError, StateFile
 from fleetgauge.telemetry.push_record import PushRecord
 
 log = get_logger(__name__)

@@ -14,10 +14,12 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from fleetgauge.base.presence import DEFAULT_PUSH_INTERVAL_MS
 from fleetgauge.exporters.otlp.amounts import Amount, Explicit, Exponential, MalformedPointError, Number
-from fleetgauge.exporters.otlp.patterns import Flat, NoPatternError, Numbers, Pattern, Patterns, unflattened
+from fleetgauge.exporters.otlp.patterns import Flat, Pattern, Patterns, unflattened
 from fleetgauge.exporters.otlp.series import Series, Step, after_cumulative, after_delta
+from fleetgauge.exporters.point_fields import NoPatternError, Numbers
 from fleetgauge.telemetry.catalogue.dialects import text_of
-from fleetgauge.telemetry.otlp.series import CUMULATIVE, DELTA, NO_RECORDED_VALUE, SERVICE_KEYS, origin_of
+from fleetgauge.telemetry.otlp.messages import MetricMessage, has_no_value, metrics_of, number_of
+from fleetgauge.telemetry.otlp.series import CUMULATIVE, DELTA
 from fleetgauge.telemetry.push_record import PushRecord
 
 MAX_SERIES_PER_CLIENT: Final = 10_000
@@ -186,29 +188,18 @@ class Converter:
     def _points(self, message: Any) -> Iterator[_Point]:
         """The points to convert, or that change a series' count."""
         twins: Counter[SeriesKey] = Counter()
-        for resource_metrics in message.resource_metrics:
-            attributes = resource_metrics.resource.attributes
-            resource = {each.key: text_of(each.value) for each in attributes if each.key in SERVICE_KEYS}
-            for scope_metrics in resource_metrics.scope_metrics:
-                scope = scope_metrics.scope
-                origin = tuple(origin_of(scope.name, scope.version, resource).items())
-                for metric in scope_metrics.metrics:
-                    yield from self._points_of(metric, origin, twins)
+        for each in metrics_of(message):
+            if (amounts := _AMOUNTS.get(each.kind)) is not None:
+                yield from self._points_of(each, amounts, twins)
 
-    def _points_of(
-        self, metric: Any, origin: tuple[tuple[str, str], ...], twins: Counter[SeriesKey]
-    ) -> Iterator[_Point]:
-        kind = metric.WhichOneof("data")
-        amounts = _AMOUNTS.get(kind)
-        if amounts is None:
-            return
-        data = getattr(metric, kind)
+    def _points_of(self, message: MetricMessage, amounts: type[Amount], twins: Counter[SeriesKey]) -> Iterator[_Point]:
+        metric, kind, data, origin = message
         is_monotonic = kind != "sum" or data.is_monotonic
         if data.aggregation_temporality not in (DELTA, CUMULATIVE) or not (is_monotonic or self._to == CUMULATIVE):
             return
         found = _Metric(data, data.aggregation_temporality == DELTA)
         for place, point in enumerate(data.data_points):
-            if point.flags & NO_RECORDED_VALUE or (kind == "sum" and _is_nothing(point)):
+            if has_no_value(point) or (kind == "sum" and _is_nothing(number_of(point))):
                 continue
             attributes = tuple(sorted((each.key, text_of(each.value) or "") for each in point.attributes))
             series = (metric.name, metric.unit, kind, attributes, origin)
@@ -310,9 +301,8 @@ def _has_no_scopes(resource_metrics: Any) -> bool:
     return not resource_metrics.scope_metrics
 
 
-def _is_nothing(point: Any) -> bool:
-    value = point.WhichOneof("value")
-    return value is None or (value == "as_double" and point.as_double != point.as_double)
+def _is_nothing(value: float | None) -> bool:
+    return value is None or value != value
 
 
 def _received(record: PushRecord) -> tuple[int, int]:

@@ -6,35 +6,42 @@ by one `struct`, its deltas are added to the counts, and the result is packed by
 other push (another length or name, a gap, a push that is late) is left to `converter`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice, pairwise
-from operator import add, itemgetter
+from operator import add
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from fleetgauge.exporters.otlp.amounts import Amount, Explicit, Number
 from fleetgauge.exporters.otlp.series import GAP_SLACK_NANO, Series
-from fleetgauge.exporters.protobuf_wire import Field, MalformedPayloadError, fields, read_number
+from fleetgauge.exporters.point_fields import (
+    GAUGE,
+    HISTOGRAM,
+    NUMBERS,
+    START,
+    SUM,
+    TIME,
+    EncodedPoint,
+    Learnt,
+    NoPatternError,
+    Numbers,
+    encoded_points,
+    picker,
+)
+from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, fields
 from fleetgauge.telemetry.otlp.series import DELTA
 
-# Tags: the number of a field times 8, plus its wire type.
-_RESOURCE_METRICS = _DATA_POINTS = 0x0A
-_SCOPE_METRICS = _METRICS = 0x12
-_GAUGE, _SUM, _HISTOGRAM = 0x2A, 0x3A, 0x4A
-_OTHER_KINDS: Final = frozenset({0x52, 0x5A})
-_TEMPORALITY, _IS_MONOTONIC = 0x10, 0x18
-_START, _TIME, _MIN, _MAX = 0x11, 0x19, 0x59, 0x61
+_COUNT, _TOTAL, _MIN, _MAX = 0x21, 0x29, 0x59, 0x61
 _BUCKETS: Final = 0x32
-_NUMBER: Final = {_START: "Q", _TIME: "Q", 0x21: "d", 0x31: "q"}
 _CODES: Final = {
-    _GAUGE: _NUMBER,
-    _SUM: _NUMBER,
-    _HISTOGRAM: {_START: "Q", _TIME: "Q", 0x21: "Q", 0x29: "d", _MIN: "d", _MAX: "d"},
+    GAUGE: NUMBERS,
+    SUM: NUMBERS,
+    HISTOGRAM: {START: "Q", TIME: "Q", _COUNT: "Q", _TOTAL: "d", _MIN: "d", _MAX: "d"},
 }
-"""`struct` codes of the numbers of a point; of a histogram also count and sum."""
-_ATTRIBUTES: Final = {_GAUGE: frozenset({0x3A}), _SUM: frozenset({0x3A}), _HISTOGRAM: frozenset({0x4A, 0x3A})}
+"""`struct` codes of the numbers of a point, by tag."""
+_ATTRIBUTES: Final = {GAUGE: frozenset({0x3A}), SUM: frozenset({0x3A}), HISTOGRAM: frozenset({0x4A, 0x3A})}
 """Attributes, and bounds of a histogram. Points with anything else, such as flags and exemplars, have no pattern."""
-_NOT_COUNTED: Final = frozenset({_START, _TIME, _MIN, _MAX})
+_NOT_COUNTED: Final = frozenset({START, TIME, _MIN, _MAX})
 
 _INFINITE: Final = float("inf")
 _NO_ROOM: Final = 1 << 62
@@ -42,15 +49,10 @@ _NO_ROOM: Final = 1 << 62
 _MAX_BYTES: Final = 262_144
 """A pattern of a larger push is not worth its memory."""
 _KEPT_OF_A_LENGTH: Final = 8
-_KEPT_BYTES: Final = 64 << 20
+_KEPT_BYTES: Final = 32 << 20
 
-Numbers = tuple[Any, ...]
 Role = tuple[int, int, int]
 """What a number is: its point, tag, and the index of a bucket. Points that are not converted are below 0."""
-
-
-class NoPatternError(Exception):
-    """Pushes like this one are left to `converter`."""
 
 
 class Flat(NamedTuple):
@@ -122,33 +124,17 @@ class _Layout:
         return found
 
     def _numbers(self, payload: bytes) -> Iterator[tuple[int, str, Role]]:
-        for resource in _messages(payload, 0, len(payload), _RESOURCE_METRICS):
-            for scope in _messages(payload, resource.value, resource.end, _SCOPE_METRICS):
-                for metric in _messages(payload, scope.value, scope.end, _METRICS):
-                    yield from self._numbers_of_metric(payload, metric)
-
-    def _numbers_of_metric(self, payload: bytes, metric: Field) -> Iterator[tuple[int, str, Role]]:
-        found = [each for each in fields(payload, metric.value, metric.end) if each.tag in _CODES]
-        if len(found) > 1 or any(each.tag in _OTHER_KINDS for each in fields(payload, metric.value, metric.end)):
-            raise NoPatternError
-        for data in found:
-            said = {
-                each.tag: read_number(payload, each.value, each.end)[0]
-                for each in fields(payload, data.value, data.end)
-                if each.tag in (_TEMPORALITY, _IS_MONOTONIC)
-            }
-            temporality = said.get(_TEMPORALITY, 0)
-            if temporality not in (0, self._temporality):
+        for point in encoded_points(payload):
+            if point.kind not in _CODES or point.temporality not in (0, self._temporality):
                 raise NoPatternError
-            for point in _messages(payload, data.value, data.end, _DATA_POINTS):
-                if temporality:
-                    number, self._points = self._points, self._points + 1
-                else:
-                    self._others -= 1
-                    number = self._others
-                if said.get(_IS_MONOTONIC):
-                    self.rising.add(number)
-                yield from _numbers_of_point(payload, point, data.tag, number)
+            if point.temporality:
+                number, self._points = self._points, self._points + 1
+            else:
+                self._others -= 1
+                number = self._others
+            if point.is_monotonic:
+                self.rising.add(number)
+            yield from _numbers_of(payload, point, number)
 
 
 class Pattern:
@@ -188,23 +174,23 @@ class Pattern:
         result = _Layout(converted, temporality)
         if not result.codes.keys() >= set(counted):  # protobuf leaves out a count of 0
             raise NoPatternError
-        starts = [(point, _START, 0) for point in points]
+        starts = [(point, START, 0) for point in points]
         calculated = {role: place for place, role in enumerate((*starts, *counted), start=len(source.codes))}
         try:
-            self._order = _picker([(source.places | calculated)[role] for role in result.codes])
-            self._times = _picker([source.places[point, _TIME, 0] for point in points])
+            self._order = picker([(source.places | calculated)[role] for role in result.codes])
+            self._times = picker([source.places[point, TIME, 0] for point in points])
         except KeyError:
             raise NoPatternError from None
-        self._starts = _picker([source.places[role] for role in starts if role in source.places])
-        self._deltas = _picker([source.places[role] for role in counted])
-        self._rising = _picker([place for place, role in enumerate(counted) if role[0] in source.rising])
+        self._starts = picker([source.places[role] for role in starts if role in source.places])
+        self._deltas = picker([source.places[role] for role in counted])
+        self._rising = picker([place for place, role in enumerate(counted) if role[0] in source.rising])
         self._buckets = [
             (span.start, slice(span.stop - buckets, span.stop))
             for span, roles in zip(self.spans, by_point, strict=True)
             if (buckets := sum(role[1] == _BUCKETS for role in roles))
         ]
         self._has_integers = set(self.codes) != {"d"}
-        self._twins = [_picker(each) for each in twins]
+        self._twins = [picker(each) for each in twins]
         self._texts = result.texts
         self._pack = result.struct.pack
 
@@ -214,6 +200,10 @@ class Pattern:
             return None
         found = self._unpack(payload)
         return found[1::2] if b"".join(found[0::2]) == self._text else None
+
+    def fits(self, payload: bytes) -> bool:
+        """True if a push has this pattern."""
+        return self.numbers(payload) is not None
 
     def flat(self, series: Sequence[Series]) -> Flat:
         """The series of the points, in their order.
@@ -265,12 +255,11 @@ class Patterns:
 
     def __init__(self, temporality: int) -> None:
         self._temporality = temporality
-        self._known: dict[int, list[Pattern]] = {}
-        self._bytes = 0
+        self._learnt = Learnt(Pattern.fits, kept_of_a_length=_KEPT_OF_A_LENGTH, kept_bytes=_KEPT_BYTES)
 
     def find(self, payload: bytes) -> Pattern | None:
         """The known pattern of a push."""
-        return next((each for each in self._known.get(len(payload), ()) if each.numbers(payload) is not None), None)
+        return self._learnt.find(payload)
 
     def learn(self, payload: bytes, converted: bytes, twins: Sequence[Sequence[int]]) -> Pattern | None:
         """Learns the pattern of a push, see `Pattern`; None if it has none."""
@@ -280,29 +269,19 @@ class Patterns:
             pattern = Pattern(payload, converted, self._temporality, twins)
         except (NoPatternError, MalformedPayloadError):
             return None
-        self._bytes += 2 * len(payload)
-        if self._bytes > _KEPT_BYTES:
-            self._known.clear()
-            self._bytes = 0
-        of_length = self._known.setdefault(len(payload), [])
-        of_length.insert(0, pattern)
-        del of_length[_KEPT_OF_A_LENGTH:]
+        self._learnt.keep(payload, pattern)
         return pattern
 
 
-def _messages(data: bytes, position: int, end: int, wanted: int) -> Iterator[Field]:
-    return (each for each in fields(data, position, end) if each.tag == wanted)
-
-
-def _numbers_of_point(payload: bytes, point: Field, kind: int, number: int) -> Iterator[tuple[int, str, Role]]:
-    codes = _CODES[kind]
-    for each in fields(payload, point.value, point.end):
+def _numbers_of(payload: bytes, point: EncodedPoint, number: int) -> Iterator[tuple[int, str, Role]]:
+    codes = _CODES[point.kind]
+    for each in fields(payload, point.field.value, point.field.end):
         if each.tag in codes:
             yield each.value, codes[each.tag], (number, each.tag, 0)
-        elif kind == _HISTOGRAM and each.tag == _BUCKETS:
+        elif point.kind == HISTOGRAM and each.tag == _BUCKETS:
             for index, offset in enumerate(range(each.value, each.end - 7, 8)):
                 yield offset, "Q", (number, _BUCKETS, index)
-        elif each.tag not in _ATTRIBUTES[kind]:
+        elif each.tag not in _ATTRIBUTES[point.kind]:
             raise NoPatternError
 
 
@@ -319,14 +298,3 @@ def _flat(series: Series) -> Numbers:
 
 def _codes(numbers: Numbers) -> str:
     return "".join("Q" if isinstance(number, int) else "d" for number in numbers)
-
-
-def _picker(places: Sequence[int]) -> Callable[[Numbers], Numbers]:
-    """A function that picks the values at these places, always as a tuple."""
-    if len(places) == 1:
-        return itemgetter(slice(places[0], places[0] + 1))
-    return itemgetter(*places) if places else _nothing
-
-
-def _nothing(_: Numbers) -> Numbers:
-    return ()

@@ -12,24 +12,17 @@ from array import array
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from operator import index, itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from fleetgauge.exporters.prometheus.names import MetricId
 from fleetgauge.exporters.prometheus.series import NEVER, About, Client, Series
+from fleetgauge.exporters.state_file import SavedClient
 
 _HEADER: Final = struct.Struct("<qQq?")
 """Time of receipt of the latest push [us], its time [ns], the expected interval [ms], whether it was terminating."""
 
 _BESIDE_BOUNDS: Final[Mapping[str, int]] = {"counter": 1, "gauge": 1, "histogram": 3, "summary": 2}
 """Number of values of a series by kind, beside one for each of its bounds."""
-
-
-class SavedClient(NamedTuple):
-    """One row; `layout` is None if the saved one is still valid."""
-
-    key: str
-    layout: str | None
-    state: bytes
 
 
 def encode_client(client: Client, describe: Callable[[MetricId], str]) -> SavedClient:

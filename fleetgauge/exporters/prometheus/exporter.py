@@ -21,8 +21,8 @@ from fleetgauge.exporters.prometheus.points import PushPoints, PushReader
 from fleetgauge.exporters.prometheus.series import encode_key
 from fleetgauge.exporters.prometheus.settings import PrometheusSettings, prometheus_settings
 from fleetgauge.exporters.prometheus.shapes import AlikePush, Shapes
-from fleetgauge.exporters.prometheus.state_file import StateError, StateFile
 from fleetgauge.exporters.prometheus.table import Moment, SeriesTable
+from fleetgauge.exporters.state_file import StateError, StateFile
 from fleetgauge.push_log.log import Batch
 from fleetgauge.telemetry.push_record import PushRecord
 

@@ -9,22 +9,22 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from fleetgauge.exporters.prometheus.names import MAX_DESCRIPTION, Kind, MetricId, cut, label_text, normalised
 from fleetgauge.telemetry.catalogue.dialects import text_of, twin_families
-from fleetgauge.telemetry.otlp.series import (
-    CUMULATIVE,
-    DELTA,
-    NO_RECORDED_VALUE,
-    SERVICE_KEYS,
-    are_buckets,
-    origin_of,
-    unit_of,
+from fleetgauge.telemetry.otlp.messages import (
+    MetricMessage,
+    Texts,
+    buckets_of,
+    has_no_value,
+    metrics_of,
+    number_of,
+    total_of,
 )
+from fleetgauge.telemetry.otlp.series import CUMULATIVE, DELTA, unit_of
 
 GRID: Final = tuple(2.0**exponent for exponent in range(-20, 44))
 """Bounds of the classic histogram that replaces an exponential one. They are powers of two, because the buckets of
@@ -41,8 +41,6 @@ _CACHED_LABEL_TEXT: Final = 512
 """Longer ones are not cached, so that they cannot fill the memory [characters]."""
 
 Values = tuple[float, ...]
-Texts = tuple[tuple[str, str | None], ...]
-"""Attributes as text: key and value of each."""
 
 
 class Mode(IntEnum):
@@ -174,37 +172,25 @@ class PushReader:
         return found
 
     def metrics_of(self, payload: bytes, resource: dict[str, str]) -> Iterator[MetricData]:
-        """Yields each metric of a payload that has data; adds the attributes of its resources to `resource`.
+        """The metrics of a payload that have data; adds the attributes of its resources to `resource`.
 
         Raises:
             google.protobuf.message.DecodeError: it is not a well-formed `MetricsData`.
         """
-        for resource_metrics in MetricsData.FromString(payload).resource_metrics:
-            scopes = [scope for scope in resource_metrics.scope_metrics if scope.metrics]
-            attributes = resource_metrics.resource.attributes
-            services = self._read_resource(attributes, resource) if attributes and scopes else ()
-            for scope_metrics in scopes:
-                origin: Texts = ()
-                if services or scope_metrics.HasField("scope"):  # a Java client has neither, in each of its points
-                    scope = scope_metrics.scope
-                    origin = _origin(scope.name, scope.version, services)
-                for metric in scope_metrics.metrics:
-                    data_kind = metric.WhichOneof("data")
-                    if data_kind is not None:
-                        yield _metric_data(metric, data_kind, origin)
+        message = MetricsData.FromString(payload)
+        for each in message.resource_metrics:
+            if each.HasField("resource") and any(scope.metrics for scope in each.scope_metrics):
+                self._read_resource(each.resource.attributes, resource)
+        return map(_metric_data, metrics_of(message))
 
-    def _read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> Texts:
-        """Adds resource attributes that are not in `known` yet; returns those that identify a service."""
-        services: Texts = ()
+    def _read_resource(self, attributes: Sequence[Any], known: dict[str, str]) -> None:
+        """Adds resource attributes that are not in `known` yet."""
         for attribute in attributes[:_MAX_RESOURCE]:
             key = attribute.key
-            if key in SERVICE_KEYS:
-                services = (*services, (key, text_of(attribute.value)))
             if key in known or len(known) >= _MAX_RESOURCE or len(key) > _MAX_RESOURCE_KEY:
                 continue
             if text := text_of(attribute.value):
                 known[key] = cut(text, self._max_value_bytes)
-        return services
 
     def _read_metric(self, metric: MetricData, found: PushPoints, topics: Topics, repeated: Repeated, room: int) -> int:
         """Adds a metric's points to `found`; returns how many more points the push may have."""
@@ -257,13 +243,8 @@ class PushReader:
         return known
 
 
-@lru_cache(1_024)
-def _origin(scope_name: str, scope_version: str, services: Texts) -> Texts:
-    return tuple(origin_of(scope_name, scope_version, dict(services)).items())
-
-
-def _metric_data(metric: Any, data_kind: str, origin: Texts) -> MetricData:
-    data = getattr(metric, data_kind)
+def _metric_data(message: MetricMessage) -> MetricData:
+    metric, data_kind, data, origin = message
     kind, mode = _kind_and_mode(data_kind, data)
     factor, unit = 1.0, metric.unit
     if unit and kind in ("counter", "gauge"):
@@ -291,16 +272,11 @@ def _kind_and_mode(data_kind: str, data: Any) -> tuple[Kind, Mode]:
     return "histogram", Mode.CUMULATIVE if temporality == CUMULATIVE else Mode.DELTA
 
 
-def has_no_value(point: Any) -> bool:
-    """True if a data point has the flag "no recorded value"."""
-    return bool(point.flags & NO_RECORDED_VALUE)
-
-
 def _number(metric: MetricData, point: Any) -> Measurement | str:
     """The measurement of a gauge or sum point, or why it has none: `no_value`, `malformed`."""
-    member, mode = point.WhichOneof("value"), metric.mode
-    value = metric.factor * getattr(point, member) if member else math.nan
-    if math.isnan(value) or has_no_value(point):
+    mode, sent = metric.mode, number_of(point)
+    value = math.nan if sent is None else metric.factor * sent
+    if math.isnan(value):
         return _NO_VALUE
     if mode != Mode.AS_IS and (math.isinf(value) or (metric.id.kind == "counter" and value < 0)):
         return "malformed"  # it would make the sum of the series useless
@@ -326,9 +302,11 @@ def _summary(point: Any) -> Measurement:
 
 def _explicit(point: Any) -> tuple[Values, Values] | None:
     """Values and bounds of a histogram point; None if they do not match."""
-    bounds = tuple(point.explicit_bounds)
-    counts = tuple(map(float, point.bucket_counts)) or (float(point.count),)
-    return ((sum(counts), _sum(point), *counts), bounds) if are_buckets(counts, bounds) else None
+    buckets = buckets_of(point)
+    if buckets is None:
+        return None
+    counts = tuple(map(float, buckets[0]))
+    return (sum(counts), total_of(point), *counts), buckets[1]
 
 
 def _exponential(point: Any) -> tuple[Values, Values]:
@@ -341,16 +319,11 @@ def _exponential(point: Any) -> tuple[Values, Values]:
             # The bucket ends at 2^((index + 1) / 2^scale), rounded up to the next power of two.
             exponent = -((-(index + 1)) >> point.scale) if point.scale >= 0 else (index + 1) << min(-point.scale, 16)
             counts[min(max(exponent + 20, 0), len(GRID))] += count
-    return (sum(counts), _sum(point), *counts), GRID
+    return (sum(counts), total_of(point), *counts), GRID
 
 
 def _bucket(value: float) -> int:
     return next((place for place, bound in enumerate(GRID) if value <= bound), len(GRID))
-
-
-def _sum(point: Any) -> float:
-    known = point.HasField("sum") and math.isfinite(point.sum)
-    return float(point.sum) if known else math.nan
 
 
 def _note_times(found: PushPoints, measurement: Measurement, point: Any) -> None:

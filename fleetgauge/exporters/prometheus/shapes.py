@@ -7,32 +7,34 @@ distributions are left to `PushReader`. The result is always that of `PushReader
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from fleetgauge.exporters.point_fields import (
+    DOUBLE,
+    GAUGE,
+    INT,
+    NUMBERS,
+    START,
+    SUM,
+    TIME,
+    Learnt,
+    NoPatternError,
+    Numbers,
+    encoded_points,
+    picker,
+)
 from fleetgauge.exporters.prometheus.names import MetricId
-from fleetgauge.exporters.prometheus.points import AttributeSet, MetricData, Mode, PushReader, Topics, has_no_value
+from fleetgauge.exporters.prometheus.points import AttributeSet, MetricData, Mode, PushReader, Topics
 from fleetgauge.exporters.protobuf_wire import MalformedPayloadError, fields
 from fleetgauge.telemetry.catalogue.dialects import twin_families
-
-_RESOURCE_METRICS: Final = 0x0A
-_SCOPE_METRICS: Final = 0x12
-_METRICS: Final = 0x12
-_NUMBERS: Final = frozenset({0x2A, 0x3A})
-"""Tags of a metric's gauge and sum."""
-_DISTRIBUTIONS: Final = frozenset({0x4A, 0x52, 0x5A})
-_DATA_POINTS: Final = 0x0A
-_START, _TIME, _DOUBLE, _INT = 0x11, 0x19, 0x21, 0x31
-_CODES: Final = {_START: "Q", _TIME: "Q", _DOUBLE: "d", _INT: "q"}
-"""Tags of a data point's numbers, and how `struct` reads them."""
+from fleetgauge.telemetry.otlp.messages import has_no_value
 
 _MAX_BYTES_A_POINT: Final = 512
 """Limit for payloads whose shape is kept; real ones have 60 to 220 [B]."""
 _MAX_BYTES: Final = 128 << 10
 """Limit for payloads whose shape is kept; real ones have up to 40 kB [B]."""
-_KEPT_LENGTHS: Final = 256
 _KEPT_OF_A_LENGTH: Final = 4
 _KEPT_BYTES: Final = 8 << 20
 
@@ -41,7 +43,6 @@ _KEPT_IDENTITIES: Final = 65_536
 _MODES: Final = (Mode.DELTA, Mode.AS_IS, Mode.CUMULATIVE)
 
 Number = int | float
-Numbers = tuple[Any, ...]
 Identity = tuple[MetricId, str]
 """Metric and labels."""
 
@@ -111,17 +112,17 @@ class Frame:
 
     def __init__(self, layout: _Layout) -> None:
         self._struct = Struct(layout.form)
-        self._pick_text = _picker(range(0, layout.form.count("s") * 2 - 1, 2))
+        self._pick_text = picker(range(0, layout.form.count("s") * 2 - 1, 2))
         self._deltas = _valuer(layout.deltas, _sum)
         self._gauges = _valuer(layout.gauges, max)
         self._cumulative = _valuer(layout.cumulative, _sum)
         self._starts = layout.starts
-        self._pick_counts = _picker(layout.counts)
-        self._pick_entangled = _picker(layout.entangled)
-        self._pick_delta_starts = _picker(layout.delta_starts)
+        self._pick_counts = picker(layout.counts)
+        self._pick_entangled = picker(layout.entangled)
+        self._pick_delta_starts = picker(layout.delta_starts)
         self._times = layout.times
         self._together = layout.together
-        self._pick_times = _picker([time for _, time in layout.times])
+        self._pick_times = picker([time for _, time in layout.times])
 
     def unpack(self, payload: bytes) -> tuple[bytes, Numbers] | None:
         """The bytes between a payload's numbers, and the numbers; None if it has another length."""
@@ -193,14 +194,13 @@ class Shapes:
 
     def __init__(self, reader: PushReader) -> None:
         self._reader = reader
-        self._known: dict[int, list[Shape]] = {}
-        self._bytes = 0
+        self._learnt = Learnt(Shape.fits, kept_of_a_length=_KEPT_OF_A_LENGTH, kept_bytes=_KEPT_BYTES)
         self._frames: dict[_Layout, Frame] = {}
         self._identities: dict[Identity, Identity] = {}
 
     def find(self, payload: bytes) -> Shape | None:
         """The known shape of a payload; None if it has another."""
-        return next((shape for shape in self._known.get(len(payload), ()) if shape.fits(payload)), None)
+        return self._learnt.find(payload)
 
     def learn(self, payload: bytes) -> Shape | None:
         """Learns the shape of a payload that `PushReader` has read; None if only that can read such pushes."""
@@ -215,13 +215,7 @@ class Shapes:
         if unpacked is None:
             return None
         shape = Shape(frame, unpacked[0], points)
-        self._bytes += len(payload)
-        if len(self._known) >= _KEPT_LENGTHS or self._bytes > _KEPT_BYTES:
-            self._known.clear()
-            self._bytes = len(payload)
-        of_length = self._known.setdefault(len(payload), [])
-        of_length.insert(0, shape)
-        del of_length[_KEPT_OF_A_LENGTH:]
+        self._learnt.keep(payload, shape)
         return shape
 
     def _frame(self, layout: _Layout) -> Frame:
@@ -334,31 +328,15 @@ def _offsets(payload: bytes) -> list[dict[int, tuple[int, str]]] | None:
     """
     found: list[dict[int, tuple[int, str]]] = []
     try:
-        for start, end in _every_metric(payload):
-            data = [each for each in fields(payload, start, end) if each.tag in _NUMBERS | _DISTRIBUTIONS]
-            if len(data) > 1 or any(each.tag in _DISTRIBUTIONS for each in data):
+        for point in encoded_points(payload):
+            numbers = [each for each in fields(payload, point.field.value, point.field.end) if each.tag in NUMBERS]
+            by_tag = {each.tag: (each.value, NUMBERS[each.tag]) for each in numbers}
+            if point.kind not in (GAUGE, SUM) or len(by_tag) < len(numbers) or by_tag.keys() >= {DOUBLE, INT}:
                 return None
-            for each in data:
-                for point_start, point_end in _messages(payload, each.value, each.end, _DATA_POINTS):
-                    numbers = [number for number in fields(payload, point_start, point_end) if number.tag in _CODES]
-                    by_tag = {number.tag: (number.value, _CODES[number.tag]) for number in numbers}
-                    if len(by_tag) < len(numbers) or by_tag.keys() >= {_DOUBLE, _INT}:
-                        return None
-                    found.append(by_tag)
-    except MalformedPayloadError:
+            found.append(by_tag)
+    except (MalformedPayloadError, NoPatternError):
         return None
     return found
-
-
-def _every_metric(payload: bytes) -> Iterator[tuple[int, int]]:
-    for start, end in _messages(payload, 0, len(payload), _RESOURCE_METRICS):
-        for scope_start, scope_end in _messages(payload, start, end, _SCOPE_METRICS):
-            yield from _messages(payload, scope_start, scope_end, _METRICS)
-
-
-def _messages(data: bytes, position: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
-    """Start and end of the messages with a tag."""
-    return ((each.value, each.end) for each in fields(data, position, end) if each.tag == wanted)
 
 
 def _places(offsets: Sequence[dict[int, tuple[int, str]]]) -> list[Place]:
@@ -367,7 +345,7 @@ def _places(offsets: Sequence[dict[int, tuple[int, str]]]) -> list[Place]:
     for point in offsets:
         tags = sorted(point, key=lambda tag: point[tag])
         at = {tag: before + 2 * place + 1 for place, tag in enumerate(tags)}
-        found.append(Place(at.get(_DOUBLE) or at.get(_INT, 0), at.get(_TIME, 0), at.get(_START, 0)))
+        found.append(Place(at.get(DOUBLE) or at.get(INT, 0), at.get(TIME, 0), at.get(START, 0)))
         before += 2 * len(tags)
     return found
 
@@ -385,24 +363,13 @@ def _form(payload: bytes, offsets: Sequence[dict[int, tuple[int, str]]]) -> str:
     return "".join((*form, f"{len(payload) - at}s"))
 
 
-def _picker(places: Sequence[int]) -> Callable[[Numbers], Numbers]:
-    """A function that picks the values at these indices, always as a tuple."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return itemgetter(slice(places[0], places[0] + 1)) if places else _nothing
-
-
 def _valuer(measurements: Sequence[Sequence[int]], join: Callable[[Numbers], Number]) -> Callable[[Numbers], Numbers]:
     """A function that picks the values of measurements; those of several points, which are last, are joined."""
-    alone = _picker([places[0] for places in measurements if len(places) == 1])
-    joined = [_picker(places) for places in measurements if len(places) > 1]
+    alone = picker([places[0] for places in measurements if len(places) == 1])
+    joined = [picker(places) for places in measurements if len(places) > 1]
     if not joined:
         return alone
     return lambda found: (*alone(found), *[join(pick(found)) for pick in joined])
-
-
-def _nothing(_: Numbers) -> Numbers:
-    return ()
 
 
 def _sum(values: Numbers) -> float:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from fleetgauge.base.presence import ABSENT_INTERVALS, DEFAULT_PUSH_INTERVAL_MS, IntervalOf
 from fleetgauge.exporters.labels import LabelSettings
-from fleetgauge.exporters.prometheus.client_codec import SavedClient, encode_client
+from fleetgauge.exporters.prometheus.client_codec import encode_client
 from fleetgauge.exporters.prometheus.client_labels import ClientLabels, label_fields
 from fleetgauge.exporters.prometheus.families import Families
 from fleetgauge.exporters.prometheus.names import MetricId, label_text
@@ -21,6 +21,7 @@ from fleetgauge.exporters.prometheus.points import Measurement, Mode, PushPoints
 from fleetgauge.exporters.prometheus.series import FOLDED, NEVER, About, Binding, Client, ClientKey, Family, Series
 from fleetgauge.exporters.prometheus.settings import SeriesSettings
 from fleetgauge.exporters.prometheus.shapes import AlikePush, Shape
+from fleetgauge.exporters.state_file import SavedClient
 from fleetgauge.telemetry.push_record import PushRecord
 
 _LONGEST_INTERVAL_MS: Final = 3_600_000

@@ -11,7 +11,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from fleetgauge.fleet.decode.attributes import DistinctMaps
 from fleetgauge.fleet.decode.flat import KINDS, NUMBER_KINDS, FlatPoints, distribution_columns
 from fleetgauge.telemetry.otlp.library_metrics import with_scope_metrics
-from fleetgauge.telemetry.otlp.series import NO_RECORDED_VALUE
+from fleetgauge.telemetry.otlp.messages import number_of
 
 _NOT_A_SUM = 2
 
@@ -65,7 +65,7 @@ class _Columns:
         temporality = getattr(data, "aggregation_temporality", 0)
         if kind in NUMBER_KINDS:
             for point in data.data_points:
-                self._add_number(point)
+                self._add_point(point, number_of(point))
         elif kind:
             for point in data.data_points:
                 self._distributions.append((len(self._metric_of), KINDS.index(kind), point))
@@ -77,11 +77,6 @@ class _Columns:
         self._kind.append(KINDS.index(kind) if kind else -1)
         self._temporality.append(temporality if temporality in (1, 2) else 0)
         self._is_monotonic.append(getattr(data, "is_monotonic", _NOT_A_SUM))
-
-    def _add_number(self, point: Any) -> None:
-        member = point.WhichOneof("value")
-        is_given = member is not None and not point.flags & NO_RECORDED_VALUE
-        self._add_point(point, getattr(point, member) if is_given else None)
 
     def _add_point(self, point: Any, value: float | None) -> None:
         self._metric_of.append(len(self._kind))

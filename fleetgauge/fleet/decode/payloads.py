@@ -226,6 +226,9 @@ class _Apart(NamedTuple):
 
     @classmethod
     def of(cls, flat: FlatPoints) -> "_Apart":
+        """What sets the series of these metrics apart; for metrics of known clients a few array operations find that
+        nothing does.
+        """
         resource_of = flat.resource_number[flat.resource_of]
         has_origin = np.array([bool(origin_of(*scope, {})) for scope in flat.scopes], np.bool_)[flat.scope_number]
         has_origin |= np.array([bool(origin_of("", "", each)) for each in flat.resources], np.bool_)[resource_of]

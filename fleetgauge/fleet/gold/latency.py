@@ -4,36 +4,88 @@ A Java consumer without a network thread of its own (group.protocol=classic) rea
 latencies hold the time that its application is elsewhere meanwhile, and say little of the broker.
 """
 
-from typing import Final, NamedTuple
+from functools import cache
+from typing import Final
 
 import numpy as np
 
 from fleetgauge.fleet.arrow import Array, Table, conformed, pa
+from fleetgauge.fleet.gold.sql import WINDOWED, Query, described, listed, literal, over_windows
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN, ROLES_OF_NODES
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.measures.rows import Numbers, filled, is_valid
-from fleetgauge.fleet.measures.values import Wide, described
+from fleetgauge.fleet.measures.values import Wide
 from fleetgauge.fleet.schemas import LATENCY, LATENCY_OVERALL
 from fleetgauge.telemetry.catalogue.standard_metrics import telemetry_name
 from fleetgauge.verdicts.witnesses.waits import away_from_poll_ms, explains_latency
 
-
-class _Time(NamedTuple):
-    """A time that clients measure; Kafka's names (JMX), to which `-avg` and `-max` belong."""
-
-    role: str
-    group: str
-    name: str
-
-
 _TIMES: Final = (
-    *(_Time(role, group, "request-latency") for group, role in ROLES_OF_NODES.items()),
-    _Time("producer", "producer-metrics", "request-latency"),
-    _Time("producer", "producer-metrics", "record-queue-time"),
-    _Time("consumer", "consumer-fetch-manager-metrics", "fetch-latency"),
-    _Time("consumer", "consumer-coordinator-metrics", "commit-latency"),
-    _Time("share-consumer", "consumer-share-fetch-manager-metrics", "fetch-latency"),
+    *((role, group, "request_latency") for group, role in ROLES_OF_NODES.items()),
+    ("producer", "producer-metrics", "request_latency"),
+    ("producer", "producer-metrics", "record_queue_time"),
+    ("consumer", "consumer-fetch-manager-metrics", "fetch_latency"),
+    ("consumer", "consumer-coordinator-metrics", "commit_latency"),
+    ("share-consumer", "consumer-share-fetch-manager-metrics", "fetch_latency"),
 )
+"""The times that clients measure: role, Kafka's group (JMX), and what names of measures have before `_avg_ms`."""
+
+
+_REST: Final = "latency_avg_ms, latency_max_ms, samples, unit, meaning"
+
+
+@cache
+def latency() -> Query:
+    """WINDOWS -> LATENCY: [ms], one row per client instance, metric, broker link and window.
+
+    `latency_avg_ms` is the mean of the averages that the client reported, `samples` their number, `latency_max_ms`
+    the largest maximum. Where nothing was recorded there is no row. Links of one identity (librdkafka has several of
+    -1) are one row. Share consumers have the latency of fetches under a name of their own.
+
+    >>> columns = "received_at metric_name node_id coordinator value"
+    >>> node = "org.apache.kafka.producer.node.request.latency"
+    >>> points = rows(POINTS, columns, ("12:00:00", f"{node}.avg", 1, False, 3.0),
+    ...     ("12:01:00", f"{node}.avg", 1, False, 5.0), ("12:01:00", f"{node}.max", 1, False, 40.0),
+    ...     ("12:06:00", f"{node}.avg", 1, False, None))
+    >>> found = answer(latency(), aggregate(points, 300))
+    >>> show(found, "window_start role node_id latency_avg_ms latency_max_ms samples unit")
+    window_start  role      node_id  latency_avg_ms  latency_max_ms  samples  unit
+    12:00:00      producer  1        4               40              2        ms
+    """
+    return over_windows(
+        LATENCY,
+        f"""
+        SELECT {WINDOWED}, role, metric, node_id, coordinator, {_REST} FROM (
+          SELECT {WINDOWED}, role, metric, node_id, coordinator, request_latency_avg_ms AS latency_avg_ms,
+            request_latency_max_ms AS latency_max_ms, request_latency_avg_ms_samples AS samples, unit, meaning
+          FROM links JOIN {_times(of_links=True)} ON role = of_role
+          UNION ALL
+          SELECT {WINDOWED}, of_role AS role, metric, NULL AS node_id, NULL AS coordinator,
+            {_measured("avg_ms")} AS latency_avg_ms, {_measured("max_ms")} AS latency_max_ms,
+            {_measured("avg_ms_samples")} AS samples, unit, meaning
+          FROM clients CROSS JOIN {_times(of_links=False)}
+          WHERE of_time <> 'fetch_latency' OR (share_pushes > 0) = (of_role = 'share-consumer')
+        ) measured
+        WHERE latency_avg_ms IS NOT NULL OR latency_max_ms IS NOT NULL
+        """,
+    )
+
+
+def _times(*, of_links: bool) -> str:
+    """The relation `times` of those that links have, or clients."""
+    rows = [
+        f"({literal(role)}, {literal(time)}, {described(telemetry_name(group, time.replace('_', '-')))})"
+        for role, group, time in _TIMES
+        if (group in ROLES_OF_NODES) == of_links
+    ]
+    return f"(VALUES {listed(rows)}) AS times(of_role, of_time, metric, unit, meaning)"
+
+
+def _measured(suffix: str) -> str:
+    """The measure that a row of clients and times is about."""
+    names = sorted({time for _, group, time in _TIMES if group not in ROLES_OF_NODES})
+    return f"CASE of_time {' '.join(f'WHEN {literal(name)} THEN {name}_{suffix}' for name in names)} END"
+
+
 _LINKS: Final = ("producer", "consumer")
 _POLL: Final = ("poll_idle_ratio_avg", "time_between_poll_avg_ms", "time_between_poll_max_ms")
 _NETWORK_THREAD: Final = "network_thread_poll_avg_ms"
@@ -43,47 +95,6 @@ METRIC_NAMES: Final = frozenset(
     + [name for column in (*_POLL, _NETWORK_THREAD) for name in BY_COLUMN[column].names]
 )
 """The metrics that `overall` needs; points of others need not be decoded for it."""
-
-
-def latency(rows: Table) -> Table:
-    """Merged ROWS -> LATENCY: [ms], one row a client instance, metric, broker link and window.
-
-    `latency_avg_ms` is the mean of the averages that the client reported, `samples` their number, `latency_max_ms`
-    the largest maximum. Where nothing was recorded there is no row. Links of one identity (librdkafka has several of
-    -1) are one row.
-
-    >>> columns = "received_at metric_name node_id coordinator value"
-    >>> node = "org.apache.kafka.producer.node.request.latency"
-    >>> points = rows(POINTS, columns, ("12:00:00", f"{node}.avg", 1, False, 3.0),
-    ...     ("12:01:00", f"{node}.avg", 1, False, 5.0), ("12:01:00", f"{node}.max", 1, False, 40.0),
-    ...     ("12:06:00", f"{node}.avg", 1, False, None))
-    >>> show(latency(aggregate(points, 300)), "window_start role node_id latency_avg_ms latency_max_ms samples unit")
-    window_start  role      node_id  latency_avg_ms  latency_max_ms  samples  unit
-    12:00:00      producer  1        4               40              2        ms
-    """
-    given = Wide(rows)
-    return pa.concat_tables([LATENCY.empty_table(), *(_of_time(given, time) for time in _TIMES)])
-
-
-def _of_time(given: Wide, time: _Time) -> Table:
-    column = time.name.replace("-", "_")
-    average, largest = given.value(f"{column}_avg_ms"), given.value(f"{column}_max_ms")
-    is_known = is_valid(average) | is_valid(largest)
-    chosen = np.flatnonzero(is_known & _has(given, time))
-    at = pa.array(chosen)
-    columns = {"latency_avg_ms": average.take(at), "latency_max_ms": largest.take(at), "role": time.role}
-    columns["samples"] = pa.array(given.count(f"{column}_avg_ms_count")[chosen])
-    return given.table(LATENCY, chosen, columns | described(telemetry_name(time.group, time.name)))
-
-
-def _has(given: Wide, time: _Time) -> Numbers:
-    """True for the rows that this time is of."""
-    if time.group in ROLES_OF_NODES:
-        return given.has_role(time.role)
-    found = given.is_client()
-    if time.name == "fetch-latency":  # consumers and share consumers have it, under names of their own
-        found &= (given.count("share_pushes") > 0) == (time.role == "share-consumer")
-    return found
 
 
 def overall(rows: Table) -> Table:

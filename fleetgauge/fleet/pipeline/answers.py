@@ -12,11 +12,12 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import Final
 
-from fleetgauge.fleet.arrow import pc
+from fleetgauge.fleet.arrow import pa, pc
 from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.engines.engine import Engine
+from fleetgauge.fleet.engines.sql import answer
 from fleetgauge.fleet.gold.metrics import metrics
-from fleetgauge.fleet.gold.versions import COLUMNS, versions
+from fleetgauge.fleet.gold.versions import versions
 from fleetgauge.fleet.pipeline.of_clients import OfClients
 from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
 from fleetgauge.fleet.pipeline.of_windows import OF_CLIENTS, OfGroups, OfWindows, Target, files_within
@@ -31,11 +32,8 @@ from fleetgauge.verdicts.rules import Rules, default_rules
 _PUSHES_A_CLIENT: Final = 16
 """Of a day, about: pushes are added up as they are read, and only clients stay in memory."""
 
-_MEMBERS_A_ROW: Final = 10
-"""Rows of members of groups, which are narrow, that a task holds in place of one wide row, if a window has no more."""
-
-_CLIENTS_A_ROW: Final = 2
-"""Rows that a task reads in place of one wide row, where it needs clients' alone, and not those of links and topics."""
+_CLIENTS_A_ROW: Final = 10
+"""Rows that a task holds in place of one wide row, where it needs what groups are made of alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +72,9 @@ class Answers:
         self.stage("clients")
         self._replace_clients(wanted, now)
         self.stage(catalog.VERSIONS.name)
-        clients = self.store.snapshot(catalog.CLIENTS)
-        self.store.replace(catalog.VERSIONS, versions(clients.scan(COLUMNS)))
+        clients, columns = self.store.snapshot(catalog.CLIENTS), versions().columns
+        rows = pa.RecordBatchReader.from_batches(clients.schema(columns), clients.scan(columns))
+        self.store.replace(catalog.VERSIONS, answer(versions(), rows))
         self._replace_metrics()
         others = self._with_other_windows(wanted)
         if again := sorted({*others, *(day for day in wanted if day in remade)}):
@@ -135,22 +134,21 @@ class Answers:
         task = OfWindows(windows=rows, spans=spans, targets=targets)
         count = rows_within(files_within(store, catalog.WINDOWS, spans), spans, self.window_s)
         made: list[WrittenFile] = []
-        members = 0
+        clients = 0
         self.stage("windows of clients")
         for files, found in self.engine.map(task, self._divided(count)):
             made += files
-            members += found
+            clients += found
         for target, (table, _) in zip(targets, OF_CLIENTS, strict=True):
             store.change(table, add=made, remove=target.old)
         self.stage(catalog.GROUPS.name)
-        self._replace_groups(rows, spans, count, members)
+        self._replace_groups(rows, spans, clients)
 
-    def _replace_groups(self, rows: Snapshot, spans: list[Span], count: int, members: int) -> None:
+    def _replace_groups(self, rows: Snapshot, spans: list[Span], clients: int) -> None:
         target = Target.of(self.store, catalog.GROUPS, spans)
-        (ranges,) = shards.divided(count, 1, _CLIENTS_A_ROW * self.rows_at_once)
-        task = OfGroups(windows=rows, target=target, ranges=ranges, spans=spans)
+        task = OfGroups(windows=rows, target=target, spans=spans)
         starts = windows(spans, self.window_s)
-        parts = min(len(starts), max(1, -(-members // (_MEMBERS_A_ROW * self.rows_at_once))))
+        parts = min(len(starts), max(1, -(-clients // (_CLIENTS_A_ROW * self.rows_at_once))))
         bounds = [len(starts) * number // parts for number in range(parts + 1)]
         some = [of_windows(starts[begin:end], self.window_s) for begin, end in pairwise(bounds)]
         made = [file for files in self.engine.map(task, [(each, each is some[0]) for each in some]) for file in files]

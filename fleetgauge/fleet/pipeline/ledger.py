@@ -5,7 +5,7 @@ again. A batch is done once its transaction is in `pushes`, which is written las
 is not.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -26,6 +26,8 @@ OF_TRAFFIC: Final = "traffic-"
 """What names of sources begin with whose batches are samples of groups, or rows of traffic: what these hold depends on
 no other.
 """
+OF_QUERIES: Final = "query-"
+"""What names of sources begin with that a streaming query reads: its checkpoint says how far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +69,11 @@ class Ledger:
         self._store = store
         self._source = source
         self.app_id: str = self._find_app_id()
-        rows = self._rows(pc.field("batch_id").is_null())
+        self._is_own = pc.field("source") == source
+        rows = self._rows(self._is_own & pc.field("batch_id").is_null())
         self.redecoding = [date.fromisoformat(path) for path in rows["path"].to_pylist()]
         self._done = store.last_version(done_in, self.app_id)
-        self._planned = store.last_version(catalog.LEDGER, self.app_id)
-        self._last = max(self._planned, self._done)
+        self._last = max(store.last_version(catalog.LEDGER, self.app_id), self._done)
 
     def _find_app_id(self) -> str:
         for generation in count():
@@ -88,10 +90,10 @@ class Ledger:
         raise AssertionError
 
     def _rows(self, where: Any) -> Table:
-        """Rows of the source in the order of their batches."""
+        """Rows in the order of their batches."""
         if not self._store.has(catalog.LEDGER):
             return catalog.LEDGER.schema.empty_table()
-        rows = self._store.snapshot(catalog.LEDGER).table(where=where & (pc.field("source") == self._source))
+        rows = self._store.snapshot(catalog.LEDGER).table(where=where)
         return rows.sort_by([("batch_id", "ascending"), ("path", "ascending")])
 
     def read_to(self, folder: str = "") -> dict[str, int]:
@@ -100,10 +102,15 @@ class Ledger:
         Args:
             folder: only files below this one of the zone; all if it is empty.
         """
-        path = pc.field("path")
-        below = (path >= f"{folder}/") & (path < f"{folder}0")  # the character after /
-        rows = self._rows(path.is_valid() & pc.field("batch_id").is_valid() & (below if folder else pc.scalar(True)))
-        return dict(zip(rows["path"].to_pylist(), rows["end"].to_pylist(), strict=True))
+        source, path = pc.field("source"), pc.field("path")
+        condition = (source == self._source) | (source == OF_QUERIES + self._source)
+        if folder:
+            condition &= (path >= f"{folder}/") & (path < f"{folder}0")  # the character after /
+        rows = self._rows(condition & pc.field("batch_id").is_valid() & (path != ""))
+        found: dict[str, int] = {}
+        for place, end in zip(rows["path"].to_pylist(), rows["end"].to_pylist(), strict=True):
+            found[place] = max(end, found.get(place, 0))
+        return found
 
     def unfinished(self) -> list[Plan]:
         """The batch that was planned and is not done, if there is one.
@@ -119,21 +126,24 @@ class Ledger:
             )
         if self._last == self._done:
             return []
-        rows = self._rows(pc.field("batch_id") == self._last).select(["path", "begin", "end"]).to_pylist()
-        return [Plan(number=self._last, parts=tuple(Part(**row) for row in rows))]
+        rows = self._rows(self._is_own & (pc.field("batch_id") == self._last)).select(["path", "begin", "end"])
+        return [Plan(number=self._last, parts=tuple(Part(**row) for row in rows.to_pylist()))]
 
-    def check_others(self) -> None:
-        """Raises TableError if a batch of another source was cut off while it was written.
+    def check_others(self, *, by_query: bool = False) -> None:
+        """Raises TableError if a batch of another source was cut off while it was written, or of this one where that
+        is read the other way, by a streaming query or (`by_query`) by none.
 
         Until it is written altogether, its pushes are not known as repeats, and its points are not what is computed
         from. What this source writes meanwhile would count twice or be left out.
         """
+        own = {self._source, *([OF_QUERIES + self._source] if by_query else [])}
         for app_id, source in cut_off(self._store).items():
-            if source != self._source:
+            if source not in own:
                 names = {row["source"] for row in self._store.rows(catalog.BATCHES) if row["app_id"] == app_id}
+                how = " with --continuous" if source.startswith(OF_QUERIES) else ""
                 raise TableError(
-                    f"a run of {' '.join(names) or source} was cut off while it wrote into {self._store.root}: run it "
-                    "again first, which goes on from there"
+                    f"a run of {' '.join(names) or source}{how} was cut off while it wrote into {self._store.root}: "
+                    f"run it{how} again first, which goes on from there"
                 )
 
     def plan(self, parts: Iterable[Part]) -> Plan:
@@ -148,6 +158,23 @@ class Ledger:
             raise TableError(f"another run reads the same source into {self._store.root}: let only one run at a time")
         self._last = plan.number
         return plan
+
+    def note_query(self, query_id: str, read_to: Mapping[str, int]) -> None:
+        """Notes that a streaming query reads the source, and how far it has read.
+
+        Before its first batch that is for `check_others` of other sources, and after a round for runs without it.
+        """
+        known = self.read_to()
+        ends = {path: end for path, end in read_to.items() if known.get(path, -1) < end}
+        queries = self._rows(pc.field("source") == OF_QUERIES + self._source)["app_id"].to_pylist()
+        if query_id not in queries:
+            ends[""] = 0
+        rows = [
+            {**self._row(path, 0), "source": OF_QUERIES + self._source, "app_id": query_id, "begin": 0, "end": end}
+            for path, end in ends.items()
+        ]
+        if rows:
+            self._store.append_rows(catalog.LEDGER, rows)
 
     def begin_again(self, day: date) -> None:
         """Notes that the files of a day are to be read again, which from here on happens however often a run is cut

@@ -4,17 +4,18 @@ A file of such a table may have rows of windows that are not computed, beside ro
 these again, into files of their own, which later runs leave alone; the old file is removed in the same commit.
 """
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import pc
 from fleetgauge.fleet.engines import shards
+from fleetgauge.fleet.engines.sql import answer, answers
 from fleetgauge.fleet.gold.latency import latency
-from fleetgauge.fleet.gold.members import MEMBER_COLUMNS, consumers, groups, members, rebalances
+from fleetgauge.fleet.gold.members import consumers, groups, rebalances
+from fleetgauge.fleet.gold.producers import producers
+from fleetgauge.fleet.gold.sql import Query
 from fleetgauge.fleet.gold.throttling import throttling
-from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.pipeline.spans import Span, days, meets, within
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot
@@ -22,13 +23,17 @@ from fleetgauge.fleet.tables.parquet_files import FileWriter, WriteFiles
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.tables.written_file import WrittenFile
 
-OF_CLIENTS: Final[tuple[tuple[catalog.Table, Callable[[Table], Table]], ...]] = (
-    (catalog.LATENCY, latency),
-    (catalog.THROTTLING, throttling),
-    (catalog.REBALANCES, rebalances),
-    (catalog.CONSUMERS, consumers),
+OF_CLIENTS: Final[tuple[tuple[catalog.Table, Query], ...]] = (
+    (catalog.LATENCY, latency()),
+    (catalog.THROTTLING, throttling()),
+    (catalog.PRODUCERS, producers()),
+    (catalog.REBALANCES, rebalances()),
+    (catalog.CONSUMERS, consumers()),
 )
-"""Merged wide rows -> the table."""
+"""The tables whose rows are of one client instance each, and what makes them of `windows`."""
+
+_COLUMNS: Final = tuple(dict.fromkeys(name for _, query in OF_CLIENTS for name in query.columns))
+_IS_CLIENT: Final = pc.field("role").is_null() & pc.field("topic").is_null()
 
 _START: Final = "window_start"
 
@@ -75,15 +80,15 @@ class OfWindows:
     targets: tuple[Target, ...]
 
     def __call__(self, ranges: list[shards.Part]) -> tuple[list[WrittenFile], int]:
-        """The files of the rows of these ranges of ids, and how many rows belong to a member of a group."""
+        """The files of the rows of these ranges of ids, and how many rows of `windows` are clients'."""
         count = 0
         with ExitStack() as stack:
             writers = [stack.enter_context(target.to.open()) for target in self.targets]
             for each in ranges:
-                rows = merge(self.windows.scan(where=within(self.spans, _START) & shards.within(each)))
-                count += rows.num_rows - rows["group_id"].null_count
-                for writer, (_, project) in zip(writers, OF_CLIENTS, strict=True):
-                    writer.write_table(project(rows))
+                rows = self.windows.table(_COLUMNS, within(self.spans, _START) & shards.within(each))
+                count += pc.sum(pc.and_(rows["role"].is_null(), rows["topic"].is_null())).as_py() or 0
+                for writer, made in zip(writers, answers((query for _, query in OF_CLIENTS), rows), strict=True):
+                    writer.write_table(made)
             for writer, target in zip(writers, self.targets, strict=True):
                 writer.finish()
                 target.keep(writer, self.spans, shards.within(shards.together(ranges)))
@@ -95,24 +100,19 @@ class OfWindows:
 class OfGroups:
     """The rows of GROUPS of some windows, to files.
 
-    Members of a group may have any id: all members in a window are in memory together, in the columns that count.
+    Members of a group may have any id: all clients of a window are in memory together, in the columns that count.
     """
 
     windows: Snapshot
     target: Target
-    ranges: list[shards.Part]
     spans: list[Span]
 
     def __call__(self, part: tuple[list[Span], bool]) -> list[WrittenFile]:
         """The files of the rows of some of the spans, and, if it is to, of those that are to be kept."""
         spans, keeps = part
-        is_client = pc.field("role").is_null() & pc.field("topic").is_null()
         with self.target.to.open() as writer:
-            found = [
-                members(self.windows.table(MEMBER_COLUMNS, within(spans, _START) & is_client & shards.within(each)))
-                for each in self.ranges
-            ]
-            writer.write_table(groups(pa.concat_tables(found)))
+            rows = self.windows.table(groups().columns, within(spans, _START) & _IS_CLIENT)
+            writer.write_table(answer(groups(), rows))
             writer.finish()
             if keeps:
                 self.target.keep(writer, self.spans, pc.scalar(True))

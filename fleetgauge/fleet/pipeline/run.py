@@ -12,7 +12,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from rich.console import Console
 
 from fleetgauge.base.clock import Time
-from fleetgauge.fleet.engines.engine import Engine, InProcess, OnSpark
+from fleetgauge.fleet.engines.choice import EngineName, Kind, Work, choose
+from fleetgauge.fleet.engines.engine import Batch, Engine, InProcess, OnSpark
 from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError
 from fleetgauge.fleet.pipeline import pending
 from fleetgauge.fleet.pipeline.answers import Answers
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
 _TELEMETRY_IS_AWAY: Final = timedelta(minutes=15)
 """Samples of groups, or traffic, that are newer than the latest push by more are judged without waiting for pushes."""
 
-IN_PROCESS_BYTES: Final = 64 * 1024 * 1024
-"""New Parquet files of a landing zone that are read in this process [B]: of real clients some five million points, in
-half a minute. Spark takes longer for less, unless it has many cores."""
-
 _COLOURS: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 """What delta-rs has in its messages for terminals."""
 
@@ -65,6 +62,7 @@ class RunRequest:
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
         rules: the figures of the verdicts.
         judge_after_s: judge a window once a push was read that came so long after its end [s]; None judges all.
+        is_continuous: the run is one of a row of rounds; a streaming query of Spark reads a topic.
     """
 
     source: Source
@@ -75,6 +73,7 @@ class RunRequest:
     redecode: date | None = None
     rules: Rules = field(default_factory=default_rules)
     judge_after_s: int | None = None
+    is_continuous: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ class RunContext:
 
     Attributes:
         settings: how to start Spark, where it is needed.
-        on_spark: whatever the size of what is new; else Spark starts for what this process should not hold.
+        engine: the one asked for; None leaves it to `engines.choice`.
         conf: settings of Spark, for object stores.
         clock: the time.
         notes: where progress goes, and a line on what was lost.
@@ -91,7 +90,7 @@ class RunContext:
     """
 
     settings: Callable[[], "SessionSettings"]
-    on_spark: bool
+    engine: EngineName | None
     conf: Mapping[str, str]
     clock: Time
     notes: Console
@@ -109,8 +108,7 @@ def run(request: RunRequest, context: RunContext) -> RunReport:
         options = storage_options(context.conf)
         store, spark = Store(qualified(request.tables), options), OnSpark(lambda: _started(context.settings))
         with only_run(store.root), RunProgress(context.notes, enabled=context.progress) as shown:
-            engine = spark if context.on_spark else InProcess()
-            return _Run(store, request, options, spark, engine, context.clock, began_ms, shown).run()
+            return _Run(store, request, options, context.engine, spark, context.clock, began_ms, shown).run()
 
 
 def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
@@ -194,21 +192,26 @@ class _Run:
     store: Store
     request: RunRequest
     options: Mapping[str, str]
+    asked: EngineName | None
     spark: OnSpark
-    engine: Engine
     clock: Time
     began_ms: int
     progress: RunProgress
+    engine: Engine = field(init=False)
     _reports: list[BatchReport] = field(default_factory=list)
     _is_judged_anew: bool = False
     _beside: dict[SideRows, SideReport] = field(default_factory=lambda: dict.fromkeys((SAMPLES, TRAFFIC), SideReport()))
+
+    def __post_init__(self) -> None:
+        self.engine = self.spark if self.asked is EngineName.SPARK else InProcess()
 
     def run(self) -> RunReport:
         """Writes what is new, then computes what that changes; what it did."""
         self.progress.stage("looking for what is new")
         self.store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         ledger = Ledger(self.store, source_name(self.request.source))
-        ledger.check_others()
+        by_query = self.request.is_continuous and isinstance(self.request.source, TopicSource)
+        ledger.check_others(by_query=by_query)
         source = self._open(ledger)
         self._choose_engine(source)
         self._write(source, ledger, ledger.unfinished())
@@ -216,7 +219,10 @@ class _Run:
         self._choose_engine(source)  # a day that is read again may be large
         new = source.new_input()
         self.progress.expect(new)
-        self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
+        if by_query and not isinstance(source, LandingSource):
+            self._stream(source, ledger)
+        else:
+            self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
         self.progress.begin(None)
         self._read_beside(source)
         days = self._compute()
@@ -238,6 +244,7 @@ class _Run:
     def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
         source = self.request.source
         if isinstance(source, TopicSource):
+            choose(Work(kind=Kind.TABLES, out_of_reach=str(source)), self.asked)
             spark = self.spark.spark  # which says what is missing, if anything is
             from fleetgauge.fleet.pipeline.topic_source import TopicStretch
 
@@ -256,21 +263,17 @@ class _Run:
         return given if given.max_files is None else replace(given, max_bytes=sys.maxsize)
 
     def _choose_engine(self, source: "LandingSource | TopicStretch") -> None:
-        if self._is_large(source):
+        if self.engine is not self.spark and choose(self._work(source), self.asked) is EngineName.SPARK:
             self.engine = self.spark
 
-    def _is_large(self, source: "LandingSource | TopicStretch") -> bool:
-        """True for what this process should not hold: topics, other file systems, and much at once.
-
-        Of S3 it reads all: PySpark alone has no classes for it.
-        """
+    def _work(self, source: "LandingSource | TopicStretch") -> Work:
         if not isinstance(source, LandingSource) or source.system is None:
-            return True
-        if source.system is not LOCAL:
-            return False
+            return Work(kind=Kind.TABLES, out_of_reach=str(self.request.source))
+        if source.system is not LOCAL:  # S3: this process reads all, as PySpark alone has no classes for it
+            return Work(kind=Kind.TABLES)
         anew = self.request.rebuild is not None and self.store.has(catalog.WINDOWS)
         rebuilt = self.store.log(catalog.WINDOWS).size().size_bytes if anew else 0
-        return source.bytes_to_read() + rebuilt > IN_PROCESS_BYTES
+        return Work(kind=Kind.TABLES, amount=source.bytes_to_read() + rebuilt)
 
     def _report(self) -> RunReport:
         """What was read so far."""
@@ -287,16 +290,28 @@ class _Run:
 
     def _write(self, source: "LandingSource | TopicStretch", ledger: Ledger, plans: Iterable[Plan]) -> None:
         """Writes one batch after the other."""
-        request = self.request
-        writer = BatchWriter(
-            self.store, self.engine, ledger.app_id, str(request.source), request.window_s, self.progress.stage
-        )
         for plan in plans:
-            self.progress.begin(plan.number)
-            report = writer.write(source.batch(plan))
-            if report is not None:
-                self._reports.append(report)
-                self.progress.done(report, report.amount)
+            self._write_batch(ledger.app_id, source.batch(plan))
+
+    def _write_batch(self, app_id: str, batch: Batch) -> None:
+        self.progress.begin(batch.number)
+        name, window_s = str(self.request.source), self.request.window_s
+        report = BatchWriter(self.store, self.engine, app_id, name, window_s, self.progress.stage).write(batch)
+        if report is not None:
+            self._reports.append(report)
+            self.progress.done(report, report.amount)
+
+    def _stream(self, source: "TopicStretch", ledger: Ledger) -> None:
+        """Has a streaming query read what is new."""
+        from fleetgauge.fleet.pipeline.stream import CHECKPOINTS, read_available
+
+        def write(query_id: str, batch: Batch) -> None:
+            ledger.note_query(query_id, {})
+            self._write_batch(query_id, batch)
+
+        checkpoint = f"{self.store.root}/{CHECKPOINTS}/{source_name(self.request.source)}"
+        query_id, end = read_available(source.stream(self._bounds()), checkpoint, write)
+        ledger.note_query(query_id, source.read_to(end))
 
     def _redecode(self, source: "LandingSource | TopicStretch", ledger: Ledger) -> None:
         """Takes away what the tables have of days that are to be read again, also of one that was cut off here."""

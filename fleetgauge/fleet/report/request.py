@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TextIO
 
+from fleetgauge.fleet.engines.choice import EngineName
 from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.report.form import Output
 from fleetgauge.fleet.report.tables import TABLES
@@ -19,7 +20,8 @@ class Request:
         title: the name of the command; also what the progress line says.
         source: the landing zone or topic.
         kafka_jars: jars of Spark's Kafka connector, or directories of them; without any a topic has them fetched.
-        master: where Spark runs; None takes Spark for what is large, on this machine.
+        engine: the one asked for; None leaves it to `engines.choice`.
+        master: where Spark runs; None is this machine.
         to: where the answer is written, and as what.
         spark_log_level: level of Spark's own log on stderr.
         show_progress: None shows it when stderr is a terminal.
@@ -28,6 +30,7 @@ class Request:
     title: str
     source: TopicSource | str
     kafka_jars: tuple[str, ...]
+    engine: EngineName | None
     master: str | None
     to: Output
     show_progress: bool | None

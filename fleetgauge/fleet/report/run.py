@@ -1,26 +1,25 @@
 """One command from start to end: the engine, the answer, its way out, and what was left out on the way.
 
-A landing zone on this machine of up to `IN_PROCESS_BYTES` is read in this process, unless `--master` is given; all else
-by Spark. Both run the functions of `fleet.engines.questions`.
+Both engines run the functions of `fleet.engines.questions`; `fleet.engines.choice` chooses.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, TextIO
+from typing import TextIO
 
 from rich.console import Console
 
+from fleetgauge.fleet.engines.choice import EngineName, Kind, Work, choose
 from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.in_process import InProcess
 from fleetgauge.fleet.report.request import Counted, Engine, Request
-from fleetgauge.fleet.source.landing import find_zone
+from fleetgauge.fleet.source.landing import Zone, find_zone
 from fleetgauge.fleet.source.selection import Selection
-
-IN_PROCESS_BYTES: Final = 512 * 1024 * 1024
-"""Size of the files up to which Spark's start is not worth it [B]."""
+from fleetgauge.fleet.source.topic.source import TopicSource
+from fleetgauge.fleet.tables.paths import local_path
 
 
 def run(request: Request, selection: Selection, asked: Question, *, out: TextIO, notes: Console) -> None:
@@ -77,11 +76,10 @@ def summarise(
 @contextmanager
 def _engine(request: Request, selection: Selection, notes: Console) -> Iterator[Engine]:
     shown = notes.is_terminal if request.show_progress is None else request.show_progress
-    if request.master is None and isinstance(request.source, str) and _is_local(request.source):
-        zone = find_zone(request.source, selection)
-        if zone.size_bytes <= IN_PROCESS_BYTES:
-            yield InProcess(zone, selection, request.title, notes, shown=shown)
-            return
+    zone = _zone_in_process(request, selection)
+    if zone is not None:
+        yield InProcess(zone, selection, request.title, notes, shown=shown)
+        return
     try:
         from fleetgauge.fleet.report.on_spark import on_spark
     except ModuleNotFoundError as error:
@@ -93,8 +91,17 @@ def _engine(request: Request, selection: Selection, notes: Console) -> Iterator[
         yield engine
 
 
-def _is_local(source: str) -> bool:
-    return "://" not in source or source.startswith("file:///")
+def _zone_in_process(request: Request, selection: Selection) -> Zone | None:
+    """The landing zone that this process reads; None where Spark answers."""
+    source = request.source
+    if isinstance(source, TopicSource) or local_path(source) is None:
+        choose(Work(kind=Kind.QUESTION, out_of_reach=f"{source}"), request.engine)
+        return None
+    if request.engine is EngineName.SPARK:
+        return None  # which lists the zone by itself
+    zone = find_zone(source, selection)
+    engine = choose(Work(kind=Kind.QUESTION, amount=zone.size_bytes), request.engine)
+    return zone if engine is EngineName.PROCESS else None
 
 
 def _note(notes: Console, counted: Counted) -> None:

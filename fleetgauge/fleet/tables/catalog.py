@@ -198,6 +198,7 @@ def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
 
 LATENCY: Final = _windowed("latency", schemas.LATENCY, *_CLIENT)
 THROTTLING: Final = _windowed("throttling", schemas.THROTTLING, *_CLIENT)
+PRODUCERS: Final = _windowed("producers", schemas.PRODUCERS, *_CLIENT)
 REBALANCES: Final = _windowed("rebalances", schemas.REBALANCES, *_CLIENT, "group_id")
 CONSUMERS: Final = _windowed("consumers", schemas.CONSUMERS, *_CLIENT, "group_id")
 GROUPS: Final = _windowed("groups", schemas.GROUPS, "group_id")
@@ -214,6 +215,7 @@ TABLES: Final = {
         VERSIONS,
         LATENCY,
         THROTTLING,
+        PRODUCERS,
         REBALANCES,
         CONSUMERS,
         GROUPS,

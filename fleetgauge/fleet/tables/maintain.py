@@ -140,7 +140,7 @@ def _needed(store: Store, ledger: Table) -> Table:
     """The last row of each file or partition, as later ones say all that earlier ones did; none of days that a landing
     zone, as it was listed last, has no more.
     """
-    by, others = ["source", "path"], ["app_id", "batch_id", "begin", "end"]
+    by, others = ["source", "app_id", "path"], ["batch_id", "begin", "end"]
     rows = ledger.sort_by([(name, "ascending") for name in (*by, "batch_id")]).group_by(by, use_threads=False)
     found = rows.aggregate([(name, "last") for name in others]).rename_columns([*by, *others])
     first_days: dict[str, str] = {}

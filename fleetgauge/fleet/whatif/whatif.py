@@ -20,9 +20,6 @@ from fleetgauge.fleet.whatif.quotas import FETCH, PRODUCE, AskedQuota, Resolver,
 from fleetgauge.fleet.whatif.rates import Client, ReadRates
 from fleetgauge.telemetry.catalogue.standard_metrics import metrics_by_name
 
-IN_PROCESS_ROWS: Final = 100_000_000
-"""Wide rows that are read in this process; Spark takes more."""
-
 _KEY_OF_ROLE: Final = {"producer": PRODUCE, "consumer": FETCH, "share-consumer": FETCH}
 _BYTES_OF_KEY: Final = {PRODUCE: "bytes_sent", FETCH: "bytes_received"}
 

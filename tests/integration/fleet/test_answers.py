@@ -10,11 +10,12 @@ from support.fleet.side_by_side import SideBySide
 
 from fleetgauge.fleet.arrow import Schema, Table
 from fleetgauge.fleet.engines.engine import InProcess
+from fleetgauge.fleet.engines.sql import answer
 from fleetgauge.fleet.gold.latency import latency
 from fleetgauge.fleet.gold.members import consumers, groups, rebalances
+from fleetgauge.fleet.gold.producers import producers
 from fleetgauge.fleet.gold.throttling import throttling
 from fleetgauge.fleet.measures.aggregate import aggregate
-from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.of_clients import OfClients
 from fleetgauge.fleet.pipeline.spans import Span, of_windows, whole
@@ -36,11 +37,12 @@ ASSIGNED = "org.apache.kafka.consumer.coordinator.assigned.partitions"
 IDS = ["one", "-a", "_z", "~", "é", "\U0010ffff", *(f"{letter}{7 * letter}" for letter in "09AMZamz")]
 GROUPED = {name: f"group-{number % 3}" for number, name in enumerate(IDS) if number % 4}
 WINDOWED = {
-    catalog.LATENCY: latency,
-    catalog.THROTTLING: throttling,
-    catalog.REBALANCES: rebalances,
-    catalog.CONSUMERS: consumers,
-    catalog.GROUPS: groups,
+    catalog.LATENCY: latency(),
+    catalog.THROTTLING: throttling(),
+    catalog.PRODUCERS: producers(),
+    catalog.REBALANCES: rebalances(),
+    catalog.CONSUMERS: consumers(),
+    catalog.GROUPS: groups(),
 }
 ANSWERED = (catalog.CLIENTS, catalog.ACTIVITY, catalog.INVENTORY, catalog.VERSIONS, *WINDOWED)
 
@@ -142,8 +144,8 @@ def points_of(given: list[Row]) -> Table:
 
 def expected(given: list[Row], window_s: int = 300) -> dict[str, list[Row]]:
     """The tables by window of all these pushes, computed at once."""
-    merged = merge([aggregate(points_of(given), window_s)])
-    found = {table.name: project(merged).to_pylist() for table, project in WINDOWED.items()}
+    windows = aggregate(points_of(given), window_s)
+    found = {table.name: answer(query, windows).to_pylist() for table, query in WINDOWED.items()}
     return {name: sorted(listed, key=repr) for name, listed in found.items()}
 
 

@@ -25,7 +25,7 @@ from fleetgauge.base.clock import MockTime
 from fleetgauge.exporters.exporter import Delivered, Retry
 from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
 from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings, SeriesSettings
-from fleetgauge.exporters.prometheus.state_file import StateError, StateFile
+from fleetgauge.exporters.state_file import StateError, StateFile
 from fleetgauge.telemetry.push_record import PushRecord
 
 CLIENTS = ("a" * 22, "b" * 22)

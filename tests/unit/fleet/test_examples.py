@@ -11,6 +11,7 @@ import pytest
 import fleetgauge.fleet.gold
 import fleetgauge.fleet.silver
 from fleetgauge.fleet import schemas
+from fleetgauge.fleet.engines.sql import answer
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.silver.clients import seen
 from fleetgauge.testkit.small_tables import rows, show
@@ -24,7 +25,7 @@ SCHEMAS = {name: value for name, value in vars(schemas).items() if isinstance(va
 
 
 def examples(module: str) -> list[doctest.DocTest]:
-    names = {"rows": rows, "aggregate": aggregate, "seen": seen, "show": show, "pc": pc, **SCHEMAS}
+    names = {"rows": rows, "aggregate": aggregate, "seen": seen, "answer": answer, "show": show, "pc": pc, **SCHEMAS}
     found = doctest.DocTestFinder().find(importlib.import_module(module), extraglobs=names)
     return [each for each in found if each.examples and "spark" not in (each.docstring or "")]
 
@@ -42,5 +43,5 @@ def test_every_table_of_gold_has_an_example() -> None:
     """A table that nobody shows is one that nobody understands."""
     shown = "".join(each.docstring or "" for module in MODULES for each in examples(module))
     wanted = {"ACTIVITY", "CLIENTS", "CONSUMERS", "GROUPS", "INVENTORY", "LATENCY", "LATENCY_OVERALL", "METRICS"}
-    wanted |= {"REBALANCES", "THROTTLING", "VERSIONS"}
+    wanted |= {"PRODUCERS", "REBALANCES", "THROTTLING", "VERSIONS"}
     assert {name for name in wanted if f"-> {name}" not in shown} == set()

@@ -1,31 +1,28 @@
 """What gold makes of the corners: zeros, clients that nobody knows, share consumers, midnight, groups."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from fleetgauge.fleet.engines.sql import answer
 from fleetgauge.fleet.gold.latency import latency, overall
 from fleetgauge.fleet.gold.members import consumers, groups, rebalances
+from fleetgauge.fleet.gold.producers import producers
+from fleetgauge.fleet.gold.sql import Query
 from fleetgauge.fleet.gold.throttling import throttling
+from fleetgauge.fleet.gold.versions import versions
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.measures.merge import merge
-from fleetgauge.fleet.measures.values import VALUE_COLUMNS, WIDE, wide
-from fleetgauge.fleet.schemas import (
-    CONSUMERS,
-    GROUPS,
-    LATENCY,
-    LATENCY_OVERALL,
-    POINTS,
-    REBALANCES,
-    SENT_POINTS,
-    THROTTLING,
-)
+from fleetgauge.fleet.measures.rows import ROWS
+from fleetgauge.fleet.schemas import CLIENTS, LATENCY_OVERALL, POINTS, SENT_POINTS
 from fleetgauge.testkit.small_tables import rows
 
 CONSUMER = "org.apache.kafka.consumer"
 NODE = "org.apache.kafka.producer.node.request.latency.avg"
 THROTTLE = "org.apache.kafka.producer.produce.throttle.time.max"
+QUEUE = "record.queue.time.avg"
 IDLE = f"{CONSUMER}.poll.idle.ratio.avg"
 SHARED = f"{CONSUMER}.share.fetch.manager.bytes.consumed.total"
 LAG = f"{CONSUMER}.fetch.manager.records.lag"
@@ -43,11 +40,12 @@ def test_a_zero_is_a_time_where_the_library_means_it_and_no_throttling_everywher
     given = [(f"{each}", each, "12:00:00", name, 1, 0.0) for each in libraries for name in (NODE, THROTTLE)]
     columns = "client_instance_id dialect received_at metric_name node_id value"
     points = aggregate(rows(SENT_POINTS, columns, *given), 300)
-    assert [(row["client_instance_id"], row["latency_avg_ms"]) for row in latency(points).to_pylist()] == [
+    assert [(row["client_instance_id"], row["latency_avg_ms"]) for row in answer(latency(), points).to_pylist()] == [
         ("java", 0.0)
     ]
     throttled = {
-        name: (row["throttle_max_ms"], row["throttled"]) for name, row in by_client(throttling(points)).items()
+        name: (row["throttle_max_ms"], row["throttled"])
+        for name, row in by_client(answer(throttling(), points)).items()
     }
     assert throttled == {f"{each}": (0.0, 0) for each in libraries}
 
@@ -62,7 +60,7 @@ def test_what_is_unknown_depends_on_library_and_kind_of_consumer() -> None:
         ("stranger", None, "12:00:00", IDLE, 0.5, None, None, None),
         ("go", "franz-go", "12:00:00", SHARED, 7.0, 7.0, True, False),
     )
-    found = by_client(consumers(aggregate(points, 300)))
+    found = by_client(answer(consumers(), aggregate(points, 300)))
     assert (found["share"]["bytes_consumed"], "bytes_consumed" in found["share"]["unknown"]) == (5.0, False)
     assert (found["plain"]["bytes_consumed"], "bytes_consumed" in found["plain"]["unknown"]) == (None, True)
     assert found["plain"]["poll_idle_ratio_avg"] is None, "a 0 of librdkafka says that nothing was recorded"
@@ -76,7 +74,7 @@ def test_what_is_unknown_depends_on_library_and_kind_of_consumer() -> None:
 
 def test_a_days_last_window_ends_at_midnight() -> None:
     points = rows(SENT_POINTS, "received_at metric_name node_id value", ("23:59:59", NODE, 1, 1.0))
-    (row,) = latency(aggregate(points, 3600)).to_pylist()
+    (row,) = answer(latency(), aggregate(points, 3600)).to_pylist()
     assert (str(row["date"]), row["window_s"], str(row["window_start"].time())) == ("2026-03-01", 3600, "23:00:00")
 
 
@@ -88,16 +86,16 @@ def test_share_consumers_have_rows_of_their_own_metric() -> None:
         ("12:00:00", f"{name}.latency.avg", 5.0),
         ("12:00:00", f"{name}.throttle.time.max", 0.0),
     )
-    (time,) = latency(aggregate(points, 300)).to_pylist()
+    (time,) = answer(latency(), aggregate(points, 300)).to_pylist()
     assert (time["role"], time["metric"], time["unit"]) == ("share-consumer", f"{name}.latency", "ms")
-    (throttle,) = throttling(aggregate(points, 300)).to_pylist()
+    (throttle,) = answer(throttling(), aggregate(points, 300)).to_pylist()
     assert (throttle["request"], throttle["metric"], throttle["samples"]) == ("fetch", f"{name}.throttle.time", 1)
 
 
 def test_a_link_has_the_identity_of_its_client() -> None:
     columns = "received_at metric_name node_id value client_id"
     points = rows(SENT_POINTS, columns, ("12:00:00", NODE, 1, 1.0, "old"), ("12:01:00", "other", None, 1.0, "new"))
-    (row,) = latency(aggregate(points, 300)).to_pylist()
+    (row,) = answer(latency(), aggregate(points, 300)).to_pylist()
     assert (row["client_id"], row["dialect"], row["node_id"]) == ("new", "java", 1)
 
 
@@ -110,7 +108,7 @@ def test_a_consumer_that_lost_its_partitions_has_no_lag_and_its_largest_stays() 
         ("12:00:00", ASSIGNED, None, None, 1.0),
         ("12:01:00", ASSIGNED, None, None, 0.0),
     )
-    (row,) = consumers(aggregate(points, 300)).to_pylist()
+    (row,) = answer(consumers(), aggregate(points, 300)).to_pylist()
     assert (row["lag_records"], row["lag_max_records"], row["assigned_partitions"]) == (None, 5000.0, 0.0)
     assert "lag_records" not in row["unknown"]
 
@@ -118,7 +116,9 @@ def test_a_consumer_that_lost_its_partitions_has_no_lag_and_its_largest_stays() 
 def lags(*given: tuple[Any, ...]) -> dict[str, Any]:
     """The one group of these lags."""
     columns = "client_instance_id received_at group_id metric_name topic partition value"
-    (row,) = groups(aggregate(rows(POINTS, columns, *((*each[:2], "g", *each[2:]) for each in given)), 300)).to_pylist()
+    (row,) = answer(
+        groups(), aggregate(rows(POINTS, columns, *((*each[:2], "g", *each[2:]) for each in given)), 300)
+    ).to_pylist()
     found: dict[str, Any] = row
     return found
 
@@ -141,37 +141,43 @@ def test_a_group_without_a_known_lag_has_none() -> None:
     assert (found["lag_records"], found["lag_partitions"], found["assigned_partitions"]) == (None, 0, 5.0)
 
 
-def test_wide_rows_to_be_read_have_every_measure_in_its_unit() -> None:
-    columns = "client_instance_id dialect received_at metric_name node_id value delta before_subscription"
-    rate, sent = (f"org.apache.kafka.producer.{name}" for name in ("request.rate", "record.send.total"))
+def test_a_producer_is_of_any_library_and_what_its_library_does_not_count_is_unknown() -> None:
+    columns = "client_instance_id dialect received_at metric_name value delta before_subscription"
+    sent, size, queue = (f"org.apache.kafka.producer.{name}" for name in ("record.send.total", "batch.size.avg", QUEUE))
     points = rows(
         POINTS,
         columns,
-        ("one", "java", "12:00:00", rate, None, 0.5, None, None),
-        ("one", "java", "12:01:00", rate, None, 0.75, None, None),
-        ("one", "java", "12:01:00", sent, None, 9.0, 7.0, False),
-        ("one", "java", "12:01:00", NODE, 3, 4.5, None, None),
+        ("java", "java", "12:00:00", sent, 9.0, 9.0, True),
+        ("java", "java", "12:01:00", sent, 7.0, 7.0, False),
+        ("java", "java", "12:00:00", size, 1000.0, None, None),
+        ("java", "java", "12:01:00", size, 1001.0, None, None),
+        ("rd", "librdkafka", "12:00:00", queue, 0.0, None, None),
+        ("go", "franz-go", "12:00:00", THROTTLE, 20.0, None, None),
+        ("other", None, "12:00:00", queue, 2.0, None, None),
+        ("consumer", "java", "12:00:00", IDLE, 0.5, None, None),
     )
-    client, link = sorted(wide(aggregate(points, 300)).to_pylist(), key=lambda row: row["node_id"] or 0)
-    assert (client["request_rate_per_s"], client["request_rate_per_s_count"], client["records_sent"]) == (0.625, 2, 7.0)
-    assert (client["lag_records"], client["record_errors"]) == (None, None)
-    assert (link["request_latency_avg_ms"], link["client_id"], link["unknown"]) == (4.5, client["client_id"], None)
-    assert {"lag_records", "rebalances", "fetches"} <= set(client["unknown"]) < set(VALUE_COLUMNS)
-    assert not {"records_sent", "record_errors", "clock_skew_max_ms"} & set(client["unknown"])
+    found = by_client(answer(producers(), aggregate(points, 300)))
+    assert set(found) == {"java", "rd", "go", "other"}
+    java = found["java"]
+    assert (java["pushes"], java["records_sent"], java["batch_size_avg_bytes"], java["gap"]) == (2, 7.0, 1000.5, True)
+    assert (java["unknown"], java["record_errors"]) == ([], None)
+    assert found["rd"]["record_queue_time_avg_ms"] is None, "its 0 says that nothing was recorded"
+    assert "records_sent" in found["rd"]["unknown"]
+    assert not {"record_queue_time_avg_ms", "produce_throttle_max_ms"} & set(found["rd"]["unknown"])
+    assert (found["go"]["produce_throttle_max_ms"], "record_queue_time_avg_ms" in found["go"]["unknown"]) == (
+        20.0,
+        True,
+    )
+    assert {"records_sent", "request_latency_avg_ms"} <= set(found["other"]["unknown"])
+    assert "record_queue_time_avg_ms" not in found["other"]["unknown"]
 
 
-@pytest.mark.parametrize(
-    ("project", "schema"),
-    [
-        (latency, LATENCY),
-        (overall, LATENCY_OVERALL),
-        (throttling, THROTTLING),
-        (rebalances, REBALANCES),
-        (consumers, CONSUMERS),
-        (groups, GROUPS),
-        (wide, WIDE),
-    ],
-)
-def test_no_rows_make_a_table_of_none(project: Any, schema: pa.Schema) -> None:
-    found = project(merge([]))
-    assert (found.num_rows, found.schema) == (0, schema)
+@pytest.mark.parametrize("query", [latency, throttling, producers, rebalances, consumers, groups, versions])
+def test_no_rows_make_a_table_of_none(query: Callable[[], Query]) -> None:
+    given = CLIENTS if query is versions else ROWS
+    found = answer(query(), given.empty_table())
+    assert (found.num_rows, found.schema) == (0, query().schema)
+
+
+def test_no_rows_have_no_latency_over_all_time() -> None:
+    assert overall(merge([])) == LATENCY_OVERALL.empty_table()

@@ -12,6 +12,7 @@ from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.arrow import Table, pc
 from fleetgauge.fleet.engines.questions import Pushes, answer, question
+from fleetgauge.fleet.engines.sql import answer as made
 from fleetgauge.fleet.gold import latency, members, throttling
 from fleetgauge.fleet.gold.inventory import inventory
 from fleetgauge.fleet.gold.metrics import metrics
@@ -98,7 +99,7 @@ def test_every_push_has_its_points_and_every_client_is_known(recorded: Recorded)
     }
     member = found["java-4.4.0-consumer"]["group_member_id"]
     assert member.startswith("java-4.4.0-consumer-")
-    assert {row["instances"] for row in versions(known(pushes).to_batches()).to_pylist()} == {1, 2}
+    assert {row["instances"] for row in made(versions(), known(pushes)).to_pylist()} == {1, 2}
 
 
 def test_clients_seen_in_several_runs_are_those_of_one(recorded: Recorded) -> None:
@@ -136,7 +137,7 @@ def test_deltas_are_the_same_whatever_the_runs_boundaries(recorded: Recorded, tm
 
 
 def test_latency_has_all_clients_with_unit_and_meaning(points: Table) -> None:
-    found = latency.latency(aggregate(points, 60))
+    found = made(latency.latency(), aggregate(points, 60))
     assert found.schema == LATENCY
     rows = found.to_pylist()
     by_node = {row["client_id"] for row in rows if row["node_id"] == 1}
@@ -164,7 +165,7 @@ def test_a_coordinators_link_is_a_link_to_its_broker_in_every_version(points: Ta
 
 
 def test_throttling_is_known_of_those_who_measure_it_alone(points: Table) -> None:
-    found = throttling.throttling(aggregate(points, 3600))
+    found = made(throttling.throttling(), aggregate(points, 3600))
     assert found.schema == THROTTLING
     kinds = {(row["client_id"], row["request"]): row["throttled"] for row in found.to_pylist()}
     assert set(kinds) == {
@@ -178,7 +179,7 @@ def test_throttling_is_known_of_those_who_measure_it_alone(points: Table) -> Non
 
 
 def test_rebalances_are_counted_where_the_library_counts_them(points: Table) -> None:
-    found = by_client(members.rebalances(aggregate(points, 3600)))
+    found = by_client(made(members.rebalances(), aggregate(points, 3600)))
     assert {name: row["rebalances"] for name, row in found.items()} == {
         "java-3.7.2-consumer": 1.0,  # joined after its first push
         "java-4.4.0-consumer": 0.0,  # before it
@@ -193,7 +194,7 @@ def test_rebalances_are_counted_where_the_library_counts_them(points: Table) -> 
 
 
 def test_a_consumers_lag_is_that_of_its_partitions_once(points: Table) -> None:
-    found = by_client(members.consumers(aggregate(points, 3600)))
+    found = by_client(made(members.consumers(), aggregate(points, 3600)))
     rdkafka = found["rdkafka-consumer"]
     assert (rdkafka["lag_records"], rdkafka["records_consumed"]) == (None, None)
     assert {"lag_records", "lag_max_records", "records_consumed", "last_poll_seconds_ago"} <= set(rdkafka["unknown"])
@@ -242,7 +243,7 @@ def test_a_quiet_client_is_silent_only_where_its_kind_says_when_it_ends(serve: R
         assert {name: (row["role"], row["state"]) for name, row in by_client(table).items()} == expected
     left = by_client(of_day(pushes.filter(pc.invert(pushes["terminating"]))))
     assert {row["state"] for name, row in left.items() if not name.startswith("java")} == {"silent"}
-    by_version = {row["client_software_name"]: row for row in versions(known(pushes).to_batches()).to_pylist()}
+    by_version = {row["client_software_name"]: row for row in made(versions(), known(pushes)).to_pylist()}
     java = by_version["apache-kafka-java"]
     assert [java[name] for name in ("instances", "live", "silent", "gone", "ended")] == [3, 0, 1, 2, 0]
 
@@ -251,7 +252,7 @@ def test_a_franz_go_that_says_no_start_may_reach_back_and_an_admin_client_has_it
     is_sum = (pc.field("dialect") == "franz-go") & (pc.field("metric_type") == "sum")
     (sent,) = serve.points.filter(is_sum).to_pylist()
     assert (sent["start_time_unix_nano"], sent["delta"], sent["before_subscription"]) == (None, 1.0, True)
-    links = latency.latency(aggregate(serve.points, 3600)).filter(pc.field("role") == "admin").to_pylist()
+    links = made(latency.latency(), aggregate(serve.points, 3600)).filter(pc.field("role") == "admin").to_pylist()
     assert [(row["client_id"], row["node_id"]) for row in links] == [("java-4.4.0-admin", -1)]
 
 

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
-from support.fleet.fleet_in_disorder import CONSUMED, sums
-from support.fleet.killed_runs import ON_SPARK, RUN_S, kill_at_random, start_run
-from support.fleet.standing_tables import assert_equal, contents, for_every_table
+from spark.landing_zone import LandingZone
+from support.fleet.killed_runs import ON_SPARK, RUN_S, fill, kill_at_random, start_run
+from support.fleet.standing_tables import assert_equal, contents
 from typer.testing import CliRunner, Result
-from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.tables.catalog import POINTS, Table
@@ -58,30 +56,6 @@ def run(zone: LandingZone, tables: Path) -> Result:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("fleetgauge.fleet.pipeline.run._started", lambda _: pytest.fail("Spark was started"))
         return CliRunner().invoke(app, ["run", "--source", str(zone.root), "--tables", str(tables), "--max-files", "1"])
-
-
-def fill(zone: LandingZone, files: int) -> None:
-    """Files of a few clients, so that each batch's deltas lean on the series before; each with what is set aside and a
-    repeat of the file's before. One client's pushes come in pairs, the later one first.
-    """
-    again = push(dialect.java_producer({"node-1": 3.5}))
-    for number in range(files):
-        later = {"received_at": NOON_US + number * 60_000_000}
-        own = push(dialect.java_producer({"node-1": 4.5 + number}), **later)
-        consumer = push(
-            dialect.java_consumer(["a.b"]),
-            client_id="consumer",
-            client_instance_id=OTHER_INSTANCE,
-            client_software_version="2.8.0",  # two majors behind the others: a verdict
-            **later,
-        )
-        other = push(for_every_table(number + 1.0), client_id="other", **later)
-        at_us = NOON_US + (number ^ 1) * 60_000_000
-        total = sums({CONSUMED: 10.0 * (number ^ 1)}, "cumulative", None, at_us).SerializeToString()
-        disorderly = push(total, client_id="late", client_instance_id="AAAAAAAAAAAAAAAAAAAAAA", received_at=at_us)
-        rows = [again, own, own, push(dialect.MALFORMED, **later), consumer, other, disorderly]
-        zone.write(rows, name=f"part-{number}")
-        again = own
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from fleetgauge.exporters.exporter import Delivered, Refused, Retry
 from fleetgauge.exporters.options import ExporterConfigError
 from fleetgauge.exporters.otlp.conversion import Conversion
 from fleetgauge.exporters.otlp.exporter import otlp_exporter
-from fleetgauge.exporters.prometheus.state_file import StateError, StateFile
+from fleetgauge.exporters.state_file import StateError, StateFile
 from fleetgauge.node.processes.exporter_logs import exporter_keys
 from fleetgauge.telemetry.push_record import PushRecord
 

@@ -25,7 +25,7 @@ from fleetgauge.exporters.exporter import Delivered, Retry
 from fleetgauge.exporters.prometheus.exporter import PrometheusExporter
 from fleetgauge.exporters.prometheus.points import GRID
 from fleetgauge.exporters.prometheus.settings import Address, PrometheusSettings
-from fleetgauge.exporters.prometheus.state_file import StateError, StateFile, TakenPushes
+from fleetgauge.exporters.state_file import StateError, StateFile, TakenPushes
 from fleetgauge.telemetry.push_record import PushIds
 
 Start = Any

@@ -18,7 +18,6 @@ from unit.fleet.decode import dialect_payloads as dialect
 from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.report import run
 from fleetgauge.fleet.report.request import Request
 from fleetgauge.fleet.silver.check import check
 from fleetgauge.fleet.source.landing import find_zone, read
@@ -60,9 +59,7 @@ def test_every_question_is_answered_where_there_is_no_java_and_no_pyspark(comman
     assert len(done.stdout.splitlines()) >= 2
 
 
-def test_a_zone_that_is_large_or_a_master_that_is_named_takes_spark(
-    zone: LandingZone, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_or_a_master_that_is_named_takes_spark(zone: LandingZone, monkeypatch: pytest.MonkeyPatch) -> None:
     zone.write([push()])
     asked = []
 
@@ -73,8 +70,7 @@ def test_a_zone_that_is_large_or_a_master_that_is_named_takes_spark(
     monkeypatch.setattr("fleetgauge.fleet.report.on_spark.on_spark", on_spark)
     assert fleet(zone, "inventory").exit_code == 0
     assert "Spark was asked" in fleet(zone, "inventory", "--master", "local[3]").stderr
-    monkeypatch.setattr(run, "IN_PROCESS_BYTES", 10)
-    assert "Spark was asked" in fleet(zone, "inventory").stderr
+    assert "Spark was asked" in fleet(zone, "inventory", "--engine", "spark").stderr
     assert asked == ["local[3]", None]
 
 

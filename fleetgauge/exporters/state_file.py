@@ -1,4 +1,4 @@
-"""The exporter's saved state: a SQLite database, which after a crash has the state of the last complete batch.
+"""The saved state of an exporter that counts: a SQLite database, which after a crash has that of the last whole batch.
 
 A batch's changes and the ids of its pushes are one transaction. So a push that is delivered again, because the log's
 cursor had not moved before a crash, is recognised by its id, for any log and any division into batches. The ids of some
@@ -14,13 +14,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import apsw
 
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.base.library_log import get_logger
-from fleetgauge.exporters.prometheus.client_codec import SavedClient
 from fleetgauge.telemetry.push_record import PUSH_ID_LENGTH, PushRecord
 
 log = get_logger(__name__)
@@ -46,6 +45,14 @@ WHERE batch > 1 AND batch = (SELECT min(batch) FROM taken);
 
 class StateError(FleetgaugeError):
     """The state cannot be saved; the text has the reason and the remedy."""
+
+
+class SavedClient(NamedTuple):
+    """One row; `layout` is None if the saved one is still valid."""
+
+    key: str
+    layout: str | None
+    state: bytes
 
 
 class TakenPushes:

@@ -1,0 +1,63 @@
+"""Which engine a command computes on: this process, or Spark. Every command asks `choose`, and nothing else decides."""
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from fleetgauge.fleet.errors import WrongOptionError
+
+_MIB: Final = 1024 * 1024
+
+
+class EngineName(enum.StrEnum):
+    """Values of `--engine`."""
+
+    PROCESS = "process"
+    SPARK = "spark"
+
+
+class Kind(enum.Enum):
+    """Kinds of work; the value is how much of it this process does before Spark's start is worth it.
+
+    Attributes:
+        TABLES: pushes into the standing tables, by their files [B]: of real clients some five million points.
+        QUESTION: a question to a landing zone, by its files [B].
+        REPLAY: rates under other quotas, by rows of `windows`.
+    """
+
+    TABLES = 64 * _MIB
+    QUESTION = 512 * _MIB
+    REPLAY = 100_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is to be computed.
+
+    Attributes:
+        kind: of work.
+        amount: how much of it, in the unit of its kind.
+        out_of_reach: why this process cannot read it, as `topics`; None if it can.
+    """
+
+    kind: Kind
+    amount: int = 0
+    out_of_reach: str | None = None
+
+
+def choose(work: Work, asked: EngineName | None) -> EngineName:
+    """The engine: the one that was asked for, or else this process, unless the work is out of its reach or large.
+
+    >>> choose(Work(kind=Kind.QUESTION, amount=10_000), None), choose(Work(kind=Kind.TABLES, amount=10**9), None)
+    (<EngineName.PROCESS: 'process'>, <EngineName.SPARK: 'spark'>)
+
+    Raises:
+        WrongOptionError: this process was asked for and cannot read it.
+    """
+    if work.out_of_reach is not None:
+        if asked is EngineName.PROCESS:
+            raise WrongOptionError(f"--engine process cannot read {work.out_of_reach}: leave it out, and Spark does")
+        return EngineName.SPARK
+    if asked is not None:
+        return asked
+    return EngineName.SPARK if work.amount > work.kind.value else EngineName.PROCESS
