@@ -90,9 +90,9 @@ def run(
     """Bring the standing tables up to date: what is new of the source, once, however often it runs.
 
     Silver (`pushes`, `points`, `clients`, `rejects`) and gold (`inventory`, `versions`, `latency`, `throttling`,
-    `producers`, `rebalances`, `consumers`) are Delta Lake tables. Exit code 0 when it is done, also when nothing was new; 1 on an
-    error, 2 on a wrong option; a run that was cut off at any moment is mended by the next. Spark starts where there is
-    much to read, a topic or a file system other than S3, or with --engine spark.
+    `producers`, `rebalances`, `consumers`) are Delta Lake tables. Exit code 0 when it is done, also when nothing was
+    new; 1 on an error, 2 on a wrong option; a run that was cut off at any moment is mended by the next. Spark starts
+    where there is much to read, a topic or a file system other than S3, or with --engine spark.
 
     `fleetgauge fleet run --source ./fleetgauge-data/landing --tables ./fleet`
 
