@@ -293,7 +293,8 @@ class Snapshot:
         Raises:
             TableError: they cannot be read.
         """
-        schema, wanted = self._open().schema, self.schema(columns)
+        own, wanted = self._open().schema, self.schema(columns)
+        schema = pa.schema([*own, *(field for field in wanted if field.name not in own.names)])
         with _read_of(self._path):
             for rows in self._scanned(schema, wanted.names, where, paths):
                 if rows.num_rows:

@@ -1,0 +1,55 @@
+"""The standing tables as DataFrames, in a session with nothing of Delta Lake in it."""
+
+from collections.abc import Mapping
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
+
+from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.fleet import Fleet, Tables, days_of, time_of
+from fleetgauge.fleet.schemas import conform
+from fleetgauge.fleet.source.bronze import select_pushes
+from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.fleet.spark.errors import what_failed
+from fleetgauge.fleet.spark.local_rows import local_rows
+from fleetgauge.fleet.spark_schema import spark_schema
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.paths import qualified
+
+
+class Frames(Tables[DataFrame]):
+    """The tables under one root, as DataFrames.
+
+    A frame reads the files that the table's log names when the frame is made, and stays that of this moment. Files of
+    other days, times and clients than those selected are no part of it.
+
+    Args:
+        spark: the session.
+        tables: the root: a directory, or a URI of an object store.
+        conf: settings of Spark for object stores; by default the session's own.
+    """
+
+    def __init__(self, spark: SparkSession, tables: str, conf: Mapping[str, str] | None = None) -> None:
+        self._spark = spark
+        self._fleet = Fleet(tables, dict(spark.sparkContext.getConf().getAll()) if conf is None else conf)
+
+    def table(self, name: str, selection: Selection | None = None) -> DataFrame:
+        """See `Tables.table`."""
+        selection = selection or Selection()
+        chosen = self._fleet.chosen(name, selection)
+        table, path = chosen.table, chosen.table.path(qualified(self._fleet.root))
+        if not (files := [f"{path}/{file}" for file in chosen.rows.paths(chosen.where)]):
+            return local_rows(self._spark, [], table.schema)
+        try:
+            read = self._spark.read.schema(spark_schema(table.schema)).option("basePath", path)
+            rows = conform(read.parquet(*files), table.schema)
+        except PySparkException as error:
+            what = what_failed(error)
+            raise FleetError(f"cannot read the table {name} in {self._fleet.root}: {what}") from error
+        first, last = days_of(table, selection)
+        if first is not None:
+            rows = rows.where(F.col(catalog.DATE) >= F.lit(first))
+        if last is not None:
+            rows = rows.where(F.col(catalog.DATE) <= F.lit(last))
+        return select_pushes(rows, selection, time_of(table) or "")
