@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 
@@ -11,7 +10,7 @@ from fleetgauge.fleet.fleet import Fleet, Tables, days_of, time_of
 from fleetgauge.fleet.schemas import conform
 from fleetgauge.fleet.source.bronze import select_pushes
 from fleetgauge.fleet.source.selection import Selection
-from fleetgauge.fleet.spark.errors import what_failed
+from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
 from fleetgauge.fleet.spark.local_rows import local_rows
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables import catalog
@@ -32,7 +31,7 @@ class Frames(Tables[DataFrame]):
 
     def __init__(self, spark: SparkSession, tables: str, conf: Mapping[str, str] | None = None) -> None:
         self._spark = spark
-        self._fleet = Fleet(tables, dict(spark.sparkContext.getConf().getAll()) if conf is None else conf)
+        self._fleet = Fleet(tables, spark.conf.getAll if conf is None else conf)
 
     def table(self, name: str, selection: Selection | None = None) -> DataFrame:
         """See `Tables.table`."""
@@ -44,7 +43,7 @@ class Frames(Tables[DataFrame]):
         try:
             read = self._spark.read.schema(spark_schema(table.schema)).option("basePath", path)
             rows = conform(read.parquet(*files), table.schema)
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             what = what_failed(error)
             raise FleetError(f"cannot read the table {name} in {self._fleet.root}: {what}") from error
         first, last = days_of(table, selection)
