@@ -6,7 +6,7 @@ A task has some files, and not what came before them: pushes are as they were re
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import Any, Final, cast
 
@@ -35,6 +35,9 @@ except ModuleNotFoundError:  # before 4.2 Spark reads all that is there as one b
 
 _TASK_BYTES: Final = 4 * 1024 * 1024
 """Parquet that a task reads [B], of files that are not larger: of real clients some million data points, in seconds."""
+
+_ID_FIELDS: Final = {"client_id": "client_ids", "client_instance_id": "instance_ids"}
+"""Fields of a selection by the columns that they are of."""
 
 _SETTLED_US: Final = 3_600 * 1_000_000
 """How long after its time of writing a file may still appear in the zone [us]: its rename, and clocks that differ."""
@@ -93,7 +96,7 @@ class _Asked:
     """The options of a read."""
 
     path: str
-    kind: str
+    kind: Kind
     selection: Selection
     storage: Mapping[str, str]
 
@@ -125,45 +128,30 @@ class _Asked:
         """What is asked for of these files, some pushes at a time."""
         system = self._system()
         read = (rows for path in paths for rows in landing.read(path, self.selection, system=system))
-        return _kind(self.kind).step(checked(read))
+        return self.kind.step(checked(read))
 
     def narrowed(self, condition: Any) -> "_Asked":
         """The same for rows of which a filter of `pyspark.sql.datasource` is true, where it chooses days or clients."""
-        chosen, value = self.selection, cast(Any, getattr(condition, "value", None))
-        match type(condition).__name__, getattr(condition, "attribute", ()):
-            case "EqualTo" | "In" as name, ("client_id",):
-                chosen = replace(chosen, client_ids=_both(chosen.client_ids, value if name == "In" else [value]))
-            case "EqualTo" | "In" as name, ("client_instance_id",):
-                chosen = replace(chosen, instance_ids=_both(chosen.instance_ids, value if name == "In" else [value]))
-            case "EqualTo", ("date",):
-                chosen = _from(_before(chosen, value + timedelta(days=1)), value)
-            case "GreaterThan" | "GreaterThanOrEqual", ("date",):
-                chosen = _from(chosen, value)
-            case "LessThan" | "LessThanOrEqual", ("date",):
-                chosen = _before(chosen, value + timedelta(days=1))
+        kind, (column, *_) = type(condition).__name__, getattr(condition, "attribute", ("",))
+        value, chosen = cast(Any, getattr(condition, "value", None)), self.selection
+        if column in _ID_FIELDS and kind in ("EqualTo", "In"):
+            before: Sequence[str] = getattr(chosen, _ID_FIELDS[column])
+            values = [each for each in (value if kind == "In" else [value]) if not before or each in before]
+            narrowed: dict[str, Any] = {_ID_FIELDS[column]: values or before}
+            return replace(self, selection=replace(chosen, **narrowed))
+        if column == "date" and kind in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
+            since = datetime.combine(value, time(), UTC)
+            chosen = replace(chosen, since=max(since, chosen.since or since))
+        if column == "date" and kind in ("EqualTo", "LessThan", "LessThanOrEqual"):
+            until = datetime.combine(value + timedelta(days=1), time(), UTC)
+            chosen = replace(chosen, until=min(until, chosen.until or until))
         return replace(self, selection=chosen)
 
     def _system(self) -> Any:
-        system = file_system(self.path, storage_options(self.storage))
+        system = file_system(self.path, self.storage)
         if system is None:
             raise LandingError(f"the data source reads directories and S3, and {self.path} is neither: use read_points")
         return system
-
-
-def _both(chosen: Iterable[str], also: Iterable[Any]) -> tuple[str, ...]:
-    """Ids that are in both; where none is, those of before: Spark leaves out the rest."""
-    before = tuple(chosen)
-    return tuple(each for each in also if not before or each in before) or before
-
-
-def _from(selection: Selection, day: date) -> Selection:
-    since = datetime.combine(day, time(), UTC)
-    return replace(selection, since=max(since, selection.since or since))
-
-
-def _before(selection: Selection, day: date) -> Selection:
-    until = datetime.combine(day, time(), UTC)
-    return replace(selection, until=min(until, selection.until or until))
 
 
 def _asked(options: Mapping[str, str]) -> _Asked:
@@ -171,15 +159,15 @@ def _asked(options: Mapping[str, str]) -> _Asked:
     if not path:
         raise SourceError('name the landing zone: spark.read.format("fleetgauge").load(path)')
     now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
-    times = {name: parse_time(options[name], now) for name in ("since", "until") if name in options}
-    ids = {name: [each for each in options.get(name, "").split(",") if each] for name in ("client_id", "instance_id")}
+    ids = {name: tuple(filter(None, options.get(name, "").split(","))) for name in ("client_id", "instance_id")}
     selection = Selection(
-        **times, client_ids=tuple(ids["client_id"]), instance_ids=parse_instance_ids(ids["instance_id"])
+        since=parse_time(options["since"], now) if "since" in options else None,
+        until=parse_time(options["until"], now) if "until" in options else None,
+        client_ids=ids["client_id"],
+        instance_ids=parse_instance_ids(ids["instance_id"]),
     )
-    kind = options.get("kind", "points")
-    _kind(kind)
-    storage = {name: value for name, value in options.items() if name.startswith("spark.")}
-    return _Asked(path.rstrip("/"), kind, selection, storage)
+    kind = _kind(options.get("kind", "points"))
+    return _Asked(path.rstrip("/"), kind, selection, storage_options(options))
 
 
 class FleetgaugeSource(DataSource):
@@ -192,7 +180,7 @@ class FleetgaugeSource(DataSource):
 
     def schema(self) -> T.StructType:
         """That of the kind."""
-        return spark_schema(_kind(_asked(self.options).kind).schema)
+        return spark_schema(_asked(self.options).kind.schema)
 
     def reader(self, schema: T.StructType) -> "ZoneReader":
         """Of `spark.read`."""

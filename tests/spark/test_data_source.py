@@ -11,12 +11,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
+from spark.topic_records import frame_of, good
 from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.fleet.engines import jobs
 from fleetgauge.fleet.engines.questions import question
 from fleetgauge.fleet.source.selection import Selection
-from fleetgauge.spark import read_pushes, register
+from fleetgauge.spark import decode_topic, read_pushes, register
 
 DAY_US = 86_400_000_000
 
@@ -92,6 +93,19 @@ def test_what_is_wrong_is_one_sentence(
 def test_a_path_that_is_not_there_is_named(spark: SparkSession, read: Callable[..., DataFrame]) -> None:
     with pytest.raises(PySparkException, match="nosuch"):
         spark.read.format("fleetgauge").load("/nosuch").collect()
+
+
+def test_records_of_a_topic_are_decoded_in_batch_and_as_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    payload = dialect.java_producer({"node-1": 2.5})
+    records = frame_of(spark, [good(metrics=payload, client_id="app"), good().without("schema_version")])
+    points = decode_topic(records)
+    assert {row.client_id for row in points.collect()} == {"app"}
+    assert [row.reason for row in decode_topic(records, "rejects").collect()] == ["there is no header schema_version"]
+    records.write.parquet(str(tmp_path / "records"))
+    streamed = spark.readStream.schema(records.schema).parquet(str(tmp_path / "records"))
+    query = decode_topic(streamed).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query.trigger(availableNow=True).start(str(tmp_path / "points"), format="parquet").awaitTermination()
+    assert in_order(spark.read.parquet(str(tmp_path / "points"))) == in_order(points)
 
 
 class Streamed:

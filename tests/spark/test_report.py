@@ -8,13 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from rich.console import Console
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from typer.testing import CliRunner, Result
 from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.cli.fleet.app import app
-from fleetgauge.fleet.report.progress import Tally, show_progress
 
 
 @pytest.fixture
@@ -204,26 +202,3 @@ def test_a_file_that_cannot_be_read_is_named_in_one_sentence(filled: LandingZone
     assert result.exit_code == 1
     (sentence,) = result.stderr.strip().splitlines()
     assert "part-9.parquet" in sentence
-
-
-def test_progress_says_what_runs_and_leaves_the_terminal_clean(spark: SparkSession) -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=100)
-    with show_progress(spark, "inventory", console, enabled=True):
-        spark.range(1000, numPartitions=4).selectExpr("java_method('java.lang.Thread', 'sleep', 1L)").count()
-    assert "inventory" in screen.getvalue()
-    screen.truncate(0)
-    with show_progress(spark, "inventory", console, enabled=False):
-        spark.range(1).count()
-    assert screen.getvalue() == ""
-
-
-def test_a_tally_counts_the_tasks_of_its_own_jobs(spark: SparkSession, zone: LandingZone) -> None:
-    spark.range(10, numPartitions=3).count()
-    zone.write([push() for _ in range(7)])
-    tally = Tally(spark)
-    tally.refresh()
-    assert tally.tasks == 0
-    assert len(spark.read.parquet(str(zone.root)).select("push_id").collect()) == 7
-    tally.refresh()
-    assert tally.completed_tasks == tally.tasks >= 1

@@ -38,13 +38,21 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
 def answers(spark: SparkSession, tables: str) -> dict[str, Any]:
     """The names that the page's code leaves; its paths are those of the tests, and its session is."""
     names: dict[str, Any] = {"spark": spark}
-    text = PAGE.read_text().replace('"./fleetgauge-data/landing", "./fleet"', f"{LANDING!r}, {tables!r}")
+    text = PAGE.read_text().replace('"./fleetgauge-data/landing"', repr(LANDING)).replace('"./fleet"', repr(tables))
+    text = re.sub(r'"\./(checkpoint|pushes)"', rf'"{tables}-\1"', text)
     for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         code = compile(block, str(PAGE), "exec")
-        if "SparkSession.builder" in block:
+        if "SparkSession.builder" in block or "broker:9092" in block:
             continue
         exec(code, names)
     return names
+
+
+def test_the_page_s_stream_has_the_pushes_of_the_zone(
+    answers: dict[str, Any], spark: SparkSession, tables: str
+) -> None:
+    streamed = spark.read.parquet(f"{tables}-pushes").dropDuplicates(["push_id"])
+    assert streamed.count() == read_pushes(spark, LANDING).count() > 0
 
 
 def test_the_page_answers_which_metrics_make_up_the_volume(answers: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Answers on Spark: for topics, for zones that are large or elsewhere, and for clusters."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TextIO
 
@@ -14,7 +14,6 @@ from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.output import print_table
-from fleetgauge.fleet.report.progress import show_progress
 from fleetgauge.fleet.report.request import Counted, Finish, Request
 from fleetgauge.fleet.report.spark_output import take_first, write_path, write_stream
 from fleetgauge.fleet.report.tables import TABLES
@@ -34,18 +33,20 @@ def on_spark(request: Request, selection: Selection, notes: Console, *, shown: b
         FleetError: Spark does not start, or a job fails.
     """
     try:
-        yield OnSpark(start_session(_session(request, notes)), request, selection, notes, shown)
+        yield OnSpark(start_session(_session(request, notes, progress=shown)), request, selection)
     except FleetError:
         raise
     except SPARK_ERRORS as error:
         raise FleetError(f"{request.title} of {request.source} failed in Spark: {what_failed(error)}") from error
 
 
-def _session(request: Request, notes: Console) -> SessionSettings:
+def _session(request: Request, notes: Console, *, progress: bool) -> SessionSettings:
     def note(sentence: str) -> None:
         notes.print(printable(sentence), markup=False, highlight=False, soft_wrap=True)
 
-    settings = SessionSettings(master=request.master or "local[*]", log_level=request.spark_log_level)
+    settings = SessionSettings(
+        master=request.master or "local[*]", progress=progress, log_level=request.spark_log_level
+    )
     if settings.is_remote or not isinstance(request.source, TopicSource):
         return settings
     return replace(settings, jars=connector_jars(request.kafka_jars, note=note))
@@ -58,12 +59,10 @@ class OnSpark:
     spark: SparkSession
     request: Request
     selection: Selection
-    notes: Console
-    shown: bool
 
     def progress(self) -> AbstractContextManager[None]:
-        """A line about Spark's tasks."""
-        return show_progress(self.spark, self.request.title, self.notes, enabled=self.shown)
+        """Spark's own, of each stage."""
+        return nullcontext()
 
     def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
         """The answer; a stream is kept by Spark's workers on disk until it is printed."""

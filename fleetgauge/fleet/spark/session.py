@@ -35,6 +35,7 @@ class SessionSettings:
     Attributes:
         master: `local[*]`, `local[2]`, `spark://host:port`, `yarn`, ... as `spark-submit --master` takes it; or
             `sc://host:port`, a Spark Connect server, which has its own jars and log.
+        progress: have Spark show a bar of each stage on stderr.
         local_shuffle_partitions: tasks after a shuffle on this machine; a cluster keeps its own default.
         arrow_max_records_per_batch: pushes that are handed to Python at once, at most.
         jars: paths of jars beyond PySpark's own, which go to the executors too.
@@ -46,6 +47,7 @@ class SessionSettings:
     master: str = "local[*]"
     app_name: str = "fleetgauge-fleet"
     log_level: str = "ERROR"
+    progress: bool = False
     local_shuffle_partitions: int = 8
     arrow_max_records_per_batch: int = 1024
     jars: tuple[str, ...] = ()
@@ -163,7 +165,7 @@ def spark_options(settings: SessionSettings) -> dict[str, Any]:
     log_config = Path(__file__).with_name("log4j2.properties").as_uri()
     options: dict[str, Any] = {
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.showConsoleProgress": str(settings.progress).lower(),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config}",
         "spark.log.level": settings.log_level,
         # Python's -P for workers: they import nothing from the directory in which they are started.

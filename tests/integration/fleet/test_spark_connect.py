@@ -87,9 +87,11 @@ def test_a_file_that_cannot_be_read_is_set_aside(server: str, tmp_path: Path) ->
     assert any(str(damaged) in row for row in contents(tmp_path / "there")["rejects"])
 
 
-def test_readers_of_a_zone_give_what_those_of_its_tables_give(server: str, zone: LandingZone, tables: Path) -> None:
+def test_readers_and_the_data_source_give_what_tables_give(
+    server: str, zone: LandingZone, tables: Path, tmp_path: Path
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "integration.fleet.connect_frames", server, str(zone.root), str(tables)],
+        [sys.executable, "-m", "integration.fleet.connect_frames", server, str(zone.root), str(tables), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

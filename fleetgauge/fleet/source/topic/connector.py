@@ -50,45 +50,39 @@ class Connector:
         return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{self.version}"
 
 
-def _release(version: str, *digests: str, kafka: str, pool: str) -> Connector:
-    names = (
-        f"org.apache.commons_commons-pool2-{pool}.jar",
-        f"org.apache.kafka_kafka-clients-{kafka}.jar",
-        f"org.apache.spark_spark-sql-kafka-0-10_2.13-{version}.jar",
-        f"org.apache.spark_spark-token-provider-kafka-0-10_2.13-{version}.jar",
-    )
-    return Connector(version=version, sha256=dict(zip(names, digests, strict=True)))
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
 
 
-CONNECTORS: Final = {
-    (4, 0): _release(
-        "4.0.0",
-        "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
-        "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18",
-        "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3",
-        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
-        kafka="3.9.0",
-        pool="2.12.0",
-    ),
-    (4, 1): _release(
-        "4.1.1",
-        "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
-        "7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9",
-        "9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c",
-        "e510adc37b03d01d0a190d0dab472b5538e05eaa77454f7e9477156d7a6820ae",
-        kafka="3.9.1",
-        pool="2.12.1",
-    ),
-    (4, 2): _release(
-        "4.2.0",
-        "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
-        "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
-        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
-        "641c7947afc8aa1189e433b7c2d305293993c8691bc1c2062d6d4f513b12518c",
-        kafka="3.9.2",
-        pool="2.13.1",
-    ),
-}
+def _connectors(digests: str) -> dict[tuple[int, ...], Connector]:
+    """By minor version of Spark, from lines as `sha256sum` has them, names without `org.apache.`."""
+    found = {}
+    for release in digests.split("# ")[1:]:
+        version, *lines = release.splitlines()
+        sha256 = {f"org.apache.{name}": digest for digest, name in map(str.split, lines)}
+        found[_minor(version)] = Connector(version=version, sha256=sha256)
+    return found
+
+
+_SHA256: Final = """
+# 4.0.0
+6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b  commons_commons-pool2-2.12.0.jar
+15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18  kafka_kafka-clients-3.9.0.jar
+33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3  spark_spark-sql-kafka-0-10_2.13-4.0.0.jar
+f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767  spark_spark-token-provider-kafka-0-10_2.13-4.0.0.jar
+# 4.1.1
+5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef  commons_commons-pool2-2.12.1.jar
+7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9  kafka_kafka-clients-3.9.1.jar
+9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c  spark_spark-sql-kafka-0-10_2.13-4.1.1.jar
+e510adc37b03d01d0a190d0dab472b5538e05eaa77454f7e9477156d7a6820ae  spark_spark-token-provider-kafka-0-10_2.13-4.1.1.jar
+# 4.2.0
+f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f  commons_commons-pool2-2.13.1.jar
+014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8  kafka_kafka-clients-3.9.2.jar
+64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705  spark_spark-sql-kafka-0-10_2.13-4.2.0.jar
+641c7947afc8aa1189e433b7c2d305293993c8691bc1c2062d6d4f513b12518c  spark_spark-token-provider-kafka-0-10_2.13-4.2.0.jar
+"""
+
+CONNECTORS: Final = _connectors(_SHA256)
 """The release of the connector that is fetched for each minor version of Spark, and for later ones the last.
 
 Within a minor version, and from 4.2 to 4.3, the connector and Spark fit together whichever their patch releases are:
@@ -102,8 +96,7 @@ def connector_for(spark_version: str) -> Connector:
     >>> [connector_for(version).version for version in ("4.0.5", "4.2.1", "4.3.0")]
     ['4.0.0', '4.2.0', '4.2.0']
     """
-    minor = tuple(map(int, spark_version.split(".")[:2]))
-    return CONNECTORS[max((each for each in CONNECTORS if each <= minor), default=min(CONNECTORS))]
+    return CONNECTORS[max(each for each in CONNECTORS if each <= _minor(spark_version))]
 
 
 CONNECTOR: Final = connector_for(pyspark.__version__)

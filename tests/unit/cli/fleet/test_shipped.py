@@ -1,4 +1,4 @@
-"""What `--py-files` and `--archives` become of Spark's settings."""
+"""What options of commands become of Spark's settings."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from fleetgauge.cli.fleet.options import SparkJob
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.spark.session import spark_options
+from fleetgauge.fleet.spark.session import SessionSettings, spark_options
 
 SHIPPING = ("spark.files", "spark.submit.pyFiles", "spark.archives")
 
@@ -51,3 +51,8 @@ def test_a_file_that_is_missing_is_named_with_its_option(
 ) -> None:
     with pytest.raises(FleetError, match=rf"{option}: there is no file no\.(zip|gz)$"):
         SparkJob(py_files=py_files, archives=archives).settings()
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_progress_is_spark_s_own_bar(shown: bool) -> None:
+    assert spark_options(SessionSettings(progress=shown))["spark.ui.showConsoleProgress"] == str(shown).lower()
