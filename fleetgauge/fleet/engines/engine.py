@@ -39,14 +39,14 @@ class Batch:
     Attributes:
         number: it is the `number`-th of its source.
         files: a landing zone's, by their whole paths; none for a topic.
-        system: the file system that has them, where this process may read them.
+        system: the file system that has them; None where only Spark reads it.
         unfit: files that are not what they were when the batch was planned, and why.
         records: a topic's, as BRONZE.
     """
 
     number: int
     files: tuple[str, ...] = ()
-    system: FileSystem = field(default_factory=lambda: LOCAL)
+    system: FileSystem | None = field(default_factory=lambda: LOCAL)
     unfit: Mapping[str, str] = field(default_factory=dict)
     records: "DataFrame | None" = None
 
@@ -98,7 +98,7 @@ class InProcess:
         for path in batch.files:
             if path not in bad:
                 try:
-                    read += list(landing.read(path, Selection(), system=batch.system))  # all of it or nothing
+                    read += list(landing.read(path, Selection(), system=batch.system or LOCAL))  # all of it or nothing
                 except LandingError as error:
                     set_aside(bad, path, error)
         rows = pa.Table.from_batches(read, schema=BRONZE).combine_chunks()
@@ -109,7 +109,7 @@ class InProcess:
         return [task(rows.take(piece).combine_chunks().to_batches()[0] for piece in pieces)]
 
 
-def set_aside(bad: dict[str, str], path: str, error: Exception) -> None:
+def set_aside(bad: dict[str, str], path: str, error: Exception | None = None) -> None:
     """Notes a file that cannot be read.
 
     Raises:
@@ -164,17 +164,31 @@ class OnSpark:
 
         def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             allocate_with_jemalloc()
-            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(task(batches))], pa.binary())], names=["made"])
+            unread: list[str] = []
+            made = task(_without_files(batches, unread))
+            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps((made, unread))], pa.binary())], names=["made"])
 
         while True:
             try:
                 rows = in_order(_bronze(spark, batch, bad)).mapInArrow(pickled, "made binary").collect()
-                return [pickle.loads(row.made) for row in rows]  # noqa: S301  # of our own executors
             except (PySparkException, Py4JError) as error:
                 path = unreadable_file(error)
                 if path is None or path not in batch.files or path in bad:
                     raise
                 set_aside(bad, path, error)
+                continue
+            found = [pickle.loads(row.made) for row in rows]  # noqa: S301  # of our own executors
+            for path in (path for _, unread in found for path in unread):
+                set_aside(bad, path)
+            return [made for made, _ in found]
+
+
+def _without_files(batches: Iterable[RecordBatch], unread: list[str]) -> Iterator[RecordBatch]:
+    """BRONZE without the rows of `_ReadFiles` that stand for a file, whose paths are noted."""
+    for rows in batches:
+        is_file = pc.and_(rows.column("fault").is_valid(), rows.column("source_row").is_null())
+        unread += rows.filter(is_file).column("source_file").to_pylist()
+        yield rows.filter(pc.invert(is_file))
 
 
 def _bronze(spark: "SparkSession", batch: Batch, bad: dict[str, str]) -> "DataFrame":
@@ -186,10 +200,38 @@ def _bronze(spark: "SparkSession", batch: Batch, bad: dict[str, str]) -> "DataFr
 
     if batch.records is not None:
         return batch.records
-    good = [qualified(path) for path in batch.files if path not in bad]
+    good = [path for path in batch.files if path not in bad]
     if not good:
         return local_rows(spark, [], BRONZE)
-    return with_origin(spark.read.schema(spark_schema(PUSH_RECORD)).parquet(*good))
+    if batch.system is None:
+        return with_origin(spark.read.schema(spark_schema(PUSH_RECORD)).parquet(*map(qualified, good)))
+    paths = local_rows(spark, [{"source_file": path} for path in good], _PATHS).repartition(
+        min(len(good), 4 * _tasks(spark))
+    )
+    return paths.mapInArrow(_ReadFiles(None if batch.system is LOCAL else batch.system), spark_schema(BRONZE))
+
+
+_PATHS: Final = pa.schema([BRONZE.field("source_file")])
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFiles:
+    """A step of `mapInArrow`: paths of files -> BRONZE of all of them. For one that cannot be read, which had Spark
+    begin again without it, there is one row with a fault and without a number.
+
+    Attributes:
+        system: that has them; None for the machine that this runs on.
+    """
+
+    system: FileSystem | None
+
+    def __call__(self, paths: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for path in (path for batch in paths for path in batch.column("source_file").to_pylist()):
+            try:
+                yield from list(landing.read(path, Selection(), system=self.system or LOCAL))  # all of it or nothing
+            except LandingError:
+                row = {"source_file": path, "fault": _CANNOT_BE_READ}
+                yield pa.RecordBatch.from_pylist([row], schema=BRONZE)
 
 
 def in_order(bronze: "DataFrame") -> "DataFrame":
