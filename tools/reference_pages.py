@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from support import helm
 from support.brokers import broker_pipeline, kafka_jars
 from support.clients import telemetry_clients
+from support.fleet import spark_versions
 from support.receivers import otel_collector
 from typer import Context
 from typer.main import get_command
@@ -275,7 +276,7 @@ def meanings(declared: type | types.ModuleType) -> dict[str, str]:
 def versions() -> str:
     """What tests run, by the constants that they run it by."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    spark = next(each for each in project["optional-dependencies"]["spark"] if each.startswith("pyspark=="))
+    spark = next(each for each in project["optional-dependencies"]["spark"] if each.startswith("pyspark"))
     java = re.findall(r"-(?:ge|lt) (\d+)", (ROOT / ".ci/java.sh").read_text())
     clients: dict[str, set[str]] = {"java": set(broker_pipeline.JAVA_VERSIONS)}
     for process, version in telemetry_clients.VERSIONS:
@@ -293,7 +294,7 @@ def versions() -> str:
         ),
         ("Python", f"{sys.version_info.major}.{sys.version_info.minor}", project["requires-python"]),
         ("Java, for `fleet` on Spark", java[0], f"{java[0]} to {int(java[1]) - 1}"),
-        ("PySpark", spark.removeprefix("pyspark=="), "this one: Kafka's connector is of the same version"),
+        ("PySpark", f"{spark_versions.OLDEST}, {spark_versions.NEWEST}", spark.partition("]")[2].replace(",", ", ")),
         ("OpenTelemetry Collector", otel_collector.VERSION.removeprefix("v"), "any OTLP receiver"),
         ("Kubernetes (schemas)", ", ".join(helm.KUBERNETES), f"{helm.KUBERNETES[0]} and later"),
         ("Helm", helm.VERSION.removeprefix("v"), "3 and later"),

@@ -14,6 +14,9 @@ Landing zones come from `generate_landing`, into DIR, which may be removed after
   a hundredth of other clients into the last ones; bytes on disk a point.
 - `little`: `fleet run` over the points, then with nothing new, then with two late pushes of four points: seconds on the
   clock, of CPU of all its processes, jobs' stages and executions of SQL (from Spark's event log).
+- `late`: `fleet run` over the points but for a sixteenth that comes last, and one that a node had while it was away: of
+  a quarter of the clients, a quarter of the time. Then over the first sixteenth, then over the second: CPU a point of
+  each, without what a run with nothing new takes.
 - `masters`: the same zone as a run chooses by itself, by `local[1]`, `local[2]`, and clusters of one worker of
   two cores and of two workers of one.
 - `memory`: the same number of pushes from 1,000 instances, and from one instance each, on a cluster of two workers,
@@ -246,6 +249,34 @@ def little_part(work: Path, count: int, _: int) -> Rows:
     return found
 
 
+def late_part(work: Path, count: int, _: int) -> Rows:
+    """What comes after an outage, beside as much that comes in time."""
+    zone, tables = emptied(work / "zone-late"), emptied(work / "tables-late")
+    held: dict[str, dict[Path, pa.Table]] = {"in time": {}, "late": {}}
+    paths = sorted(of_points(work, count).rglob("*.parquet"))
+    times = [pq.read_table(path, columns=["received_at"])["received_at"].cast("int64") for path in paths]
+    begin, end = times[0][0].as_py(), times[-1][-1].as_py()
+    for path, received_at in zip(paths, times, strict=True):
+        rows, at = pq.read_table(path, partitioning=None), (received_at.to_numpy() - begin) / (end - begin)
+        is_away = (rows["client_source_port"].to_numpy() % 4 == 0) & (at >= 0.25) & (at < 0.5)
+        is_last = ~is_away & (at >= 15 / 16)
+        to = zone / path.relative_to(paths[0].parents[2])
+        held["late"][to.with_name(f"late-{path.name}")] = rows.filter(pa.array(is_away))
+        held["in time"][to.with_name(f"last-{path.name}")] = rows.filter(pa.array(is_last))
+        to.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows.filter(pa.array(~(is_away | is_last))), to, compression="zstd")
+    found = [{"new": "the others"} | cost_of_run(work, zone, tables)]
+    found.append({"new": "nothing"} | cost_of_run(work, zone, tables))
+    for new, files in held.items():
+        for path, rows in files.items():
+            if rows.num_rows:
+                pq.write_table(rows, path, compression="zstd")
+        cost = cost_of_run(work, zone, tables)
+        a_point_us = (cost["cpu_s"] - found[1]["cpu_s"]) / cost["points"] * 1e6
+        found.append({"new": new} | cost | {"cpu_us_a_point": round(a_point_us, 2)})
+    return [{**row, "cpu_us_a_point": row.get("cpu_us_a_point", "")} for row in found]
+
+
 def cost_of_run(work: Path, zone: Path, tables: Path) -> dict[str, Any]:
     """`fleet run`, with an event log."""
     events = emptied(work / "events")
@@ -255,6 +286,7 @@ def cost_of_run(work: Path, zone: Path, tables: Path) -> dict[str, Any]:
         "spark.eventLog.enabled=true",
         f"spark.eventLog.dir={events.as_uri()}",
         "spark.eventLog.rolling.enabled=false",
+        "spark.eventLog.compress=false",
     )
     report = fleet_run(zone, tables, None, *(part for conf in log for part in ("--conf", conf)))
     while has_children():
@@ -349,6 +381,7 @@ PARTS: Final[dict[str, Callable[[Path, int, int], Rows]]] = {
     "decode": decode_part,
     "growth": growth_part,
     "little": little_part,
+    "late": late_part,
     "masters": masters_part,
     "memory": memory_part,
 }

@@ -20,7 +20,7 @@ from fleetgauge.terminal.options import HELP
 app = App(
     name="fleet",
     help="Analyse the client fleet from a landing zone, a Kafka topic or standing tables. Tables and small zones are "
-    "read at once; topics, large zones and those elsewhere need PySpark and Java 17 or 21.",
+    "read at once; topics, large zones and those elsewhere need PySpark and Java 17, 21 or 25.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings=HELP,

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TextIO, TypeVar
 
 import typer
@@ -26,6 +26,7 @@ from fleetgauge.cli.fleet.options import (
     needs_extra,
     now,
     parse_conf,
+    sentences,
     shows,
     time_option,
 )
@@ -72,6 +73,38 @@ class Again:
         return parse_days(self.days or "..") if self.rebuild else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When a run that goes on looks for what is new, and judges it."""
+
+    trigger: Annotated[str, typer.Option(help="Look for what is new every so often.")] = "1m"
+    late: Annotated[
+        str,
+        typer.Option(help="How long after its end to judge a window, by receipt times: pushes may come late."),
+    ] = "1m"
+
+    def trigger_s(self) -> float:
+        """Time between rounds [s]."""
+        return _duration_us("--trigger", self.trigger) / _SECOND_US
+
+    def late_s(self) -> int:
+        """How long a window waits for late pushes [s]."""
+        return _duration_us("--late", self.late, up_to_us=_DAY_US) // _SECOND_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuously(Pace):
+    """Whether a run goes on."""
+
+    continuous: Annotated[
+        bool,
+        typer.Option(
+            "--continuous",
+            help="Go on until SIGTERM or SIGINT, by --trigger and --late; on Spark by Structured Streaming.",
+        ),
+    ] = False
+
+
 def run(
     *,
     source: Source = DEFAULT_SOURCE,
@@ -80,6 +113,7 @@ def run(
     window: Window = "5m",
     again: Again,
     rules: RuleFile = None,
+    rounds: Continuously,
     fail_on_rejects: Annotated[
         bool,
         typer.Option("--fail-on-rejects", help="Exit with 3 when pushes or files were set aside, or records lost."),
@@ -93,6 +127,9 @@ def run(
     `producers`, `rebalances`, `consumers`) are Delta Lake tables. Exit code 0 when it is done, also when nothing was
     new; 1 on an error, 2 on a wrong option; a run that was cut off at any moment is mended by the next. Spark starts
     where there is much to read, a topic or a file system other than S3, or with --engine spark.
+
+    With --continuous it goes on until SIGTERM or SIGINT; on Spark by a streaming query, whose checkpoint is below the
+    tables. `fleet watch` does the same, and delivers verdicts.
 
     `fleetgauge fleet run --source ./fleetgauge-data/landing --tables ./fleet`
 
@@ -110,8 +147,22 @@ def run(
         rebuild=again.days_rebuilt(),
         redecode=parse_day(again.redecode) if again.redecode else None,
         rules=load(rules),
+        is_continuous=rounds.continuous,
+        judge_after_s=rounds.late_s() if rounds.continuous else None,
     )
-    report = pipeline.run(request, spark.run_context(read_from, batches, notes, shows(spark.progress, notes)))
+    context = spark.run_context(read_from, batches, notes, shows(spark.progress, notes))
+    if rounds.continuous:
+        if request.rebuild is not None or request.redecode is not None or fail_on_rejects:
+            raise WrongOptionError("--rebuild, --redecode and --fail-on-rejects are of one run: leave --continuous out")
+        from fleetgauge.fleet.watch.watch import WatchRequest, watch
+
+        shown = replace(context, progress=spark.progress is not False)
+        report_round = (lambda done: _print(done, form, run_as_json, print_run)) if form is SummaryFormat.JSON else None
+        watch(
+            WatchRequest(run=request, since=now(), trigger_s=rounds.trigger_s()), shown, sentences(notes), report_round
+        )
+        return
+    report = pipeline.run(request, context)
     _print(report, form, run_as_json, print_run)
     if fail_on_rejects and (report.rejects or report.lost):
         raise typer.Exit(EXIT_SET_ASIDE)
@@ -194,6 +245,15 @@ def _print(
         write_json_lines([as_json(done)])
     else:
         print_text(sys.stdout, done)
+
+
+def _duration_us(option: str, text: str, up_to_us: int | None = None) -> int:
+    """A duration; without a bound it may not be zero."""
+    found = parse_duration_us(text)
+    if found is None or (found > up_to_us if up_to_us is not None else not found):
+        allowed = "up to 1d" if up_to_us is not None else "above zero and up to 30d"
+        raise WrongOptionError(f"{option} is {text!r}: give a duration {allowed}, such as 10s, 5m or 1h")
+    return found
 
 
 def window_seconds(text: str) -> int:

@@ -4,12 +4,11 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from fleetgauge.base.durations import parse_duration_us
 from fleetgauge.cli.fleet.options import (
     DEFAULT_SOURCE,
     DEFAULT_TABLES,
@@ -23,7 +22,7 @@ from fleetgauge.cli.fleet.options import (
     now,
     sentences,
 )
-from fleetgauge.cli.fleet.tables import Window, window_seconds
+from fleetgauge.cli.fleet.tables import Pace, Window, window_seconds
 from fleetgauge.cli.fleet.verdicts import load
 from fleetgauge.fleet.errors import FleetError, WrongOptionError
 from fleetgauge.fleet.report.form import SummaryFormat
@@ -32,8 +31,6 @@ from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
 
 if TYPE_CHECKING:
     from fleetgauge.fleet.watch.watch import WatchRequest
-
-_LONGEST_LATE_US: Final = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,17 +122,12 @@ def _headers(name: str, given: list[str] | None) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
+class Rounds(Pace):
     """What every round does, and when."""
 
     rules: RuleFile = None
-    trigger: Annotated[str, typer.Option(help="Look for what is new every so often.")] = "1m"
     once: Annotated[bool, typer.Option("--once", help="One round, for a scheduler.")] = False
     window: Window = "5m"
-    late: Annotated[
-        str,
-        typer.Option(help="How long after its end to judge a window, by receipt times: pushes may come late."),
-    ] = "1m"
     since: Annotated[
         str,
         typer.Option(
@@ -154,8 +146,6 @@ class Rounds:
         Raises:
             FleetError: an option is wrong.
         """
-        late_us = _duration_us("--late", self.late, up_to_us=_LONGEST_LATE_US)
-        trigger_us = _duration_us("--trigger", self.trigger)
         with needs_extra("tables"):
             from fleetgauge.fleet.pipeline.run import RunRequest
             from fleetgauge.fleet.watch.watch import WatchRequest
@@ -168,13 +158,14 @@ class Rounds:
             bounds=batches.bounds(),
             window_s=window_seconds(self.window),
             rules=load(self.rules),
-            judge_after_s=late_us // 1_000_000,
+            judge_after_s=self.late_s(),
+            is_continuous=not self.once,
         )
         return WatchRequest(
             run=run,
             since=parse_time(self.since, now()),
             destinations=destinations.opened(form),
-            trigger_s=trigger_us / 1_000_000,
+            trigger_s=self.trigger_s(),
             once=self.once,
             consequences=self.consequences,
         )
@@ -220,12 +211,3 @@ def watch(
     from fleetgauge.fleet.watch import watch as watching
 
     watching.watch(request, context, sentences(notes))
-
-
-def _duration_us(option: str, text: str, up_to_us: int | None = None) -> int:
-    """A duration; without a bound it may not be zero."""
-    found = parse_duration_us(text)
-    if found is None or (found > up_to_us if up_to_us is not None else not found):
-        allowed = "up to 1d" if up_to_us is not None else "above zero and up to 30d"
-        raise FleetError(f"{option} is {text!r}: give a duration {allowed}, such as 10s, 5m or 1h")
-    return found

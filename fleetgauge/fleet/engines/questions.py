@@ -19,10 +19,11 @@ from fleetgauge.fleet.measures.aggregate import DAY_S, aggregate
 from fleetgauge.fleet.measures.merge import merge
 from fleetgauge.fleet.measures.rows import ROWS, codes
 from fleetgauge.fleet.schemas import INVENTORY, LATENCY_OVERALL, REJECTS, SENT_POINTS
-from fleetgauge.fleet.silver.batch import dialects_of, point_rows, reject_rows_of
+from fleetgauge.fleet.silver.batch import reject_rows_of
 from fleetgauge.fleet.silver.check import check
 from fleetgauge.fleet.silver.clients import SEEN, merged, seen
 from fleetgauge.fleet.silver.repeats import ORDER, repeated
+from fleetgauge.fleet.silver.sent import dialects_of, point_rows
 from fleetgauge.fleet.source import landing
 from fleetgauge.fleet.source.selection import Selection
 

@@ -40,6 +40,7 @@ from fleetgauge.telemetry.push_record import SCHEMA_VERSION
 MAX_REASONS: Final = 50
 """Reasons that are counted one by one."""
 
+_POINTS: Final = schemas.encoded(schemas.POINTS)
 _EPOCH: Final = date(1970, 1, 1)
 _WRITTEN: Final = (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS, catalog.SERIES, catalog.PUSHES)
 _READ: Final = (catalog.REJECTS, catalog.POINTS, catalog.SERIES, catalog.PUSHES)
@@ -111,7 +112,8 @@ class BatchWriter:
         self._part_series()
         standing = {table.name: store.snapshot(table) for table in _READ if store.has(table)}
         if catalog.POINTS.name in standing:  # without what an earlier try of the batch wrote and corrected
-            standing[catalog.POINTS.name] = store.snapshot_before(catalog.POINTS, self._transaction(batch))
+            points = store.log(catalog.POINTS)
+            standing[catalog.POINTS.name] = points.snapshot_before(self._transaction(batch), _POINTS)
         write = {table.name: store.files_of(table) for table in _WRITTEN if not self._has(table, batch)}
         return MakeSilver(write=write, standing=standing, window_s=self.window_s)
 
@@ -139,7 +141,7 @@ class BatchWriter:
         if not corrected.num_rows:
             return
         self.stage("correcting points")
-        points = self.store.snapshot(catalog.POINTS)
+        points = self.store.log(catalog.POINTS).snapshot(_POINTS)
         paths = files_with(points, corrected)
         task = Correct(points, self.store.files_of(catalog.POINTS), corrected)
         written = dict(zip(paths, self.engine.map(task, paths), strict=True))

@@ -5,7 +5,7 @@ again. A batch is done once its transaction is in `pushes`, which is written las
 is not.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -24,6 +24,8 @@ OF_TRAFFIC: Final = "traffic-"
 """What names of sources begin with whose batches are samples of groups, or rows of traffic: what these hold depends on
 no other.
 """
+OF_QUERIES: Final = "query-"
+"""What names of sources begin with that a streaming query reads: its checkpoint says how far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,11 @@ class Ledger:
         )
         self.app_id: str = rows[-1]["app_id"] if rows else self._next_app_id()
         self.read_to = {row["path"]: row["end"] for row in rows}
+        by_query = store.rows(catalog.LEDGER, [("source", "=", OF_QUERIES + source)])
+        self._queries = {row["app_id"] for row in by_query}
+        for row in by_query:
+            if row["path"]:
+                self.read_to[row["path"]] = max(row["end"], self.read_to.get(row["path"], 0))
         self._done = self._store.last_version(done_in, self.app_id)
         planned = rows[-1]["batch_id"] if rows else -1
         self._last = max(planned, self._done)  # a day that is read again takes rows away
@@ -82,13 +89,12 @@ class Ledger:
     def _next_app_id(self) -> str:
         for generation in count():
             app_id = f"{self._source}-{generation}"
-            written, done = self._written(app_id), self._store.last_version(catalog.PUSHES, app_id)
-            if written > done:
+            if _is_cut_off(self._store, app_id):
                 raise TableError(
                     f"the ledger in {self._store.root} was removed after a run was cut off, and what that run was "
                     "writing would count twice: remove all tables, and everything is read again"
                 )
-            if done < 0:
+            if self._store.last_version(catalog.PUSHES, app_id) < 0:
                 return app_id
         raise AssertionError
 
@@ -106,29 +112,22 @@ class Ledger:
             )
         return [Plan(number=self._last, parts=self._last_parts)] if self._last > self._done else []
 
-    def check_others(self) -> None:
-        """Raises TableError if a batch of another source was cut off while it was written.
+    def check_others(self, *, by_query: bool = False) -> None:
+        """Raises TableError if a batch of another source was cut off while it was written, or of this one where that
+        is read the other way, by a streaming query or (`by_query`) by none.
 
         Until it is written altogether, its pushes are not known as repeats, and its points are not what is computed
         from. What this source writes meanwhile would count twice or be left out.
         """
-        others = {
-            row["app_id"]: row["source"]
-            for row in self._store.rows(catalog.LEDGER, [("source", "!=", self._source)])
-            if not row["source"].startswith((OF_OFFSETS, OF_TRAFFIC))
-        }
-        for app_id, source in others.items():
-            if self._written(app_id) > self._store.last_version(catalog.PUSHES, app_id):
+        own = {self._source, *([OF_QUERIES + self._source] if by_query else [])}
+        for app_id, source in cut_off(self._store).items():
+            if source not in own:
                 names = {row["source"] for row in self._store.rows(catalog.BATCHES) if row["app_id"] == app_id}
+                how = " with --continuous" if source.startswith(OF_QUERIES) else ""
                 raise TableError(
-                    f"a run of {' '.join(names) or source} was cut off while it wrote into {self._store.root}: run it "
-                    "again first, which goes on from there"
+                    f"a run of {' '.join(names) or source}{how} was cut off while it wrote into {self._store.root}: "
+                    f"run it{how} again first, which goes on from there"
                 )
-
-    def _written(self, app_id: str) -> int:
-        """The last batch that has been written at least in part."""
-        tables = (catalog.REJECTS, catalog.POINTS, catalog.BATCHES)
-        return max(self._store.last_version(table, app_id) for table in tables)
 
     def plan(self, parts: Iterable[Part]) -> Plan:
         """Writes down what the next batch holds.
@@ -142,6 +141,22 @@ class Ledger:
             raise TableError(f"another run reads the same source into {self._store.root}: let only one run at a time")
         self._last = plan.number
         return plan
+
+    def note_query(self, query_id: str, read_to: Mapping[str, int]) -> None:
+        """Notes that a streaming query reads the source, and how far it has read.
+
+        Before its first batch that is for `check_others` of other sources, and after a round for runs without it.
+        """
+        ends = {path: end for path, end in read_to.items() if self.read_to.get(path, -1) < end}
+        if query_id not in self._queries:
+            ends[""] = 0
+        rows = [
+            {**self._row(path, 0), "source": OF_QUERIES + self._source, "app_id": query_id, "begin": 0, "end": end}
+            for path, end in ends.items()
+        ]
+        if rows:
+            self._store.append_rows(catalog.LEDGER, rows)
+            self._queries.add(query_id)
 
     def begin_again(self, day: date) -> None:
         """Notes that the files of a day are to be read again, which from here on happens however often a run is cut
@@ -161,6 +176,21 @@ class Ledger:
 
     def _row(self, path: str, batch: int | None) -> dict[str, Any]:
         return {"source": self._source, "app_id": self.app_id, "batch_id": batch, "path": path}
+
+
+def cut_off(store: Store) -> dict[str, str]:
+    """Sources of pushes of which a batch is written in part: the source by the `app_id` of the batch."""
+    sources = {row["app_id"]: row["source"] for row in store.rows(catalog.LEDGER)}
+    return {
+        app_id: source
+        for app_id, source in sources.items()
+        if not source.startswith((OF_OFFSETS, OF_TRAFFIC)) and _is_cut_off(store, app_id)
+    }
+
+
+def _is_cut_off(store: Store, app_id: str) -> bool:
+    written = max(store.last_version(table, app_id) for table in (catalog.REJECTS, catalog.POINTS, catalog.BATCHES))
+    return written > store.last_version(catalog.PUSHES, app_id)
 
 
 def day_of(path: str) -> date | None:

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from fleetgauge.base.clock import Time
 from fleetgauge.fleet.engines.choice import EngineName, Kind, Work, choose
-from fleetgauge.fleet.engines.engine import Engine, InProcess, OnSpark
+from fleetgauge.fleet.engines.engine import Batch, Engine, InProcess, OnSpark
 from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError
 from fleetgauge.fleet.pipeline import pending
 from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.batch import BatchReport, BatchWriter
-from fleetgauge.fleet.pipeline.ledger import Ledger, Plan
+from fleetgauge.fleet.pipeline.ledger import Ledger, Plan, cut_off
 from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
 from fleetgauge.fleet.pipeline.progress import RunProgress
 from fleetgauge.fleet.pipeline.report import RunReport, Size
@@ -61,6 +61,7 @@ class RunRequest:
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
         rules: the figures of the verdicts.
         judge_after_s: judge a window once a push was read that came so long after its end [s]; None judges all.
+        is_continuous: the run is one of a row of rounds; a streaming query of Spark reads a topic.
     """
 
     source: Source
@@ -71,6 +72,7 @@ class RunRequest:
     redecode: date | None = None
     rules: Rules = field(default_factory=default_rules)
     judge_after_s: int | None = None
+    is_continuous: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,15 @@ def keep_up(
         if not store.has(catalog.PUSHES):  # a lock in a directory of no tables would be left behind
             raise TableError(f"there is no table {catalog.PUSHES.name} in {tables}: {catalog.PUSHES.made_by}")
         with only_run(store.root), RunProgress(notes, enabled=progress) as shown:
-            return maintain(store, keep_from=keep_from, vacuum_after_hours=vacuum_after_hours, stage=shown.stage)
+            # The second try of a batch reads points as they were before the first.
+            keep_files_of = (catalog.POINTS,) if cut_off(store) else ()
+            return maintain(
+                store,
+                keep_from=keep_from,
+                vacuum_after_hours=vacuum_after_hours,
+                stage=shown.stage,
+                keep_files_of=keep_files_of,
+            )
 
 
 @contextmanager
@@ -199,7 +209,8 @@ class _Run:
         self.progress.stage("looking for what is new")
         self.store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         ledger = Ledger(self.store, source_name(self.request.source))
-        ledger.check_others()
+        by_query = self.request.is_continuous and isinstance(self.request.source, TopicSource)
+        ledger.check_others(by_query=by_query)
         source = self._open(ledger)
         self._choose_engine(source)
         self._write(source, ledger, ledger.unfinished())
@@ -207,7 +218,10 @@ class _Run:
         self._choose_engine(source)  # a day that is read again may be large
         new = source.new_input()
         self.progress.expect(new)
-        self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
+        if by_query and not isinstance(source, LandingSource):
+            self._stream(source, ledger)
+        else:
+            self._write(source, ledger, map(ledger.plan, source.cut(self._bounds())))
         self.progress.begin(None)
         self._read_beside(source)
         days = self._compute()
@@ -272,16 +286,28 @@ class _Run:
 
     def _write(self, source: "LandingSource | TopicStretch", ledger: Ledger, plans: Iterable[Plan]) -> None:
         """Writes one batch after the other."""
-        request = self.request
-        writer = BatchWriter(
-            self.store, self.engine, ledger.app_id, str(request.source), request.window_s, self.progress.stage
-        )
         for plan in plans:
-            self.progress.begin(plan.number)
-            report = writer.write(source.batch(plan))
-            if report is not None:
-                self._reports.append(report)
-                self.progress.done(report, report.amount)
+            self._write_batch(ledger.app_id, source.batch(plan))
+
+    def _write_batch(self, app_id: str, batch: Batch) -> None:
+        self.progress.begin(batch.number)
+        name, window_s = str(self.request.source), self.request.window_s
+        report = BatchWriter(self.store, self.engine, app_id, name, window_s, self.progress.stage).write(batch)
+        if report is not None:
+            self._reports.append(report)
+            self.progress.done(report, report.amount)
+
+    def _stream(self, source: "TopicStretch", ledger: Ledger) -> None:
+        """Has a streaming query read what is new."""
+        from fleetgauge.fleet.pipeline.stream import CHECKPOINTS, read_available
+
+        def write(query_id: str, batch: Batch) -> None:
+            ledger.note_query(query_id, {})
+            self._write_batch(query_id, batch)
+
+        checkpoint = f"{self.store.root}/{CHECKPOINTS}/{source_name(self.request.source)}"
+        query_id, end = read_available(source.stream(self._bounds()), checkpoint, write)
+        ledger.note_query(query_id, source.read_to(end))
 
     def _redecode(self, source: "LandingSource | TopicStretch", ledger: Ledger) -> None:
         """Takes away what the tables have of days that are to be read again, also of one that was cut off here."""

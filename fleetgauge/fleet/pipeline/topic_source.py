@@ -1,18 +1,23 @@
 """Topics as `fleet run` reads them: what is new, cut into batches."""
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import date
+from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from fleetgauge.fleet.engines.engine import Batch
 from fleetgauge.fleet.errors import TopicError
 from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan
 from fleetgauge.fleet.pipeline.source import Bounds, NewInput
 from fleetgauge.fleet.source.topic.offsets import Span, client_options, find_bounds
-from fleetgauge.fleet.source.topic.read import reader_options
+from fleetgauge.fleet.source.topic.read import fetch_options, reader_options
 from fleetgauge.fleet.source.topic.records import to_bronze
 from fleetgauge.fleet.source.topic.source import TopicSource
+
+_EARLIEST: Final = -2
+"""Of Spark's connector: a partition's first record."""
 
 
 class TopicStretch:
@@ -26,8 +31,8 @@ class TopicStretch:
         self._spark = spark
         self._source = source
         self._options = client_options(spark, source)
-        bounds = find_bounds(spark, source, self._options)
-        read_to = {int(number): end for number, end in ledger.read_to.items()}
+        bounds = self._bounds = find_bounds(spark, source, self._options)
+        read_to = self._starts = {int(number): end for number, end in ledger.read_to.items()}
         check_same_topic(source, bounds, read_to, ledger_path)
         self._lost = lost_records(bounds, read_to)
         self._new = {
@@ -55,6 +60,22 @@ class TopicStretch:
         spans = {int(part.path): Span(start=part.begin, end=part.end) for part in plan.parts}
         options = reader_options(self._spark, self._source, self._options, spans)
         return Batch(number=plan.number, records=to_bronze(self._spark.read.format("kafka").options(**options).load()))
+
+    def stream(self, bounds: Bounds) -> DataFrame:
+        """BRONZE of what is new, also later; a query that has a checkpoint goes on from there."""
+        name = self._source.topic
+        starts = {str(number): self._starts.get(number, _EARLIEST) for number in self._bounds}
+        options = {
+            "subscribe": name,
+            "startingOffsets": json.dumps({name: starts}),
+            "maxOffsetsPerTrigger": str(bounds.max_records),
+            **fetch_options(self._spark, self._options),
+        }
+        return to_bronze(self._spark.readStream.format("kafka").options(**options).load())
+
+    def read_to(self, end: Any) -> dict[str, int]:
+        """Where a streaming query has read each partition up to, by the offset that it says."""
+        return {partition: int(offset) for partition, offset in ((end or {}).get(self._source.topic) or {}).items()}
 
     def check_day(self, day: date) -> None:
         """Raises TopicError: records lie in the order of arrival."""

@@ -9,38 +9,29 @@ push was received no later than what is remembered is late: its points are compa
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Array, RecordBatch, Schema, Table, pa, pc
-from fleetgauge.fleet.decode.attributes import TextMap
+from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
-from fleetgauge.fleet.decode.payloads import decode_and_count
-from fleetgauge.fleet.decode.rows import batch_of, day_of_receipt, decoded_rows, encoded, joined, reject_rows
+from fleetgauge.fleet.decode.rows import batch_of, day_of_receipt, joined, reject_rows
 from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
 from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
-from fleetgauge.fleet.measures.rows import Numbers, filled, is_valid, times
-from fleetgauge.fleet.schemas import COUNTED, DECODED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
+from fleetgauge.fleet.measures.rows import Numbers, is_valid, times
+from fleetgauge.fleet.schemas import COUNTED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
 from fleetgauge.fleet.schemas import encoded as encoded_columns
 from fleetgauge.fleet.silver.check import checked
-from fleetgauge.fleet.silver.correct import CORRECTED, MARKS
-from fleetgauge.fleet.silver.deltas import (
-    LOOKED_AT,
-    ORDER,
-    Comparison,
-    StandingPoints,
-    changes,
-    differ,
-    distinct_maps,
-    last_rows,
-    with_keys,
-)
-from fleetgauge.fleet.silver.late import Late, Standing
+from fleetgauge.fleet.silver.compare_late import compare_late
+from fleetgauge.fleet.silver.correct import CORRECTED
+from fleetgauge.fleet.silver.deltas import Comparison
+from fleetgauge.fleet.silver.late import Late
 from fleetgauge.fleet.silver.repeats import PUSH, WithoutRepeats
+from fleetgauge.fleet.silver.sent import dialects_of, point_rows, sent_points
+from fleetgauge.fleet.silver.series import changes, last_rows, with_keys
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.tables.parquet_files import FileWriter, WriteFiles
@@ -48,8 +39,8 @@ from fleetgauge.fleet.tables.written_file import WrittenFile
 from fleetgauge.telemetry.catalogue.dialects import library_of
 
 _POINTS: Final = encoded_columns(POINTS)
-_DECODED: Final = encoded_columns(DECODED)
-_LOOKED_AT: Final = pa.schema([POINTS.field(name) for name in LOOKED_AT])
+_LATE_BYTES: Final = 64 * 1024 * 1024
+"""Late pushes that wait for one another, about [B]."""
 _QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
 
 Write = Callable[[str, RecordBatch], None]
@@ -148,6 +139,7 @@ class _Task:
         self._comparison = Comparison()
         self._series = _Series(standing.get(catalog.SERIES.name))
         self._late: dict[str, list[RecordBatch]] = {}  # pushes, by shard
+        self._waiting: list[str] = []  # shards of these that have no more pushes
         self._shards: dict[str, int] = {}  # those not written yet, and the number of the last instance of each
         self._last: tuple[Any, ...] | None = None
         self._number = 0
@@ -180,14 +172,30 @@ class _Task:
         self._write_shards(all_of_them=True)
 
     def _write_shards(self, *, all_of_them: bool) -> None:
-        """Those whose instances have no more pushes: all but the last, unless series are held of them."""
+        """Those whose instances have no more pushes: all but the last, unless series are held of them.
+
+        Shards with late pushes wait for one another: what stands around these is read for many at a time.
+        """
         current, held = next(reversed(self._shards), None), self._comparison.held
         for shard, last in list(self._shards.items()):
             if all_of_them or (shard != current and (held is None or held > last)):
-                self._make_late(self._late.pop(shard, []), self._series.remembered(shard))
-                self._write(catalog.SERIES.name, self._series.merged(shard))
-                self.made.shards.add(shard)
                 del self._shards[shard]
+                if shard in self._late:
+                    self._waiting.append(shard)
+                    self._series.put_back(shard)
+                else:
+                    self._write_series(shard)
+        waiting = [rows for shard in self._waiting for rows in self._late[shard]]
+        if waiting and (all_of_them or sum(rows.nbytes for rows in waiting) > _LATE_BYTES):
+            self._make_late(joined(waiting, waiting[0].schema))
+            for shard in self._waiting:
+                self._write_series(shard)
+                del self._late[shard]
+            self._waiting.clear()
+
+    def _write_series(self, shard: str) -> None:
+        self._write(catalog.SERIES.name, self._series.merged(shard))
+        self.made.shards.add(shard)
 
     def _numbered(self, chunk: RecordBatch) -> Indices:
         """The number of each row's instance, which goes on from the chunk before."""
@@ -270,45 +278,25 @@ class _Task:
             self._series.take(compared.settled)
         self._write_pushes(pushes)
 
-    def _make_late(self, waiting: Sequence[RecordBatch], remembered: RecordBatch) -> None:
-        """The late pushes of a shard, of which these SERIES are remembered."""
-        if not waiting:
-            return
-        late = Late(self._standing[catalog.POINTS.name], remembered)
-        for chunk, number_of, stands in late.groups(joined(waiting, waiting[0].schema)):
-            pushes = CountedPushes(chunk)
-            sent, row_of = sent_points(chunk, pushes, number_of)
+    def _make_late(self, waiting: RecordBatch) -> None:
+        """Late pushes of whole shards."""
+        late = Late(self._standing[catalog.POINTS.name])
+        for group in late.groups(waiting):
+            pushes = CountedPushes(group.pushes)
+            sent, row_of = sent_points(group.pushes, pushes, group.number_of)
             if len(sent.rows):
-                self._compare_late(sent, stands, dialects_of(chunk, row_of, sent.rows))
+                compared = compare_late(sent, late, group, *self._series.of(group.instances))
+                dialects = dialects_of(group.pushes, row_of, sent.rows)
+                self._write_points(point_rows(sent.rows, compared.marks, dialects, _POINTS))
+                self._correct(compared.before, compared.after)
+                for rows in compared.settled:
+                    self._series.take(rows)
             self._write_pushes(pushes)
-
-    def _compare_late(self, sent: "SentPoints", stands: Standing, dialects: Array) -> None:
-        comparison = Comparison()
-        standing = SentPoints(stands.points, stands.points_of, *distinct_maps(stands.points.column("attributes")))
-        count = len(sent.rows)
-        both = sent.looked_at().followed_by(standing.looked_at())
-        order = both.order()
-        compared = comparison.mark(
-            both.rows.take(pa.array(order)),
-            both.instance_of[order],
-            both.set_of[order],
-            both.sets,
-            _standing_points(stands, order - count),
-        )
-        of_sent = pa.array(np.argsort(order)[:count])
-        marks = {name: column.take(of_sent) for name, column in compared.marks.items()}
-        self._write_points(point_rows(sent.rows, marks, dialects, _POINTS))
-        self._series.take(compared.settled)
-        self._series.take(comparison.finish())
-        moved = standing.rows.take(pa.array(order[compared.moved] - count))
-        after = _with_marks(moved, {name: each.take(pa.array(compared.moved)) for name, each in compared.marks.items()})
-        is_other = pa.array(differ(moved.select(MARKS), after.select(MARKS)))
-        self._correct(moved.filter(is_other), after.filter(is_other))
 
     def _correct(self, before: RecordBatch, after: RecordBatch) -> None:
         if not len(before):
             return
-        self.made.corrected.append(after.select(CORRECTED.names))
+        self.made.corrected.append(after.select(CORRECTED.names).cast(CORRECTED))
         self._see(after.column("received_at"))
         was, is_now = (pa.Table.from_batches([each]) for each in (before, after))
         self._write_wide(correction(was, is_now, self._window_s))
@@ -383,9 +371,9 @@ class _Series:
             self._places = dict(zip(keys, zip(begins.tolist(), ends.tolist(), strict=True), strict=True))
         return self._known[shard]
 
-    def remembered(self, shard: str) -> RecordBatch:
-        """SERIES of a shard as they were before the batch."""
-        return self._known[shard]
+    def put_back(self, shard: str) -> None:
+        """Forgets what was read of a shard; it is read again once it is asked for."""
+        self._known.pop(shard, None)
 
     def _read(self, shard: str) -> RecordBatch:
         if self._table is None:
@@ -401,7 +389,7 @@ class _Series:
 
     def merged(self, shard: str) -> RecordBatch:
         """All SERIES of a shard, of which no more come."""
-        return last_rows([self._known.pop(shard), *self._new.pop(shard, [])])
+        return last_rows([self._load(shard), *self._new.pop(shard, [])])
 
 
 def _push_keys(rows: RecordBatch) -> Array:
@@ -428,105 +416,3 @@ def reject_rows_of(counted: RecordBatch) -> RecordBatch:
     """Rows of COUNTED or DECODED that have a reason -> REJECTS."""
     columns = {name: counted.column(name) for name in REJECTS.names if name in counted.schema.names}
     return batch_of(REJECTS, len(counted), columns | {"date": day_of_receipt(counted)})
-
-
-@dataclass(frozen=True, slots=True)
-class SentPoints:
-    """Points, for each the number of its instance and that of its attributes, and the distinct attributes."""
-
-    rows: RecordBatch
-    instance_of: Indices
-    set_of: Indices
-    sets: Sequence[TextMap]
-
-    def looked_at(self) -> "SentPoints":
-        """In the columns that are compared."""
-        columns = {name: self.rows.column(name) for name in LOOKED_AT}
-        columns["distribution"] = _only(columns["distribution"])
-        return replace(self, rows=batch_of(_LOOKED_AT, len(self.rows), columns))
-
-    def followed_by(self, other: "SentPoints") -> "SentPoints":
-        """These points, and others behind them."""
-        return SentPoints(
-            joined([self.rows, other.rows], other.rows.schema),
-            np.concatenate([self.instance_of, other.instance_of]),
-            np.concatenate([self.set_of, other.set_of + len(self.sets)]),
-            [*self.sets, *other.sets],
-        )
-
-    def order(self) -> Indices:
-        """Their numbers by instance and receipt."""
-        keys = {"instance": pa.array(self.instance_of), **{name: self.rows.column(name) for name in ORDER}}
-        found: Indices = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]).to_numpy(
-            zero_copy_only=False
-        )
-        return found.astype(np.int64)
-
-
-def sent_points(
-    chunk: RecordBatch, pushes: CountedPushes, instance_of: Indices, metric_names: Collection[str] | None = None
-) -> tuple[SentPoints, Indices]:
-    """DECODED of the pushes of a chunk, which are counted too, and for each point the row of its push.
-
-    Args:
-        chunk: rows of CHECKED.
-        pushes: these rows, none of which is counted yet.
-        instance_of: for each row the number of its instance.
-        metric_names: only the points of these metrics; None for all.
-    """
-    decoded, counted = decode_and_count(pushes.payloads, metric_names)
-    pushes.add(counted)
-    rows = pushes.good[decoded.push_of]
-    return SentPoints(
-        decoded_rows(chunk, rows, decoded, _DECODED), instance_of[rows], decoded.set_of, decoded.sets
-    ), rows
-
-
-def point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array, schema: Schema = POINTS) -> RecordBatch:
-    """POINTS of rows of DECODED, either of them also `schemas.encoded`."""
-    columns = {name: decoded.column(name) for name in POINTS.names if name in decoded.schema.names}
-    columns["distribution"] = _only(columns["distribution"])
-    columns["date"] = day_of_receipt(decoded)
-    return batch_of(schema, len(decoded), columns | marks | {"dialect": dialects})
-
-
-def _with_marks(points: RecordBatch, marks: dict[str, Array]) -> RecordBatch:
-    """POINTS with other marks."""
-    columns = {name: points.column(name) for name in POINTS.names}
-    return batch_of(POINTS, len(points), columns | marks)
-
-
-def _standing_points(stands: Standing, place: Indices) -> StandingPoints:
-    """Of points, for each of which its place among the standing ones is given, below 0 if it is a late one."""
-    points = stands.points
-    places = pa.array(place, mask=place < 0)
-    was_reset = filled(points.column("reset").take(places), False)
-    grown = {name: filled(points.column(name).take(places), np.nan) for name in ("delta", "delta_sum")}
-    return StandingPoints(
-        is_standing=place >= 0,
-        **{name: np.where(was_reset, np.nan, each) for name, each in grown.items()},
-        series=stands.remembered,
-    )
-
-
-def _only(lists: Array) -> Array | None:
-    """The one item of each list, or the value itself; null for null."""
-    if not pa.types.is_list(lists.type):
-        return lists
-    if lists.null_count == len(lists):
-        return pa.nulls(len(lists), lists.type.value_type)
-    has = is_valid(lists)
-    return lists.flatten().take(pa.array(np.cumsum(has) - 1, mask=~has))
-
-
-def dialects_of(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Array:
-    """The library of each point's client."""
-    names, name_of = encoded(chunk.column("client_software_name"))
-    versions, version_of = encoded(chunk.column("client_software_version"))
-    scopes, scope_of = encoded(points.column("scope_name"))
-    kind_of = (name_of * len(versions) + version_of)[row_of] * len(scopes) + scope_of
-    kinds, number_of = np.unique(kind_of, return_inverse=True)
-    shape = (len(names), len(versions), len(scopes))
-    places = zip(*(digits.tolist() for digits in np.unravel_index(kinds, shape)), strict=True)
-    found = [library_of(names[name], versions[version], scopes[scope]) for name, version, scope in places]
-    return pa.array(found, pa.string()).dictionary_encode().take(pa.array(number_of))

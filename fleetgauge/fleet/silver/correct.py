@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa, pc
-from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.fleet.schemas import POINTS, encoded
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.tables.parquet_files import WriteFiles
@@ -13,6 +13,8 @@ from fleetgauge.fleet.tables.written_file import WrittenFile
 
 MARKS: Final = ("delta", "delta_sum", "reset", "gap", "covers_gap", "before_subscription")
 """The columns of POINTS that a late push may change."""
+
+_POINTS: Final = encoded(POINTS)
 
 CORRECTED: Final = pa.schema(
     [POINTS.field(name) for name in (*catalog.POINTS.key, "received_at", "client_instance_id", *MARKS)]
@@ -34,7 +36,7 @@ class Correct:
     """A task: writes a file of POINTS anew with other marks.
 
     Attributes:
-        points: the table.
+        points: the table, in the columns of `encoded(POINTS)`.
         write: where to.
         corrected: rows of CORRECTED.
     """
@@ -56,12 +58,12 @@ class Correct:
 
 
 def _keys(rows: RecordBatch | Table) -> Array:
-    return pc.binary_join_element_wise(rows["push_id"], rows["point_index"].cast(pa.string()), " ")
+    return pc.binary_join_element_wise(rows["push_id"].cast(pa.string()), rows["point_index"].cast(pa.string()), " ")
 
 
 def _with_marks(rows: RecordBatch, place: Array, corrected: Table) -> RecordBatch:
-    columns = {name: rows.column(name) for name in POINTS.names}
+    columns = {field.name: rows.column(field.name) for field in _POINTS}
     for name in MARKS:
         said = corrected[name].combine_chunks().take(place)
         columns[name] = pc.if_else(place.is_valid(), said, columns[name])
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=POINTS)
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=_POINTS)

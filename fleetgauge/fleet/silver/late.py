@@ -1,104 +1,159 @@
 """Silver: what stands around late pushes: the points that theirs are compared with.
 
 Of the instances that have late pushes alone, and no longer before these than points are compared; up to the latest
-point, for which the running amount is remembered.
+point, for which the running amount is remembered. A client mostly sends a series with every push, so that the point
+before a late one is near: what was received longer before is read of series alone that have none there.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
+from fleetgauge.base.presence import DEFAULT_PUSH_INTERVAL_MS
 from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import joined
-from fleetgauge.fleet.measures.rows import filled, times
-from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
-from fleetgauge.fleet.silver.deltas import HORIZON_US, starts_run
+from fleetgauge.fleet.measures.rows import Numbers, filled, times
+from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME, encoded
+from fleetgauge.fleet.silver.running import HORIZON_US
+from fleetgauge.fleet.silver.series import starts_run
 from fleetgauge.fleet.tables.log import Snapshot
+
+STANDING: Final = encoded(POINTS.remove(POINTS.get_field_index("resource")))
+"""The columns of POINTS that are read: no comparison and no measure has a use for the other one."""
+
+_NEAR_INTERVALS: Final = 3
+"""Push intervals before the first late push of an instance, in which nearly all of its series have a point."""
+
+_END_US: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What stands of the instances of late pushes, whose numbers are those of their places in `Late.groups`.
+    """What stands of some instances.
 
     Attributes:
-        points: POINTS from `HORIZON_US` before the first late push of each.
+        points: rows of STANDING.
         points_of: for each the number of its instance.
-        remembered: SERIES of the instances as they are remembered.
     """
 
     points: RecordBatch
     points_of: Indices
-    remembered: RecordBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateGroup:
+    """Late pushes of some instances.
+
+    Attributes:
+        pushes: CHECKED, in the order of their instances.
+        number_of: for each the number of its instance, from 0 on.
+        instances: INSTANCE by number.
+        first_us: when the first late push of each was received [us].
+        near_us: from when on `near` has points of each [us].
+    """
+
+    pushes: RecordBatch
+    number_of: Indices
+    instances: RecordBatch
+    first_us: Numbers
+    near_us: Numbers
+
+    @classmethod
+    def of(cls, pushes: RecordBatch) -> "LateGroup":
+        """Pushes in the order of their instances."""
+        begins = np.flatnonzero(starts_run(instance_keys(pushes)))
+        first_us = np.minimum.reduceat(times(pushes.column("received_at")), begins)
+        interval_ms = filled(pushes.column("push_interval_ms"), DEFAULT_PUSH_INTERVAL_MS).astype(np.int64)
+        near_us = _NEAR_INTERVALS * 1000 * np.maximum.reduceat(interval_ms, begins)
+        return cls(
+            pushes=pushes,
+            number_of=np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(pushes)))),
+            instances=pushes.select(INSTANCE).take(pa.array(begins)),
+            first_us=first_us,
+            near_us=first_us - np.minimum(near_us, HORIZON_US),
+        )
 
 
 class Late:
-    """Late pushes, some instances at a time.
+    """What stands around late pushes of some instances at a time.
 
     Args:
-        points: the table.
-        remembered: SERIES that are remembered, of these instances and of others.
+        points: the table, in the columns of `encoded(POINTS)`.
     """
 
-    rows_at_once: int = 2_000_000
-    """Points that are read for some instances, about: what bounds the memory of a task."""
+    rows_at_once: int = 1_000_000
+    """Points near the pushes of instances that are read together, unless one has more: what bounds a task's memory."""
 
-    first_instances: int = 16
-    """Instances that are read together at first, before it is known how many points they have."""
-
-    def __init__(self, points: Snapshot, remembered: RecordBatch) -> None:
+    def __init__(self, points: Snapshot) -> None:
         self._points = points
-        self._remembered = remembered
-        self._instances = self.first_instances
 
-    def groups(self, pushes: RecordBatch) -> Iterator[tuple[RecordBatch, Indices, Standing]]:
-        """CHECKED of late instances in the order of these -> some of them, the number of each one's instance, and what
-        stands of these.
-        """
-        keys = instance_keys(pushes)
-        begins = np.flatnonzero(starts_run(keys))
-        ends = np.append(begins, len(pushes))
+    def groups(self, pushes: RecordBatch) -> Iterator[LateGroup]:
+        """CHECKED of late instances in the order of these, some instances at a time."""
+        everything = LateGroup.of(pushes)
+        upto = np.cumsum(self._counts(everything))
+        ends = np.searchsorted(everything.number_of, np.arange(len(upto) + 1))
         at = 0
-        while at < len(begins):
-            upto = min(at + self._instances, len(begins))
-            rows = pushes.slice(ends[at], ends[upto] - ends[at])
-            number_of = np.repeat(np.arange(upto - at), np.diff(ends[at : upto + 1]))
-            found = self._around(rows, number_of)
-            yield rows, number_of, found
-            self._instances = max(1, (upto - at) * self.rows_at_once // max(1, len(found.points)))
-            at = upto
+        while at < len(upto):
+            before = int(upto[at - 1]) if at else 0
+            end = max(at + 1, int(np.searchsorted(upto, before + self.rows_at_once, side="right")))
+            yield LateGroup.of(pushes.slice(ends[at], ends[end] - ends[at]))
+            at = end
 
-    def _around(self, pushes: RecordBatch, number_of: Indices) -> Standing:
-        received_us = times(pushes.column("received_at"))
-        begins = np.flatnonzero(np.append(True, number_of[1:] != number_of[:-1]))
-        begin_us = np.minimum.reduceat(received_us, begins) - HORIZON_US
-        keys = instance_keys(pushes).take(pa.array(begins))
-        waiting: list[RecordBatch] = []
-        of: list[Indices] = []
-        for rows in self._points.scan(POINTS.names, self._condition(pushes, int(begin_us.min()))):
-            number = pc.index_in(instance_keys(rows), value_set=keys)
-            rows, number = rows.filter(number.is_valid()), filled(number.drop_null(), -1).astype(np.int64)
-            is_near = times(rows.column("received_at")) > begin_us[number]
-            waiting.append(rows.filter(pa.array(is_near)))
-            of.append(number[is_near])
-        is_of_these = pc.is_in(instance_keys(self._remembered), value_set=keys)
-        return Standing(
-            points=joined(waiting, POINTS),
-            points_of=np.concatenate([np.empty(0, np.int64), *of]),
-            remembered=self._remembered.filter(is_of_these),
-        )
+    def near(self, group: LateGroup) -> Standing:
+        """All that was received shortly before the first late push of each instance, and after it."""
+        numbers = np.arange(len(group.instances))
+        return self._read(group, numbers, group.near_us, np.full(len(numbers), _END_US), pc.scalar(True))
 
-    def _condition(self, pushes: RecordBatch, begin_us: int) -> Array:
-        begin = pa.scalar(begin_us, TIME)
-        first_day = begin.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
-        ids = pc.unique(pushes.column("client_instance_id"))
-        return (
-            (pc.field("date") >= first_day)
-            & (pc.field("received_at") > begin)
+    def before(self, group: LateGroup, numbers: Indices, metric_names: Array) -> Standing:
+        """What was received longer before, by some of the instances and of some metrics."""
+        begin_us = group.first_us[numbers] - HORIZON_US
+        is_named = pc.field("metric_name").isin(metric_names)
+        return self._read(group, numbers, begin_us, group.near_us[numbers], is_named)
+
+    def _counts(self, group: LateGroup) -> Indices:
+        """Of each instance about as many points as `near` has, gauges too."""
+        ids = group.instances.column("client_instance_id")
+        first_of = pc.index_in(ids, value_set=ids)
+        condition = _received(int(group.near_us.min()), _END_US) & pc.field("client_instance_id").isin(ids)
+        counts = np.zeros(len(ids), np.int64)
+        for rows in self._points.scan(["client_instance_id"], condition):
+            texts = rows.column("client_instance_id")
+            place = filled(pc.index_in(texts.dictionary, value_set=ids), -1)[texts.indices.to_numpy()]
+            counts += np.bincount(place, minlength=len(ids))
+        found: Indices = counts[first_of.to_numpy()]  # instances of other clusters may have the same id
+        return found
+
+    def _read(self, group: LateGroup, numbers: Indices, after_us: Numbers, upto_us: Numbers, where: Any) -> Standing:
+        """Of instances, each of which has its own bounds."""
+        instances = group.instances.take(pa.array(numbers))
+        keys, ids = instance_keys(instances), pc.unique(instances.column("client_instance_id"))
+        condition = (
+            _received(int(after_us.min()), int(upto_us.max()))
             & pc.field("client_instance_id").isin(ids)
             & (pc.field("metric_type") != "gauge")
+            & where
         )
+        waiting: list[RecordBatch] = []
+        of: list[Indices] = [np.empty(0, np.int64)]
+        for rows in self._points.scan(STANDING.names, condition):
+            number = pc.index_in(instance_keys(rows), value_set=keys)
+            rows, place = rows.filter(number.is_valid()), filled(number.drop_null(), -1).astype(np.int64)
+            received_us = times(rows.column("received_at"))
+            is_within = (received_us > after_us[place]) & (received_us <= upto_us[place])
+            waiting.append(rows.filter(pa.array(is_within)))
+            of.append(numbers[place[is_within]])
+        return Standing(points=joined(waiting, STANDING), points_of=np.concatenate(of))
+
+
+def _received(after_us: int, upto_us: int) -> Array:
+    """The condition that points were received after the one time and no later than the other."""
+    first, last = (pa.scalar(at, TIME) for at in (after_us, upto_us))
+    condition = pc.field("received_at") > first
+    condition &= pc.field("date") >= first.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+    return condition if upto_us == _END_US else condition & (pc.field("received_at") <= last)
 
 
 def instance_keys(rows: RecordBatch) -> Array:

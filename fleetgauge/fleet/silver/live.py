@@ -14,10 +14,11 @@ from fleetgauge.fleet.decode.stage import CountedPushes
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.measures.rows import ROWS, equals
 from fleetgauge.fleet.schemas import BRONZE, INSTANCE, POINTS, PUSH_RECORD, SERIES
-from fleetgauge.fleet.silver.batch import dialects_of, point_rows, sent_points
 from fleetgauge.fleet.silver.check import check
-from fleetgauge.fleet.silver.deltas import Comparison, SeriesKeys, changes
+from fleetgauge.fleet.silver.deltas import Comparison
 from fleetgauge.fleet.silver.repeats import ORDER
+from fleetgauge.fleet.silver.sent import dialects_of, point_rows, sent_points
+from fleetgauge.fleet.silver.series import SeriesKeys, changes
 from fleetgauge.telemetry.push_record import PushRecord
 
 _Instance = tuple[str, str, str]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from fleetgauge.fleet.errors import FleetError, JavaError
@@ -17,10 +18,6 @@ from fleetgauge.fleet.spark.errors import what_failed
 from fleetgauge.fleet.spark.interrupt import keeps_its_handler
 
 OLDEST_JAVA: Final = 17
-_HOW_TO_GET_JAVA: Final = (
-    f"Spark 4 needs Java {OLDEST_JAVA} or 21: install one (Debian: apt-get install openjdk-{OLDEST_JAVA}-jre-headless) "
-    "or set JAVA_HOME to one"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +50,7 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
     """Starts Spark, or returns the session that this process has.
 
     Raises:
-        JavaError: Java is missing or older than 17.
+        JavaError: Java is missing, older than 17, or too new for this Spark.
         FleetError: Spark does not start, for example for a master that cannot be reached.
     """
     settings = settings or SessionSettings()
@@ -70,15 +67,29 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
 
 
 def check_java() -> None:
-    """Raises JavaError unless the Java that Spark will take is recent enough."""
+    """Raises JavaError unless the Java that Spark will take is one that it runs on."""
+    newest = newest_java(pyspark.__version__)
+    how_to_get_it = (
+        f"Spark {pyspark.__version__} needs Java {OLDEST_JAVA} to {newest}: install one (Debian: apt-get install "
+        f"openjdk-{OLDEST_JAVA}-jre-headless) or set JAVA_HOME to one"
+    )
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
-        raise JavaError(f"{'JAVA_HOME has no Java' if home else 'no Java found'}. {_HOW_TO_GET_JAVA}")
+        raise JavaError(f"{'JAVA_HOME has no Java' if home else 'no Java found'}. {how_to_get_it}")
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     version = parse_java_version(done.stderr + done.stdout)
-    if version is None or version < OLDEST_JAVA:
-        raise JavaError(f"{java} is Java {version or 'of an unknown version'}. {_HOW_TO_GET_JAVA}")
+    if version is None or not OLDEST_JAVA <= version <= newest:
+        raise JavaError(f"{java} is Java {version or 'of an unknown version'}. {how_to_get_it}")
+
+
+def newest_java(spark_version: str) -> int:
+    """The newest Java of a version of Spark: before 4.2 its Hadoop and Arrow call what Java 24 took away.
+
+    >>> newest_java("4.1.4"), newest_java("4.3.0")
+    (23, 25)
+    """
+    return 23 if tuple(map(int, spark_version.split(".")[:2])) < (4, 2) else 25
 
 
 def parse_java_version(text: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -35,21 +35,29 @@ class Upkeep:
 
 
 def maintain(
-    store: Store, *, keep_from: datetime | None, vacuum_after_hours: int, stage: Callable[[str], None]
+    store: Store,
+    *,
+    keep_from: datetime | None,
+    vacuum_after_hours: int,
+    stage: Callable[[str], None],
+    keep_files_of: Collection[catalog.Table] = (),
 ) -> dict[str, Upkeep]:
     """Deletes what is too old, compacts what lies in small files, and removes files that nothing needs any more.
+
+    Tables of an earlier release get their descriptions and comments.
 
     Args:
         store: the tables.
         keep_from: rows of earlier days, and clients last seen before that day, go; None keeps every row.
         vacuum_after_hours: age of files that were replaced, from which on they go [h].
         stage: told what is being done.
+        keep_files_of: tables whose replaced files are not removed, however old.
 
     Raises:
         CommitFailedError: another writer changed the same files meanwhile.
     """
     return {
-        table.name: _maintain(store, table, keep_from, vacuum_after_hours, stage)
+        table.name: _maintain(store, table, keep_from, None if table in keep_files_of else vacuum_after_hours, stage)
         for table in catalog.TABLES.values()
         if store.has(table)
     }
@@ -59,11 +67,12 @@ def _maintain(
     store: Store,
     table: catalog.Table,
     keep_from: datetime | None,
-    vacuum_after_hours: int,
+    vacuum_after_hours: int | None,
     stage: Callable[[str], None],
 ) -> Upkeep:
     log = store.log(table)
     before = log.size()
+    log.describe(table.layout)
     stage(f"{table.name}: retention")
     if keep_from is not None:
         _delete_old(store, table, keep_from)
@@ -72,8 +81,9 @@ def _maintain(
     if table is not catalog.SERIES:  # a run writes the file of each shard of clients anew as a whole
         for day in [day for day, files in log.small_files(SMALL_FILE_BYTES).items() if files > 1]:
             _compact(store, table, day)
-    stage(f"{table.name}: vacuum")
-    log.vacuum(vacuum_after_hours)
+    if vacuum_after_hours is not None:
+        stage(f"{table.name}: vacuum")
+        log.vacuum(vacuum_after_hours)
     after = log.size()
     return Upkeep(files_before=before.files, files=after.files, size_bytes=after.size_bytes, deleted=deleted)
 

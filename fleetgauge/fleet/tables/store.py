@@ -59,10 +59,6 @@ class Store:
         """It as it is now, for tasks; made where it is not there."""
         return self.make(table).snapshot(table.schema)
 
-    def snapshot_before(self, table: Table, transaction: Transaction) -> Snapshot:
-        """It as it was before a transaction, which may not have been made yet; made where it is not there."""
-        return self.make(table).snapshot_before(transaction, table.schema)
-
     def files(self, table: Table, days: Container[date] | None = None) -> list[dict[str, Any]]:
         """Its files, as `TableLog.files` has them; those of some days, if it is partitioned by days."""
         found: list[dict[str, Any]] = self.make(table).files().to_pylist()

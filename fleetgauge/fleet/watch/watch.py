@@ -1,4 +1,5 @@
-"""`fleet watch`: what is new into the standing tables, and changes of `verdicts` to the destinations, over and over.
+"""`fleet watch` and `fleet run --continuous`: what is new into the standing tables, over and over, and changes of
+`verdicts` to the destinations, if there are any.
 
 A round is what `fleet run` does. Then each destination gets what it does not know yet: what it got is in the table
 `delivered`, so that it neither misses a change nor holds others up, however long it is away. Each has a thread:
@@ -72,19 +73,25 @@ class WatchRequest:
 
     run: RunRequest
     since: datetime
-    destinations: Sequence[Destination]
+    destinations: Sequence[Destination] = ()
     trigger_s: float = 60.0
     once: bool = False
     consequences: bool = False
 
 
-def watch(request: WatchRequest, context: RunContext, note: Callable[[str], None]) -> None:
+def watch(
+    request: WatchRequest,
+    context: RunContext,
+    note: Callable[[str], None],
+    report: Callable[[RunReport], None] | None = None,
+) -> None:
     """Watches until SIGTERM or SIGINT, or for one round.
 
     Args:
         request: what was asked.
         context: what every round works with; with `progress` each is a line, too. One session of Spark is kept.
         note: prints a line about what is wrong, and about the end.
+        report: told what each round did that did something.
 
     Raises:
         FleetError: with one sentence on what waiting does not mend; with `once`, on whatever is wrong.
@@ -92,7 +99,14 @@ def watch(request: WatchRequest, context: RunContext, note: Callable[[str], None
     with explained(f"fleet watch of {request.run.source}"):
         store = Store(qualified(request.run.tables), storage_options(context.conf))
         is_terminal = context.notes.is_terminal
-        round_ = partial(run, request.run, replace(context, progress=context.progress and is_terminal))
+        with_bar = replace(context, progress=context.progress and is_terminal)
+
+        def round_() -> RunReport:
+            done = run(request.run, with_bar)
+            if report is not None and done.is_news:
+                report(done)
+            return done
+
         step = note if context.progress else lambda _: None
         with only_run(store.root, what="watch keeps the tables", name="_watch"), _until_signal() as stop:
             loop = Loop(request, store, round_, clock=context.clock, wait=stop.wait, note=note, step=step)
@@ -270,7 +284,7 @@ class Loop:
         """What the first destination got, once deliveries have ended or the time is up [s]."""
         wait([each.delivery for each in self._receivers], within_s)
         found = [each.delivery.result() if each.delivery.done() else [] for each in self._receivers]
-        return found[0]
+        return found[0] if found else []
 
     def _deliver_to(self, receiver: _Receiver, rows: Sequence[Row]) -> list[Change]:
         now_ms = self.clock.hi_res_clock_ms()

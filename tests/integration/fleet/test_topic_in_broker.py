@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from integration.fleet.fleet_commands import FleetCommands
 from spark.landing_zone import OTHER_INSTANCE, push
 from support.brokers.kafka_broker import KafkaBroker
+from support.fleet.spark_versions import NEWEST, OLDEST, spark_python
 from support.fleet.standing_tables import rows
 from support.ports import free_ports
 from support.waiting import PATIENCE_S
@@ -24,7 +25,7 @@ from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.exporters.landing.parquet import encode
 from fleetgauge.fleet.errors import JarError, JavaError
-from fleetgauge.fleet.source.topic.connector import connector_jars
+from fleetgauge.fleet.source.topic.connector import connector_for, connector_jars
 from fleetgauge.fleet.spark.session import check_java
 from fleetgauge.push_log.kafka_topic.record_codec import encode_record
 from fleetgauge.telemetry.push_record import PushIds, PushRecord
@@ -226,18 +227,21 @@ def check_rejects(answer: dict[str, Any]) -> None:
     assert (somebody["source_file"], somebody["client_id"]) == (f"{TOPIC}-2", None)
 
 
-def test_the_command_reads_a_topic_with_jars_and_settings_of_ones_own(broker: KafkaBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_the_command_reads_a_topic_with_jars_and_settings_of_ones_own(
+    version: str, broker: KafkaBroker, tmp_path: Path
+) -> None:
     """Without Maven Central: the jars were copied, and the settings are a file as for Kafka's own tools."""
-    jars = tmp_path / "jars"
+    jars, python = tmp_path / "jars", spark_python(version)
     jars.mkdir()
-    for jar in connector_jars():
+    for jar in connector_jars(connector=connector_for(version)):
         shutil.copy(jar, jars)
     (tmp_path / "client.properties").write_text(
         "# ours\nclient.id = fleet-\\\n    reader\nsecurity.protocol=PLAINTEXT\n"
     )
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "fleetgauge", "fleet", "inventory", "--format", "json", "--master", "local[2]"),
+            *(python.executable, "-m", "fleetgauge", "fleet", "inventory", "--format", "json", "--master", "local[2]"),
             *("--source", f"kafka://{broker.bootstrap}/{TOPIC}", "--kafka-jars", str(jars)),
             *("--kafka-config", str(tmp_path / "client.properties"), "--kafka-option", "fetch.max.wait.ms=100"),
             *("--client-id", "caf\u00e9"),
@@ -246,6 +250,7 @@ def test_the_command_reads_a_topic_with_jars_and_settings_of_ones_own(broker: Ka
         text=True,
         timeout=ANSWERS_S,
         check=False,
+        env=python.environment,
     )
     assert done.returncode == 0, done.stderr
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]

@@ -56,7 +56,7 @@ def read_in_disorder(
     if rows_at_once < 100:
         monkeypatch.setattr(InProcess, "rows_at_once", rows_at_once)
         monkeypatch.setattr("fleetgauge.fleet.silver.batch.regroup", partial(regroup, max_rows=rows_at_once))
-        monkeypatch.setattr(Late, "first_instances", 1)
+        monkeypatch.setattr(Late, "rows_at_once", 1)
     corrected = 0
     correct = BatchWriter._correct
 

@@ -5,10 +5,14 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
+from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
+from support.fleet.fleet_in_disorder import CONSUMED, sums
+from support.fleet.spark_versions import LOCKED, SparkPython
+from support.fleet.standing_tables import for_every_table
 from support.waiting import PATIENCE_S, pause, wait_for
+from unit.fleet.decode import dialect_payloads as dialect
 
 # A JVM that lives for half a minute is quicker without its second compiler, and Spark without code of its own.
 QUICK_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -21,14 +25,38 @@ RUN_S = 5 * PATIENCE_S
 """How long a whole run may take [s]; one on Spark starts a JVM, and makes every batch by several jobs."""
 
 
-def start_run(source: str, tables: Path, *more: str) -> subprocess.Popen[str]:
+def fill(zone: LandingZone, files: int) -> None:
+    """Files of a few clients, so that each batch's deltas lean on the series before; each with what is set aside and a
+    repeat of the file's before. One client's pushes come in pairs, the later one first.
+    """
+    again = push(dialect.java_producer({"node-1": 3.5}))
+    for number in range(files):
+        later = {"received_at": NOON_US + number * 60_000_000}
+        own = push(dialect.java_producer({"node-1": 4.5 + number}), **later)
+        consumer = push(
+            dialect.java_consumer(["a.b"]),
+            client_id="consumer",
+            client_instance_id=OTHER_INSTANCE,
+            client_software_version="2.8.0",  # two majors behind the others: a verdict
+            **later,
+        )
+        other = push(for_every_table(number + 1.0), client_id="other", **later)
+        at_us = NOON_US + (number ^ 1) * 60_000_000
+        total = sums({CONSUMED: 10.0 * (number ^ 1)}, "cumulative", None, at_us).SerializeToString()
+        disorderly = push(total, client_id="late", client_instance_id="AAAAAAAAAAAAAAAAAAAAAA", received_at=at_us)
+        rows = [again, own, own, push(dialect.MALFORMED, **later), consumer, other, disorderly]
+        zone.write(rows, name=f"part-{number}")
+        again = own
+
+
+def start_run(source: str, tables: Path, *more: str, python: SparkPython = LOCKED) -> subprocess.Popen[str]:
     """In a process group of its own."""
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "fleetgauge.cli.fleet.app", "run"),
+            *(str(python.executable), "-m", "fleetgauge.cli.fleet.app", "run"),
             *("--source", source, "--tables", str(tables), *more),
         ],
-        env={**os.environ, **QUICK_JVM},
+        env={**python.environment, **QUICK_JVM},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -80,6 +80,6 @@ def _java() -> Finding:
         session.check_java()
     except importlib.import_module("fleetgauge.fleet.errors").JavaError as problem:
         return warning(
-            "java", str(problem), "Install Java 17 or 21 for fleet commands that use Spark, or set JAVA_HOME."
+            "java", str(problem), "Install Java 17, 21 or 25 for fleet commands that use Spark, or set JAVA_HOME."
         )
     return ok("java", "recent enough for Spark")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +14,8 @@ import pyspark
 
 from fleetgauge.fleet.errors import JarError
 
-COORDINATES: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-"""As Maven has it."""
-
 _COMES_WITH_SPARK: Final = (
+    "at.yawk.lz4:lz4-java",
     "com.google.code.findbugs:jsr305",
     "org.antlr:antlr4-runtime",
     "org.apache.hadoop:hadoop-client-api",
@@ -32,17 +31,83 @@ _DOES_NOTHING: Final = (
 _SAYING_MOST: Final = ("Server access error", r"Host \S+ not found", "unresolved dependency", "Exception")
 """Patterns of the lines of a log that tell why nothing was fetched, the first of them most."""
 
-SHA256: Final = {
-    "org.apache.commons_commons-pool2-2.12.0.jar": "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
-    "org.apache.kafka_kafka-clients-3.9.0.jar": "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18",
-    "org.apache.spark_spark-sql-kafka-0-10_2.13-4.0.0.jar": (
-        "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector:
+    """A release of the connector.
+
+    Attributes:
+        version: Spark's.
+        sha256: digests of the files that are fetched, by the names that Ivy gives them.
+    """
+
+    version: str
+    sha256: Mapping[str, str]
+
+    @property
+    def coordinates(self) -> str:
+        """As Maven has it. Spark 4 has Scala 2.13 alone."""
+        return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{self.version}"
+
+
+def _release(version: str, *digests: str, kafka: str, pool: str) -> Connector:
+    names = (
+        f"org.apache.commons_commons-pool2-{pool}.jar",
+        f"org.apache.kafka_kafka-clients-{kafka}.jar",
+        f"org.apache.spark_spark-sql-kafka-0-10_2.13-{version}.jar",
+        f"org.apache.spark_spark-token-provider-kafka-0-10_2.13-{version}.jar",
+    )
+    return Connector(version=version, sha256=dict(zip(names, digests, strict=True)))
+
+
+CONNECTORS: Final = {
+    (4, 0): _release(
+        "4.0.0",
+        "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
+        "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18",
+        "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3",
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+        kafka="3.9.0",
+        pool="2.12.0",
     ),
-    "org.apache.spark_spark-token-provider-kafka-0-10_2.13-4.0.0.jar": (
-        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767"
+    (4, 1): _release(
+        "4.1.1",
+        "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
+        "7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9",
+        "9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c",
+        "e510adc37b03d01d0a190d0dab472b5538e05eaa77454f7e9477156d7a6820ae",
+        kafka="3.9.1",
+        pool="2.12.1",
+    ),
+    (4, 2): _release(
+        "4.2.0",
+        "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
+        "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
+        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
+        "641c7947afc8aa1189e433b7c2d305293993c8691bc1c2062d6d4f513b12518c",
+        kafka="3.9.2",
+        pool="2.13.1",
     ),
 }
-"""The files that are fetched, as Ivy names them, and their digests."""
+"""The release of the connector that is fetched for each minor version of Spark, and for later ones the last.
+
+Within a minor version, and from 4.2 to 4.3, the connector and Spark fit together whichever their patch releases are:
+`tests/integration/fleet/test_topic_in_broker.py` reads a topic so.
+"""
+
+
+def connector_for(spark_version: str) -> Connector:
+    """The connector that goes with a version of Spark.
+
+    >>> [connector_for(version).version for version in ("4.0.5", "4.2.1", "4.3.0")]
+    ['4.0.0', '4.2.0', '4.2.0']
+    """
+    minor = tuple(map(int, spark_version.split(".")[:2]))
+    return CONNECTORS[max((each for each in CONNECTORS if each <= minor), default=min(CONNECTORS))]
+
+
+CONNECTOR: Final = connector_for(pyspark.__version__)
+"""That of this process's PySpark."""
 
 
 def connector_jars(
@@ -50,7 +115,7 @@ def connector_jars(
     *,
     cache: Path | None = None,
     note: Callable[[str], None] = lambda _: None,
-    sha256: Mapping[str, str] = SHA256,
+    connector: Connector = CONNECTOR,
     within_s: float = 300.0,
 ) -> tuple[str, ...]:
     """The connector's jars, for `SessionSettings.jars`.
@@ -59,7 +124,7 @@ def connector_jars(
         own: jars, or directories of jars, to take instead of fetching any.
         cache: where fetched jars are kept; `cache_directory` by default.
         note: told in a sentence when jars are about to be fetched.
-        sha256: digests of the jars that are fetched, by name.
+        connector: what is fetched.
         within_s: how long fetching may take [s].
 
     Raises:
@@ -67,17 +132,17 @@ def connector_jars(
     """
     if named := list(own):
         return tuple(jar for path in named for jar in _own_jars(Path(path)))
-    kept = cache or cache_directory()
+    kept = cache or cache_directory(connector)
     if not kept.is_dir():
         note(f"fetching Spark's Kafka connector from Maven Central into {kept}, this once")
-        _fetch(kept, sha256, within_s)
+        _fetch(kept, connector, within_s)
     return _jars_in(kept)
 
 
-def cache_directory() -> Path:
+def cache_directory(connector: Connector = CONNECTOR) -> Path:
     """Where fetched jars are kept: under XDG_CACHE_HOME, by default `~/.cache`."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "fleetgauge" / f"spark-kafka-{pyspark.__version__}"
+    return root / "fleetgauge" / f"spark-kafka-{connector.version}"
 
 
 def _own_jars(path: Path) -> tuple[str, ...]:
@@ -93,13 +158,13 @@ def _jars_in(directory: Path) -> tuple[str, ...]:
     return tuple(str(jar.absolute()) for jar in sorted(directory.glob("*.jar")))
 
 
-def _fetch(kept: Path, sha256: Mapping[str, str], within_s: float) -> None:
+def _fetch(kept: Path, connector: Connector, within_s: float) -> None:
     """Fetches beside `kept` and renames, so that `kept` is never half there, whoever else fetches meanwhile."""
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=kept.parent) as directory:
-            _resolve(Path(directory), within_s)
-            _check(Path(directory) / "jars", sha256)
+            _resolve(connector, Path(directory), within_s)
+            _check(Path(directory) / "jars", connector.sha256)
             if not kept.is_dir():
                 (Path(directory) / "jars").rename(kept)
     except OSError as error:
@@ -122,12 +187,12 @@ def _check(directory: Path, sha256: Mapping[str, str]) -> None:
         )
 
 
-def _resolve(ivy: Path, within_s: float) -> None:
+def _resolve(connector: Connector, ivy: Path, within_s: float) -> None:
     """Has Spark's own Ivy put the jars into `ivy/jars`."""
     home = Path(pyspark.__file__).parent
     command = [
         str(home / "bin" / "spark-submit"),
-        *("--conf", f"spark.jars.ivy={ivy}", "--packages", COORDINATES),
+        *("--conf", f"spark.jars.ivy={ivy}", "--packages", connector.coordinates),
         *("--exclude-packages", ",".join(_COMES_WITH_SPARK)),
         *("--class", _DOES_NOTHING, "spark-internal"),
     ]
@@ -143,15 +208,15 @@ def _resolve(ivy: Path, within_s: float) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise JarError(_not_fetched(f"no answer within {within_s:.0f} s")) from None
+        raise JarError(_not_fetched(connector, f"no answer within {within_s:.0f} s")) from None
     if done.returncode != 0 or not _jars_in(ivy / "jars"):
-        raise JarError(_not_fetched(_reason(done.stderr)))
+        raise JarError(_not_fetched(connector, _reason(done.stderr)))
 
 
-def _not_fetched(reason: str) -> str:
+def _not_fetched(connector: Connector, reason: str) -> str:
     return (
-        f"Spark's Kafka connector {COORDINATES} cannot be fetched from Maven Central ({reason}): "
-        f"name jars of your own with --kafka-jars ({', '.join(SHA256)})"
+        f"Spark's Kafka connector {connector.coordinates} cannot be fetched from Maven Central ({reason}): "
+        f"name jars of your own with --kafka-jars ({', '.join(connector.sha256)})"
     )
 
 

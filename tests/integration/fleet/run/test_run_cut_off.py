@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
-from support.fleet.fleet_in_disorder import CONSUMED, sums
-from support.fleet.killed_runs import ON_SPARK, RUN_S, kill_at_random, start_run
-from support.fleet.standing_tables import assert_equal, contents, for_every_table
+from spark.landing_zone import LandingZone
+from support.fleet.killed_runs import ON_SPARK, RUN_S, fill, kill_at_random, start_run
+from support.fleet.standing_tables import assert_equal, contents
 from typer.testing import CliRunner, Result
-from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.tables.catalog import POINTS, Table
@@ -31,8 +29,8 @@ class CutOffError(Exception):
 class Saboteur:
     """Ends runs after the write of one table after the other, each once."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.waiting = list(WRITES)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *tables: str) -> None:
+        self.waiting = list(tables)
         self.cut_off_after: list[str] = []
         for name in ("change", "append_rows", "replace"):
             monkeypatch.setattr(Store, name, self._cutting(getattr(Store, name)))
@@ -60,30 +58,6 @@ def run(zone: LandingZone, tables: Path) -> Result:
         return CliRunner().invoke(app, ["run", "--source", str(zone.root), "--tables", str(tables), "--max-files", "1"])
 
 
-def fill(zone: LandingZone, files: int) -> None:
-    """Files of a few clients, so that each batch's deltas lean on the series before; each with what is set aside and a
-    repeat of the file's before. One client's pushes come in pairs, the later one first.
-    """
-    again = push(dialect.java_producer({"node-1": 3.5}))
-    for number in range(files):
-        later = {"received_at": NOON_US + number * 60_000_000}
-        own = push(dialect.java_producer({"node-1": 4.5 + number}), **later)
-        consumer = push(
-            dialect.java_consumer(["a.b"]),
-            client_id="consumer",
-            client_instance_id=OTHER_INSTANCE,
-            client_software_version="2.8.0",  # two majors behind the others: a verdict
-            **later,
-        )
-        other = push(for_every_table(number + 1.0), client_id="other", **later)
-        at_us = NOON_US + (number ^ 1) * 60_000_000
-        total = sums({CONSUMED: 10.0 * (number ^ 1)}, "cumulative", None, at_us).SerializeToString()
-        disorderly = push(total, client_id="late", client_instance_id="AAAAAAAAAAAAAAAAAAAAAA", received_at=at_us)
-        rows = [again, own, own, push(dialect.MALFORMED, **later), consumer, other, disorderly]
-        zone.write(rows, name=f"part-{number}")
-        again = own
-
-
 @dataclass(frozen=True, slots=True)
 class Clean:
     """A zone of two files, and its tables."""
@@ -106,7 +80,7 @@ def test_a_run_cut_off_after_any_write_is_mended_by_the_next(
     clean: Clean, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        saboteur = Saboteur(patched)
+        saboteur = Saboteur(patched, *WRITES)
         for name in WRITES:
             result = run(clean.zone, tmp_path / "mended")
             assert isinstance(result.exception, CutOffError), (name, result.output)
@@ -114,6 +88,25 @@ def test_a_run_cut_off_after_any_write_is_mended_by_the_next(
         last = run(clean.zone, tmp_path / "mended")
     assert last.exit_code == 0, last.output
     assert_equal(contents(tmp_path / "mended"), clean.tables)
+
+
+def test_upkeep_after_a_run_was_cut_off_leaves_what_the_next_one_reads(clean: Clean, tmp_path: Path) -> None:
+    """The points as they were before the batch, which corrected them: their files are no part of the table any more."""
+    tables = tmp_path / "mended"
+    with pytest.MonkeyPatch.context() as patched:
+        Saboteur(patched, "points corrected")
+        assert isinstance(run(clean.zone, tables).exception, CutOffError)
+    assert maintain(tables).exit_code == 0
+    files = len(list(tables.rglob("points/**/*.parquet")))
+    last = run(clean.zone, tables)
+    assert last.exit_code == 0, last.output
+    assert_equal(contents(tables), clean.tables)
+    assert maintain(tables).exit_code == 0
+    assert len(list(tables.rglob("points/**/*.parquet"))) < files
+
+
+def maintain(tables: Path) -> Result:
+    return CliRunner().invoke(app, ["maintain", "--tables", str(tables), "--vacuum-after", "0h"])
 
 
 def test_runs_killed_at_random_moments_leave_the_tables_of_a_clean_one(zone: LandingZone, tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """Delta Lake's own reader, in a Spark session that has its jars, reads the tables that delta-rs and Arrow wrote."""
 
 import json
-import os
 import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 from support.fleet.full_points import LAST, arrow, points
 from support.fleet.killed_runs import QUICK_JVM
+from support.fleet.spark_versions import OLDEST, spark_python
 from support.fleet.written_files import written
 from support.waiting import PATIENCE_S
 
@@ -42,8 +41,9 @@ print(json.dumps([rows, asked], default=lambda value: value.isoformat()))
 
 def read(path: str, *conditions: str) -> tuple[list[dict[str, Any]], list[Any]]:
     """Every row, with times as Python writes them; then for each condition the files that are read and ids of rows."""
-    command = [sys.executable, "-c", READ, path, *conditions]
-    environment = {**os.environ, **QUICK_JVM, "TZ": "UTC"}
+    python = spark_python(OLDEST)  # Delta Lake has no release yet that reads with the newest
+    command = [str(python.executable), "-c", READ, path, *conditions]
+    environment = {**python.environment, **QUICK_JVM, "TZ": "UTC"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False, env=environment)
     if "unresolved dependency" in done.stdout + done.stderr:
         pytest.skip("Delta Lake's jars cannot be fetched")

@@ -58,6 +58,8 @@ def test_what_cannot_be_asked_is_one_sentence_and_exit_code_1(arguments: list[st
         (["run", "--window", "7m"], "'7m' is no window that divides a day"),
         (["run", "--days", "2026-01-01"], "--days says which days --rebuild computes: give both"),
         (["run", "--days", "2026-01-01..x", "--rebuild"], "'x' is no day: give one such as 2026-03-01"),
+        (["run", "--continuous", "--rebuild"], "--fail-on-rejects are of one run: leave --continuous out"),
+        (["run", "--continuous", "--trigger", "0s"], "--trigger is '0s': give a duration above zero"),
         (["run", "--conf", "executor.memory=2g"], "'executor.memory=2g' is no setting of Spark"),
         (["run", "--source", "kafka://nobody"], "has no bootstrap server of the form host:port"),
         (["report", "--kind", "node", "--output", "-"], "--kind and --cluster say which --subject is meant"),

@@ -10,14 +10,9 @@ import pyarrow as pa
 import pytest
 
 from fleetgauge.fleet.schemas import DECODED, POINTS, SERIES
-from fleetgauge.fleet.silver.deltas import (
-    HORIZON_US,
-    Comparison,
-    StandingPoints,
-    differ,
-    distinct_maps,
-    with_keys,
-)
+from fleetgauge.fleet.silver.deltas import Comparison, differ
+from fleetgauge.fleet.silver.running import HORIZON_US, StandingPoints
+from fleetgauge.fleet.silver.series import distinct_maps, with_keys
 
 SECOND_NANO: Final = 1_000_000_000
 MARKS: Final = ("delta", "reset", "gap", "before_subscription", "covers_gap")

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -11,11 +12,10 @@ from spark.landing_zone import NOON_US, push
 from support.fleet.fleet_in_disorder import CONSUMED, sums
 from support.fleet.silver_tables import SilverTables
 
-from fleetgauge.fleet.decode.rows import joined
-from fleetgauge.fleet.schemas import BRONZE, SERIES
+from fleetgauge.fleet.schemas import BRONZE, POINTS, encoded
 from fleetgauge.fleet.silver.check import check
-from fleetgauge.fleet.silver.deltas import HORIZON_US
 from fleetgauge.fleet.silver.late import Late, Standing
+from fleetgauge.fleet.silver.running import HORIZON_US
 from fleetgauge.fleet.tables import catalog
 
 SECOND_US = 1_000_000
@@ -33,23 +33,25 @@ def of(instance: str, at_us: int, value: float = 1.0, **fields: Any) -> dict[str
     return push(payload, received_at=NOON_US + at_us) | {"client_instance_id": f"{instance:A<22}"} | fields
 
 
-def remembered(tables: SilverTables) -> pa.RecordBatch:
-    rows: pa.RecordBatch = joined(list(tables.store.snapshot(catalog.SERIES).scan()), SERIES)
-    return rows
-
-
 def groups(tables: SilverTables, pushes: Iterable[dict[str, Any]]) -> list[Group]:
-    """Of late pushes in the order of their instances."""
+    """Of late pushes in the order of their instances: these, the number of each one's instance, and what is near."""
     rows = sorted(pushes, key=lambda row: (row["client_instance_id"], row["received_at"]))
     late = check(pa.RecordBatch.from_pylist(rows, schema=BRONZE))
-    found = [
-        (chunk, number_of.tolist(), stands)
-        for chunk, number_of, stands in Late(tables.store.log(catalog.POINTS).snapshot(), remembered(tables)).groups(
-            late
-        )
-    ]
+    reads = late_points(tables)
+    found = [(group.pushes, group.number_of.tolist(), reads.near(group)) for group in reads.groups(late)]
     assert pa.Table.from_batches([chunk for chunk, _, _ in found]).to_pylist() == late.to_pylist()
     return found
+
+
+def late_points(tables: SilverTables) -> Late:
+    return Late(tables.store.log(catalog.POINTS).snapshot(encoded(POINTS)))
+
+
+def before(tables: SilverTables, pushes: list[dict[str, Any]], numbers: list[int], metric: str = CONSUMED) -> Standing:
+    """What is read of series that have no point near."""
+    late = late_points(tables)
+    (group,) = late.groups(check(pa.RecordBatch.from_pylist(pushes, schema=BRONZE)))
+    return late.before(group, np.array(numbers), pa.array([metric]))
 
 
 def told(of_rows: Any, rows: pa.RecordBatch) -> list[tuple[int, int]]:
@@ -58,16 +60,15 @@ def told(of_rows: Any, rows: pa.RecordBatch) -> list[tuple[int, int]]:
     return sorted((number, at - NOON_US) for number, at in zip(of_rows.tolist(), times, strict=True))
 
 
-def test_all_points_around_late_pushes_stand_and_what_is_remembered_of_their_instances(tables: SilverTables) -> None:
+def test_what_is_near_are_points_of_three_intervals_before_and_all_after(tables: SilverTables) -> None:
     minute = 60 * SECOND_US
     tables.read([of(instance, at) for instance in "ac" for at in (0, minute, 3 * minute, 5 * minute)])
     tables.read([of("b", at) for at in (minute, 5 * minute)])
-    ((_, number_of, stands),) = groups(
-        tables, [of("a", 2 * minute), of("a", 3 * minute), of("a", 4 * minute), of("c", 4 * minute)]
-    )
+    pushes = [of("a", 4 * minute - 1), of("a", 3 * minute), of("a", 4 * minute), of("c", 4 * minute)]
+    ((_, number_of, stands),) = groups(tables, [each | {"push_interval_ms": 60_000} for each in pushes])
     assert number_of == [0, 0, 0, 1]
-    assert told(stands.points_of, stands.points) == [(number, at * minute) for number in (0, 1) for at in (0, 1, 3, 5)]
-    assert [row["client_instance_id"][0] for row in stands.remembered.to_pylist()] == ["a", "c"]
+    of_a, of_c = ([(number, at * minute) for at in times] for number, times in enumerate([(1, 3, 5), (3, 5)]))
+    assert told(stands.points_of, stands.points) == [*of_a, *of_c]
 
 
 @pytest.mark.slow
@@ -75,16 +76,23 @@ def test_all_points_around_late_pushes_stand_and_what_is_remembered_of_their_ins
 def test_no_more_is_read_before_than_points_are_compared_and_all_after(within: bool, tables: SilverTables) -> None:
     horizon = HORIZON_US - 1 if within else HORIZON_US
     tables.read([of("a", -horizon), of("a", SECOND_US + horizon)])
-    ((_, _, stands),) = groups(tables, [of("a", 0), of("a", SECOND_US)])
-    before = [(0, -horizon)] if within else []
-    assert told(stands.points_of, stands.points) == [*before, (0, SECOND_US + horizon)]
+    pushes = [of("a", 0), of("a", SECOND_US)]
+    ((_, _, stands),) = groups(tables, pushes)
+    assert told(stands.points_of, stands.points) == [(0, SECOND_US + horizon)]
+    stands = before(tables, pushes, [0])
+    assert told(stands.points_of, stands.points) == ([(0, -horizon)] if within else [])
 
 
-def test_each_instance_has_the_horizon_of_its_own_pushes(tables: SilverTables) -> None:
+def test_each_instance_has_the_bounds_of_its_own_pushes_and_other_metrics_are_left_out(tables: SilverTables) -> None:
     """Whatever others of the group make be read."""
     tables.read([of(instance, at) for instance in "ab" for at in (0, 3 * HORIZON_US)])
-    ((_, _, stands),) = groups(tables, [of("a", SECOND_US), of("b", 3 * HORIZON_US - SECOND_US)])
+    pushes = [of("a", SECOND_US), of("b", 3 * HORIZON_US - SECOND_US)]
+    ((_, _, stands),) = groups(tables, pushes)
     assert told(stands.points_of, stands.points) == [(0, 0), (0, 3 * HORIZON_US), (1, 3 * HORIZON_US)]
+    pushes = [of(instance, 3 * HORIZON_US + HORIZON_US // 2) for instance in "ab"]
+    stands = before(tables, pushes, [1])
+    assert told(stands.points_of, stands.points) == [(1, 3 * HORIZON_US)]
+    assert not len(before(tables, pushes, [1], metric="another").points)
 
 
 def test_other_instances_and_gauges_are_left_out(tables: SilverTables) -> None:
@@ -105,13 +113,10 @@ def test_other_instances_and_gauges_are_left_out(tables: SilverTables) -> None:
     assert told(stands.points_of, stands.points) == [(0, 5 * SECOND_US)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("rows", "sizes"), [(1, [2, 1, 1, 1, 1, 1, 1]), (16, [2, 4, 2]), (1_000, [2, 6])])
-def test_so_many_instances_are_read_at_once_as_have_about_so_many_points(
+@pytest.mark.parametrize(("rows", "sizes"), [(1, [1] * 8), (8, [2, 2, 2, 2]), (15, [3, 3, 2]), (1_000, [8])])
+def test_so_many_instances_are_read_at_once_as_have_so_many_points(
     rows: int, sizes: list[int], tables: SilverTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By how many those before them had."""
-    monkeypatch.setattr(Late, "first_instances", 2)
     monkeypatch.setattr(Late, "rows_at_once", rows)
     ids = "abcdefgh"
     tables.read([of(instance, at) for instance in ids for at in (0, SECOND_US, 2 * SECOND_US, 3 * SECOND_US)])
@@ -124,8 +129,6 @@ def test_so_many_instances_are_read_at_once_as_have_about_so_many_points(
         assert told(stands.points_of, stands.points) == points
 
 
-def test_where_nothing_stands_the_next_groups_are_larger(tables: SilverTables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Late, "first_instances", 1)
-    monkeypatch.setattr(Late, "rows_at_once", 3)
+def test_where_nothing_stands_one_group_has_all_instances(tables: SilverTables) -> None:
     tables.read([of("z", 0)])
-    assert [len(chunk) for chunk, _, _ in groups(tables, [of(instance, 0) for instance in "abcdefgh"])] == [1, 3, 4]
+    assert [len(chunk) for chunk, _, _ in groups(tables, [of(instance, 0) for instance in "abcdefgh"])] == [8]

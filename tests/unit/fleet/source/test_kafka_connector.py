@@ -7,7 +7,7 @@ import pyspark
 import pytest
 
 from fleetgauge.fleet.errors import JarError
-from fleetgauge.fleet.source.topic.connector import cache_directory, connector_jars
+from fleetgauge.fleet.source.topic.connector import CONNECTOR, Connector, cache_directory, connector_jars
 
 
 @pytest.fixture
@@ -31,13 +31,19 @@ FETCHES = (
 DIGEST = hashlib.sha256(b"a jar").hexdigest()
 
 
+def release(sha256: dict[str, str]) -> Connector:
+    return Connector(version="4.0.7", sha256=sha256)
+
+
 def test_fetched_jars_are_kept_and_fetched_once(tmp_path: Path, pretend_spark: Path) -> None:
     notes: list[str] = []
     says(pretend_spark, FETCHES)
-    found = connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append, sha256={"connector.jar": DIGEST})
+    found = connector_jars(
+        cache=tmp_path / "cache" / "kept", note=notes.append, connector=release({"connector.jar": DIGEST})
+    )
     assert found == (str(tmp_path / "cache" / "kept" / "connector.jar"),)
     arguments = pretend_spark.with_name("arguments").read_text()
-    assert f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}" in arguments
+    assert "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.7 " in arguments
     says(pretend_spark, "exit 1")
     assert connector_jars(cache=tmp_path / "cache" / "kept", note=notes.append) == found
     assert len(notes) == 1
@@ -57,7 +63,7 @@ def test_jars_that_are_not_the_expected_ones_are_dropped_and_named(
 ) -> None:
     says(pretend_spark, FETCHES)
     with pytest.raises(JarError, match=f"the SHA-256 of {wrong} is not the expected one"):
-        connector_jars(cache=tmp_path / "kept", sha256=expected)
+        connector_jars(cache=tmp_path / "kept", connector=release(expected))
     assert not (tmp_path / "kept").exists()
 
 
@@ -125,4 +131,4 @@ def test_fetched_jars_are_kept_for_each_version_of_spark_where_caches_belong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_directory() == tmp_path / "fleetgauge" / f"spark-kafka-{pyspark.__version__}"
+    assert cache_directory() == tmp_path / "fleetgauge" / f"spark-kafka-{CONNECTOR.version}"

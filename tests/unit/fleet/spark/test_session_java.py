@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from fleetgauge.fleet.errors import JavaError
@@ -32,14 +33,25 @@ def test_an_old_java_is_refused_with_what_is_needed_and_how_to_get_it(
 ) -> None:
     pretend_java(tmp_path, "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaError, match=r"is Java 11\. Spark 4 needs Java 17 or 21: install one .*apt-get install"):
+    with pytest.raises(JavaError, match=r"is Java 11\. Spark .* needs Java 17 to 25: install one .*apt-get install"):
         check_java()
 
 
-def test_a_java_that_is_recent_enough_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_java(tmp_path, "21.0.1")
+@pytest.mark.parametrize("version", ["21.0.1", "25.0.1"])
+def test_a_java_that_is_recent_enough_is_taken(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     check_java()
+
+
+def test_a_java_that_an_earlier_spark_does_not_run_on_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_java(tmp_path, "25.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(pyspark, "__version__", "4.1.4")
+    with pytest.raises(JavaError, match=r"is Java 25\. Spark 4\.1\.4 needs Java 17 to 23"):
+        check_java()
 
 
 def test_a_missing_java_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
