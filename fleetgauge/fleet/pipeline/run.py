@@ -18,6 +18,7 @@ from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, Sp
 from fleetgauge.fleet.pipeline import pending
 from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.batch import BatchReport, BatchWriter
+from fleetgauge.fleet.pipeline.folders import KnownFolders
 from fleetgauge.fleet.pipeline.ledger import Ledger, Plan, cut_off
 from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
 from fleetgauge.fleet.pipeline.progress import RunProgress
@@ -238,6 +239,7 @@ class _Run:
                     kind, self.store, source, str(request.source), request.window_s, lambda: self.spark.spark
                 )
                 self._beside[kind] = writer.write()
+            source.known.save()
 
     def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
         source = self.request.source
@@ -250,7 +252,9 @@ class _Run:
         # Spark has its own way to S3, which its settings say.
         has_own = self.engine is self.spark and local_path(source) is None
         system = None if has_own else file_system(source, self.options)
-        return LandingSource(lambda: self.spark.spark, source, ledger, system)
+        again = {*ledger.redecoding, *filter(None, [self.request.redecode])}
+        known = KnownFolders(self.store, source_name(source), self._now(), but=again)
+        return LandingSource(lambda: self.spark.spark, source, ledger, known, system)
 
     def _bounds(self) -> Bounds:
         given = self.request.bounds
@@ -323,13 +327,16 @@ class _Run:
         for day in list(ledger.redecoding):
             self.progress.stage(f"taking {day} out of the tables")
             pending.clear_day(self.store, name, day)
-            ledger.forget(day)
+            source.read_again(day)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock.milliseconds() / 1000, UTC)
 
     def _compute(self) -> int:
         """Computes clients and gold; how many days there were to be computed."""
         request = self.request
         self.progress.stage("looking for what changed")
-        now = datetime.fromtimestamp(self.clock.milliseconds() / 1000, UTC)
+        now = self._now()
         found = pending.pending(self.store, window_s=request.window_s, now=now, days=request.rebuild)
         after_s = request.judge_after_s
         is_away = found.sampled_up_to - found.read_up_to > _TELEMETRY_IS_AWAY

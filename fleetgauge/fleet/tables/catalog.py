@@ -82,6 +82,14 @@ LEDGER_SCHEMA: Final = schemas.schema_of(
 topic, with the offsets from `begin` to before `end`. It is written before the batch begins. A row without a batch names
 a day that is to be read again."""
 
+FOLDERS_SCHEMA: Final = schemas.schema_of(
+    *typed(pa.string(), "source", "ledger", "folder", "digest"),
+    ("listed_on", pa.date32()),
+    ("changed_at", schemas.TIME),
+)
+"""One row a folder of a landing zone: the `digest` of the names and sizes of its files, all in the `ledger` of that
+id, the day that it was listed on (UTC), and when it had changed last, null if that was shortly before."""
+
 BATCHES_SCHEMA: Final = schemas.schema_of(
     ("app_id", pa.string()),
     ("batch_id", pa.int64()),
@@ -155,7 +163,8 @@ WINDOWS: Final = Table(
 """Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one. They are read a
 few clients at a time, so that a group has few rows."""
 ACTIVITY: Final = Table("activity", "state", schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
-LEDGER: Final = Table("ledger", "state", LEDGER_SCHEMA, statistics_of=("source",))
+LEDGER: Final = Table("ledger", "state", LEDGER_SCHEMA, clustered_by=("path",), statistics_of=("source",))
+FOLDERS: Final = Table("folders", "state", FOLDERS_SCHEMA, statistics_of=("source",))
 BATCHES: Final = Table("batches", "state", BATCHES_SCHEMA, statistics_of=("app_id",))
 RUNS: Final = Table("runs", "state", RUNS_SCHEMA, seen_at="finished_at")
 INVENTORY: Final = Table("inventory", "gold", schemas.INVENTORY, clustered_by=_CLIENT)
@@ -222,6 +231,7 @@ TABLES: Final = {
         WINDOWS,
         ACTIVITY,
         LEDGER,
+        FOLDERS,
         BATCHES,
         RUNS,
         JUDGED,

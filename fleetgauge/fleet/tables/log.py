@@ -163,6 +163,10 @@ class TableLog:
         """The last version of an application that is in the table; -1 when it never wrote."""
         return _last_version(self.open(), app_id)
 
+    def table_id(self) -> str:
+        """Tells it from a table that lay at its path before, or comes after it."""
+        return str(self.open().metadata().id)
+
     def version(self) -> int:
         """Number of its last commit; -1 where there is no table."""
         return self.open().version() if self.exists() else -1

@@ -348,3 +348,21 @@ def test_the_command_says_that_there_are_no_tables(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "there is no table pushes" in " ".join(result.output.split())
     assert not (tmp_path / "none").exists()
+
+
+def test_the_ledger_keeps_what_a_zone_has_and_where_a_topic_was_read_to(tmp_path: Path) -> None:
+    store = Store(f"file:{tmp_path}")
+    row = {"app_id": "zone-0", "begin": 0, "end": 1}
+    paths = ("date=2026-02-28/hour=01/a", "date=2026-03-01/hour=00/a", "2026-02-01", "loose")
+    for number, path in enumerate(paths):
+        batch = None if number == 2 else number
+        store.append_rows(catalog.LEDGER, [row | {"source": "zone", "batch_id": batch, "path": path}])
+    topic = {"source": "topic", "app_id": "topic-0"}
+    for number in range(3):
+        own = topic | {"batch_id": number, "begin": 10 * number, "end": 10 * (number + 1)}
+        store.append_rows(catalog.LEDGER, [own | {"path": path} for path in ("0", "1")])
+    store.append_rows(catalog.FOLDERS, [{"source": "zone", "folder": "date=2026-03-01/hour=00"}])
+    maintain(store, keep_from=None, vacuum_after_hours=0, stage=lambda _: None)
+    found = {(each["source"], each["path"], each["batch_id"], each["end"]) for each in store.rows(catalog.LEDGER)}
+    kept = {("zone", path, None if number == 1 else number + 1, 1) for number, path in enumerate(paths[1:])}
+    assert found == kept | {("topic", "0", 2, 30), ("topic", "1", 2, 30)}
