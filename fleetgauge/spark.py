@@ -15,13 +15,22 @@ from pyspark.sql import DataFrame, SparkSession
 from fleetgauge.fleet.engines import jobs
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.fleet import WINDOWED
-from fleetgauge.fleet.frames import Frames
+from fleetgauge.fleet.frames import Frames, register
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.topic import connector
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
 from fleetgauge.fleet.tables import catalog
 
-__all__ = ["SESSION_OPTIONS", "Frames", "Selection", "TopicSource", "read_points", "read_pushes", "read_windows"]
+__all__ = [
+    "SESSION_OPTIONS",
+    "Frames",
+    "Selection",
+    "TopicSource",
+    "read_points",
+    "read_pushes",
+    "read_windows",
+    "register",
+]
 
 SESSION_OPTIONS: Final = {"spark.jars.packages": connector.CONNECTOR.coordinates}
 """What a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need none."""

@@ -162,6 +162,10 @@ class Fleet(Tables[Table]):
         """See `Tables.table`."""
         return self.chosen(name, selection).read()
 
+    def has(self, name: str) -> bool:
+        """True if the table was made."""
+        return TableLog(catalog.TABLES[name].path(self.root), self._options).exists()
+
     def chosen(self, name: str, selection: Selection | None = None, group_id: str | None = None) -> Chosen:
         """Rows of a table, to be read in part or in pieces.
 
@@ -177,7 +181,7 @@ class Fleet(Tables[Table]):
             raise TableError(f"there is no table {name}: tables are {', '.join(catalog.TABLES)}")
         table = catalog.TABLES[name]
         log = TableLog(table.path(self.root), self._options)
-        if not log.exists():
+        if not self.has(name):
             raise TableError(f"there is no table {name} in {self.root}: {table.made_by}")
         log.check_cluster(table.schema)
         return Chosen(table, log, _condition(table, selection or Selection(), group_id))

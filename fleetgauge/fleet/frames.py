@@ -1,6 +1,7 @@
 """The standing tables as DataFrames, in a session with nothing of Delta Lake in it."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
@@ -33,6 +34,10 @@ class Frames(Tables[DataFrame]):
         self._spark = spark
         self._fleet = Fleet(tables, spark.conf.getAll if conf is None else conf)
 
+    def has(self, name: str) -> bool:
+        """True if the table was made."""
+        return self._fleet.has(name)
+
     def table(self, name: str, selection: Selection | None = None) -> DataFrame:
         """See `Tables.table`."""
         selection = selection or Selection()
@@ -52,3 +57,34 @@ class Frames(Tables[DataFrame]):
         if last is not None:
             rows = rows.where(F.col(catalog.DATE) <= F.lit(last))
         return select_pushes(rows, selection, time_of(table) or "")
+
+
+_INTERNAL: Final = frozenset({"activity", "batches", "delivered", "judged", "ledger", "runs", "series"})
+"""Tables that the pipeline keeps for itself."""
+
+
+def register(spark: SparkSession, tables: str, prefix: str = "") -> list[str]:
+    """Makes the tables under a root queryable by name, with comments: temporary views of this session.
+
+    A view reads the files that the table's log names now: register again to see later runs. `windows` is among them, so
+    that the SQL of gold tables (`fleet.gold`) runs as it is.
+
+    Args:
+        spark: the session.
+        tables: the root of the standing tables.
+        prefix: before the name of each, such as `fleet_`.
+
+    Returns:
+        The names of the views.
+
+    Raises:
+        FleetError: a table cannot be read.
+    """
+    frames = Frames(spark, tables)
+    names = [name for name in catalog.TABLES if name not in _INTERNAL and frames.has(name)]
+    for name in names:
+        comments = catalog.TABLES[name].layout.comments
+        rows = frames.table(name)
+        commented = [F.col(each).alias(each, metadata={"comment": comments[each]}) for each in rows.columns]
+        rows.select(*commented).createOrReplaceTempView(f"{prefix}{name}")
+    return [f"{prefix}{name}" for name in names]

@@ -17,7 +17,7 @@ from fleetgauge.fleet.schemas import POINTS
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
-from fleetgauge.spark import Frames, Selection, read_points, read_pushes, read_windows
+from fleetgauge.spark import Frames, Selection, read_points, read_pushes, read_windows, register
 
 HOUR = timedelta(hours=1)
 
@@ -83,6 +83,18 @@ def test_every_table_is_there_by_its_name_or_meaning(spark: SparkSession, store:
     assert frames.table("points").schema == frames.points().schema == spark_schema(POINTS)
     with pytest.raises(FleetError, match="there is no table verdicts in"):
         frames.verdicts()
+
+
+def test_tables_are_queryable_by_name_with_comments(spark: SparkSession, store: Store) -> None:
+    add(store, points())
+    store.make(catalog.PRODUCERS)
+    assert register(spark, store.root, "fleet_") == ["fleet_points", "fleet_producers"]
+    assert spark.sql("SELECT push_id FROM fleet_points WHERE date = DATE '2026-03-02'").count() == 3
+    comments = {row.col_name: row.comment for row in spark.sql("DESCRIBE fleet_producers").collect()}
+    assert comments["record_queue_time_max_ms"].endswith("before it is sent: largest [ms]")
+    assert None not in comments.values()
+    again = register(spark, store.root, "fleet_")
+    assert again == ["fleet_points", "fleet_producers"], "to see later runs"
 
 
 def test_a_frame_stays_that_of_the_moment_when_it_was_made(spark: SparkSession, store: Store) -> None:

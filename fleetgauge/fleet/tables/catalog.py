@@ -6,6 +6,7 @@ from typing import Final
 from fleetgauge.fleet import schemas
 from fleetgauge.fleet.arrow import Schema, pa
 from fleetgauge.fleet.measures.rows import ROWS
+from fleetgauge.fleet.tables.comments import comment_of, description_of
 from fleetgauge.fleet.tables.log import Layout
 from fleetgauge.fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleetgauge.fleet.tables.written_file import DATE as DATE
@@ -62,6 +63,8 @@ class Table:
         return Layout(
             partition_by=(DATE,) if self.dated else (),
             properties={_STATISTICS: ",".join(self.indexed)},
+            description=description_of(self.name),
+            comments={name: comment_of(self.name, name) for name in self.schema.names},
         )
 
 
