@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pyarrow.fs import FileSystem
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import RecordBatch, allocate_with_jemalloc, pa, pc
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE
@@ -61,6 +62,10 @@ class Engine(Protocol):
     def parts(self) -> int:
         """How many parts a job is best divided into."""
 
+    @property
+    def shards(self) -> int:
+        """Into how many shards instances are divided, each of which is one task's; see `fleet.shards`."""
+
     def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterable[Made]:
         """What a task makes of each part, which may be on another machine: task, parts and results are pickled."""
 
@@ -84,6 +89,7 @@ class InProcess:
     """Rows that a task is handed together."""
 
     parts = 1
+    shards = shards.shards_for(1)
 
     def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterator[Made]:
         """What a task makes of each part."""
@@ -150,6 +156,11 @@ class OnSpark:
 
         return 4 * parallelism(self.spark)
 
+    @property
+    def shards(self) -> int:
+        """See `in_order`."""
+        return shards.shards_for(_tasks(self.spark))
+
     def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterable[Made]:
         """What a task makes of each part."""
         from fleetgauge.fleet.spark_schema import spark_schema
@@ -204,14 +215,23 @@ def _bronze(spark: "SparkSession", batch: Batch, bad: dict[str, str]) -> "DataFr
 
 
 def in_order(bronze: "DataFrame") -> "DataFrame":
-    """BRONZE, divided among tasks so that a shard is one task's, in `repeats.ORDER`."""
+    """BRONZE, divided among tasks so that a shard is one task's, in `repeats.ORDER`.
+
+    Tasks have shards that follow one another, about as many each: instances go by where their ids lie among all, and
+    ids are random.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
+    tasks = _tasks(bronze.sparkSession)
+    places = F.array(*(F.lit(number) for number in shards.placed(tasks)))
+    known = bronze.withColumns({name: F.coalesce(name, F.lit("")) for name in KEYS})
+    task = F.expr(shards.task_of("client_instance_id", shards.shards_for(tasks), tasks))
+    return known.repartition(tasks, F.element_at(places, task.cast("int") + 1)).sortWithinPartitions(*ORDER)
+
+
+def _tasks(spark: "SparkSession") -> int:
     from fleetgauge.fleet.spark.session import parallelism
 
-    session = bronze.sparkSession
-    configured = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
+    configured = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     # Spark's own choice on a cluster is 200, however few the pushes and cores.
-    tasks = max(parallelism(session), min(configured, _TASKS_AT_LEAST))
-    known = bronze.withColumns({name: F.coalesce(name, F.lit("")) for name in KEYS})
-    return known.repartition(tasks, F.substring("client_instance_id", 1, 1)).sortWithinPartitions(*ORDER)
+    return max(parallelism(spark), min(configured, _TASKS_AT_LEAST))

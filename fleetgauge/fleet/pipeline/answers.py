@@ -12,8 +12,8 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import Final
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import pa, pc
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.engines.engine import Engine
 from fleetgauge.fleet.engines.sql import answer
 from fleetgauge.fleet.gold.metrics import metrics

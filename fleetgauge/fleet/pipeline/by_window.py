@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Table, conformed, pa, pc
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.measures.catalogue import LAG_RECORDS
 from fleetgauge.fleet.measures.merge import are_merged, merge
 from fleetgauge.fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one

@@ -31,6 +31,7 @@ class Table:
         seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
         key: columns that a row is found by when it is merged.
         limits: of its files.
+        retired: columns that tables of earlier releases have, and nothing reads.
         made_by: the command that does, for whoever looks for a table that is not there.
     """
 
@@ -44,6 +45,7 @@ class Table:
     seen_at: str | None = None
     key: tuple[str, ...] = ()
     limits: FileLimits = DEFAULT_LIMITS
+    retired: tuple[str, ...] = ()
     made_by: str = "fleet run makes it, from --source into --tables"
 
     def path(self, root: str) -> str:
@@ -150,6 +152,7 @@ SERIES: Final = Table(
     clustered_by=_CLIENT,
     seen_at="received_at",
     key=(*schemas.INSTANCE, "series"),
+    retired=("series_key",),
 )
 WINDOWS: Final = Table(
     "windows",
@@ -163,7 +166,7 @@ WINDOWS: Final = Table(
 """Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one. They are read a
 few clients at a time, so that a group has few rows."""
 ACTIVITY: Final = Table("activity", "state", schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
-LEDGER: Final = Table("ledger", "state", LEDGER_SCHEMA, clustered_by=("path",), statistics_of=("source",))
+LEDGER: Final = Table("ledger", "state", LEDGER_SCHEMA, clustered_by=("source",))
 FOLDERS: Final = Table("folders", "state", FOLDERS_SCHEMA, statistics_of=("source",))
 BATCHES: Final = Table("batches", "state", BATCHES_SCHEMA, statistics_of=("app_id",))
 RUNS: Final = Table("runs", "state", RUNS_SCHEMA, seen_at="finished_at")

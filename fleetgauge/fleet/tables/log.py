@@ -111,15 +111,16 @@ class TableLog:
             storage_options=self._options,
         )
 
-    def check_columns(self, schema: ArrowSchema) -> None:
-        """Adds the columns that a table of an earlier release lacks, unless its rows are found by one of them.
+    def check_columns(self, schema: ArrowSchema, retired: Collection[str] = ()) -> None:
+        """Adds the columns that a table of an earlier release lacks, unless its rows are found by one of them; it may
+        have those that are retired.
 
         Raises:
             TableError: its columns are not these, or its rows do not say their cluster.
         """
         table = self.open()
         ours = Schema.from_arrow(schema).fields
-        found = {field.name: field.type for field in table.schema().fields}
+        found = {field.name: field.type for field in table.schema().fields if field.name not in retired}
         wanted = {field.name: field.type for field in ours}
         self.check_cluster(schema)
         if unknown := [name for name in found if name not in wanted]:

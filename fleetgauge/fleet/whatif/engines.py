@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import RecordBatch, Table, pa
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.measures.rows import filled
 from fleetgauge.fleet.whatif.outcome import groups
 from fleetgauge.fleet.whatif.rates import RATES, Clients, ReadRates, added

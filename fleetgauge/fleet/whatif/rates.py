@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Schema, Table, pa, pc
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.measures.rows import (
     GROWTH_UNITS,
     NOTHING,
