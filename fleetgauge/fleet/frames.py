@@ -1,14 +1,12 @@
 """The standing tables as DataFrames, in a session with nothing of Delta Lake in it."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.fleet import Fleet, Tables, days_of, time_of
-from fleetgauge.fleet.schemas import conform
 from fleetgauge.fleet.source.bronze import select_pushes
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
@@ -47,7 +45,7 @@ class Frames(Tables[DataFrame]):
             return local_rows(self._spark, [], table.schema)
         try:
             read = self._spark.read.schema(spark_schema(table.schema)).option("basePath", path)
-            rows = conform(read.parquet(*files), table.schema)
+            rows = read.parquet(*files).select(*table.schema.names)
         except SPARK_ERRORS as error:
             what = what_failed(error)
             raise FleetError(f"cannot read the table {name} in {self._fleet.root}: {what}") from error
@@ -57,10 +55,6 @@ class Frames(Tables[DataFrame]):
         if last is not None:
             rows = rows.where(F.col(catalog.DATE) <= F.lit(last))
         return select_pushes(rows, selection, time_of(table) or "")
-
-
-_INTERNAL: Final = frozenset({"activity", "batches", "delivered", "judged", "ledger", "runs", "series"})
-"""Tables that the pipeline keeps for itself."""
 
 
 def register(spark: SparkSession, tables: str, prefix: str = "") -> list[str]:
@@ -81,7 +75,7 @@ def register(spark: SparkSession, tables: str, prefix: str = "") -> list[str]:
         FleetError: a table cannot be read.
     """
     frames = Frames(spark, tables)
-    names = [name for name in catalog.TABLES if name not in _INTERNAL and frames.has(name)]
+    names = [name for name, table in catalog.TABLES.items() if table.is_public and frames.has(name)]
     for name in names:
         comments = catalog.TABLES[name].layout.comments
         rows = frames.table(name)
