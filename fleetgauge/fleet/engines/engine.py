@@ -28,6 +28,10 @@ Task = Callable[[Iterable[RecordBatch]], Made]
 MAX_BAD_FILES: Final = 100
 """Files of one batch that are set aside at most: where so many cannot be read, something else is wrong."""
 
+_PARTS: Final = pa.schema([("number", pa.int32()), ("part", pa.binary())])
+_MADE: Final = pa.schema([("number", pa.int32()), ("made", pa.binary())])
+"""Pickled parts and what is made of them, as they go to tasks of Spark and come back."""
+
 _TASKS_AT_LEAST: Final = 8
 _CANNOT_BE_READ: Final = "the file cannot be read: it is damaged, or gone"
 
@@ -139,9 +143,18 @@ class OnSpark:
         return self._start()
 
     @property
+    def calls_back(self) -> bool:
+        """True if a streaming query calls functions in this process; those of Spark Connect run in the server."""
+        from pyspark.sql.utils import is_remote
+
+        return self.spark is not None and not is_remote()
+
+    @property
     def parts(self) -> int:
         """A few for each core, so that they end together."""
-        return 4 * self.spark.sparkContext.defaultParallelism
+        from fleetgauge.fleet.spark.session import parallelism
+
+        return 4 * parallelism(self.spark)
 
     @property
     def shards(self) -> int:
@@ -150,17 +163,26 @@ class OnSpark:
 
     def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterable[Made]:
         """What a task makes of each part."""
+        from fleetgauge.fleet.spark_schema import spark_schema
+
         if not parts:
             return []
-        return self.spark.sparkContext.parallelize(parts, len(parts)).map(task).collect()
+
+        def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+            for batch in batches:
+                made = [pickle.dumps(task(pickle.loads(part))) for part in batch.column("part").to_pylist()]  # noqa: S301
+                yield pa.RecordBatch.from_arrays([batch.column("number"), pa.array(made, pa.binary())], _MADE.names)
+
+        given = pa.table([range(len(parts)), [pickle.dumps(part) for part in parts]], schema=_PARTS)
+        frame = self.spark.createDataFrame(given, spark_schema(_PARTS))
+        # From one partition Spark hands out rows one by one: each part is a task's.
+        made = frame.coalesce(1).repartition(len(parts)).mapInArrow(pickled, spark_schema(_MADE)).collect()
+        return [pickle.loads(row.made) for row in sorted(made)]  # noqa: S301  # of our own executors
 
     def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of each client's pushes, which one shuffle brings together."""
         spark = self.spark  # which says what is missing, if anything is
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        from fleetgauge.fleet.spark.errors import unreadable_file
+        from fleetgauge.fleet.spark.errors import SPARK_ERRORS, unreadable_file
 
         def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             allocate_with_jemalloc()
@@ -171,7 +193,7 @@ class OnSpark:
         while True:
             try:
                 rows = in_order(_bronze(spark, batch, bad)).mapInArrow(pickled, "made binary").collect()
-            except (PySparkException, Py4JError) as error:
+            except SPARK_ERRORS as error:
                 path = unreadable_file(error)
                 if path is None or path not in batch.files or path in bad:
                     raise
@@ -250,6 +272,8 @@ def in_order(bronze: "DataFrame") -> "DataFrame":
 
 
 def _tasks(spark: "SparkSession") -> int:
+    from fleetgauge.fleet.spark.session import parallelism
+
     configured = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     # Spark's own choice on a cluster is 200, however few the pushes and cores.
-    return max(spark.sparkContext.defaultParallelism, min(configured, _TASKS_AT_LEAST))
+    return max(parallelism(spark), min(configured, _TASKS_AT_LEAST))

@@ -9,6 +9,7 @@ from typing import Any, Final
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.explain.changes import changes
 from fleetgauge.fleet.explain.over_time import amount
+from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.html import words
 from fleetgauge.fleet.html.chart import spark
 from fleetgauge.fleet.tables import catalog
@@ -247,9 +248,9 @@ _KINDS: Final = (
 )
 
 
-def changed(store: Store, since: datetime, known_from: datetime | None) -> Changes:
+def changed(fleet: Fleet, since: datetime, known_from: datetime | None) -> Changes:
     """What `fleet changes` lists, by kind."""
-    found = changes(store, since)
+    found = changes(fleet, since)
     kinds, counts = [], []
     for heading, change, kind in _KINDS:
         is_kind = pc.equal(found["change"], change)

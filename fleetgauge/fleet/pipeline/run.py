@@ -62,7 +62,7 @@ class RunRequest:
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
         rules: the figures of the verdicts.
         judge_after_s: judge a window once a push was read that came so long after its end [s]; None judges all.
-        is_continuous: the run is one of a row of rounds; a streaming query of Spark reads a topic.
+        is_continuous: the run is one of a row of rounds; a streaming query reads a topic, but on Spark Connect.
     """
 
     source: Source
@@ -177,12 +177,9 @@ def _said_by_spark(error: Exception) -> str | None:
     """None of an exception that is not Spark's."""
     if "pyspark" not in sys.modules:
         return None
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
 
-    from fleetgauge.fleet.spark.errors import what_failed
-
-    return what_failed(error) if isinstance(error, PySparkException | Py4JError) else None
+    return what_failed(error) if isinstance(error, SPARK_ERRORS) else None
 
 
 @dataclass(slots=True)
@@ -210,7 +207,8 @@ class _Run:
         self.progress.stage("looking for what is new")
         self.store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         ledger = Ledger(self.store, source_name(self.request.source))
-        by_query = self.request.is_continuous and isinstance(self.request.source, TopicSource)
+        is_topic = isinstance(self.request.source, TopicSource)
+        by_query = self.request.is_continuous and is_topic and self.spark.calls_back
         ledger.check_others(by_query=by_query)
         source = self._open(ledger)
         self._choose_engine(source)

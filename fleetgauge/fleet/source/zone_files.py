@@ -261,15 +261,12 @@ def _refuse_directory_above(root: Path) -> None:
 
 def _list_by_spark(spark: "SparkSession", uri: str) -> dict[str, int]:
     """With the session's own credentials, whichever file system it is."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    from fleetgauge.fleet.spark.errors import is_missing_path, what_failed
+    from fleetgauge.fleet.spark.errors import SPARK_ERRORS, is_missing_path, what_failed
 
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         found = files.load(uri).select("path", "length").collect()
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         if is_missing_path(error):
             raise LandingError(no_landing_zone(uri)) from error
         raise LandingError(f"cannot list the landing zone {uri}: {what_failed(error)}") from error

@@ -6,6 +6,7 @@ from typing import Final
 from fleetgauge.fleet import schemas
 from fleetgauge.fleet.arrow import Schema, pa
 from fleetgauge.fleet.measures.rows import ROWS
+from fleetgauge.fleet.tables.comments import comment_of, description_of
 from fleetgauge.fleet.tables.log import Layout
 from fleetgauge.fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleetgauge.fleet.tables.written_file import DATE as DATE
@@ -59,11 +60,19 @@ class Table:
         return tuple(name for name in (*self.clustered_by, *self.statistics_of, self.seen_at) if name is not None)
 
     @property
+    def is_public(self) -> bool:
+        """True if it is for readers, and not only for the pipeline itself: silver, gold, and wide rows."""
+        return self.layer != "state" or self.name == "windows"
+
+    @property
     def layout(self) -> Layout:
         """How it is laid out when it is made."""
+        described = self.schema.names if self.is_public else ()
         return Layout(
             partition_by=(DATE,) if self.dated else (),
             properties={_STATISTICS: ",".join(self.indexed)},
+            description=description_of(self.name) if self.is_public else None,
+            comments={name: comment_of(self.name, name) for name in described},
         )
 
 

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from spark.landing_zone import push
 from support.brokers.kafka_broker import KafkaBroker
+from support.fleet.spark_cluster import connect_server
 from support.fleet.standing_tables import contents, rows
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 from unit.fleet.decode import dialect_payloads as dialect
@@ -72,8 +73,19 @@ def produce(bootstrap: str, number: int) -> None:
 
 
 @contextmanager
-def running(source: str, tables: Path, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    options = ("--continuous", "--trigger", "1s", "--max-records", "20", "--source", source, "--tables", str(tables))
+def running(source: str, tables: Path, log: Path, *more: str) -> Iterator["subprocess.Popen[bytes]"]:
+    options = (
+        "--continuous",
+        "--trigger",
+        "1s",
+        "--max-records",
+        "20",
+        "--source",
+        source,
+        "--tables",
+        str(tables),
+        *more,
+    )
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "fleetgauge", "fleet", "run", *options], stdout=output, stderr=output
@@ -104,4 +116,21 @@ def test_a_streaming_query_that_is_killed_counts_every_push_once(broker: KafkaBr
     said = json.loads(again.stdout)
     assert (said["pushes"], said["repeats"], said["lost"]) == (0, 0, 0), "the ledger has what the query read"
     subprocess.run([*command, str(tmp_path / "at once")], capture_output=True, check=True, timeout=PATIENCE_S)
+    assert contents(tables) == contents(tmp_path / "at once", without=("verdicts", "group_trends"))
+
+
+def test_rounds_on_a_spark_connect_server_read_what_is_new(broker: KafkaBroker, tmp_path: Path) -> None:
+    source, tables, log = f"kafka://{broker.bootstrap}/{TOPIC}", tmp_path / "streamed", tmp_path / "run.log"
+    produce(broker.bootstrap, 30)
+    with (
+        connect_server(tmp_path, "--jars", ",".join(connector_jars())) as server,
+        running(source, tables, log, "--remote", server) as process,
+    ):
+        wait_for(lambda: len(rows(tables, "pushes")), "the first pushes", until=lambda count: count == 30)
+        produce(broker.bootstrap, 10)
+        wait_for(lambda: len(rows(tables, "pushes")), "the latest pushes", until=lambda count: count == 40)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
+    command = ("fleet", "run", "--source", source, "--tables", str(tmp_path / "at once"))
+    subprocess.run([sys.executable, "-m", "fleetgauge", *command], capture_output=True, check=True, timeout=PATIENCE_S)
     assert contents(tables) == contents(tmp_path / "at once", without=("verdicts", "group_trends"))
