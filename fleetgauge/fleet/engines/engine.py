@@ -97,7 +97,7 @@ class InProcess:
                     set_aside(bad, path, error)
         rows = pa.Table.from_batches(read, schema=BRONZE).combine_chunks()
         for name in KEYS:
-            rows = rows.set_column(rows.schema.get_field_index(name), BRONZE.field(name), rows[name].fill_null(""))
+            rows = rows.set_column(rows.schema.get_field_index(name), BRONZE.field(name), pc.fill_null(rows[name], ""))
         order = pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in ORDER])
         pieces = (order.slice(begin, self.rows_at_once) for begin in range(0, len(order), self.rows_at_once))
         return [task(rows.take(piece).combine_chunks().to_batches()[0] for piece in pieces)]
