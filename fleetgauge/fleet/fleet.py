@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
 
-from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, SortKeys, Table, pa, pc, to_list
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.schemas import TIME
 from fleetgauge.fleet.source.selection import Selection
@@ -188,7 +188,7 @@ class Fleet(Tables[Table]):
 
     def verdicts(self) -> Table:
         """The verdicts, best rank first."""
-        order = [
+        order: SortKeys = [
             ("score", "descending"),
             *((name, "ascending") for name in ("opened_at", "verdict", "cluster_id", "subject")),
         ]
@@ -224,7 +224,7 @@ class Fleet(Tables[Table]):
             ends += [file["max.window_start"] for file in sampled]
         end, now = max(ends, default=None), datetime.now(UTC)
         if end is not None and end > now:  # its last window lasts yet, and was judged by what had come
-            seen = store.snapshot(catalog.CLIENTS).table(["last_seen"])["last_seen"].to_pylist()
+            seen = to_list(store.snapshot(catalog.CLIENTS).table(["last_seen"])["last_seen"])
             end = min(now, max(seen, default=now))
         instances = store.log(catalog.CLIENTS).size().rows
         return Judged(instances=instances, begin=min(begins, default=None), end=end)

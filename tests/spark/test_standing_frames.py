@@ -104,7 +104,7 @@ def test_a_frame_stays_that_of_the_moment_when_it_was_made(spark: SparkSession, 
     frame = read_points(spark, tables=store.root)
     log = store.log(catalog.POINTS)
     more = list(written(store.files_of(catalog.POINTS), [arrow(points(before=HOUR))]))
-    store.change(catalog.POINTS, more, remove=log.files()["path"].to_pylist())
+    store.change(catalog.POINTS, more, remove=log.paths())
     assert {row.received_at for row in frame.collect()}.isdisjoint(
         {row.received_at for row in read_points(spark, tables=store.root).collect()}
     )

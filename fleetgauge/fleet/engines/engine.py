@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from pyarrow.fs import FileSystem
 
 from fleetgauge.fleet import shards
-from fleetgauge.fleet.arrow import RecordBatch, allocate_with_jemalloc, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, allocate_with_jemalloc, pa, pc, to_list
 from fleetgauge.fleet.errors import LandingError
-from fleetgauge.fleet.schemas import BRONZE
+from fleetgauge.fleet.schemas import BRONZE, schema_of
 from fleetgauge.fleet.silver.check import KEYS
 from fleetgauge.fleet.silver.repeats import ORDER
 from fleetgauge.fleet.source import landing
@@ -28,8 +28,8 @@ Task = Callable[[Iterable[RecordBatch]], Made]
 MAX_BAD_FILES: Final = 100
 """Files of one batch that are set aside at most: where so many cannot be read, something else is wrong."""
 
-_PARTS: Final = pa.schema([("number", pa.int32()), ("part", pa.binary())])
-_MADE: Final = pa.schema([("number", pa.int32()), ("made", pa.binary())])
+_PARTS: Final = schema_of(("number", pa.int32()), ("part", pa.binary()))
+_MADE: Final = schema_of(("number", pa.int32()), ("made", pa.binary()))
 """Pickled parts and what is made of them, as they go to tasks of Spark and come back."""
 
 _TASKS_AT_LEAST: Final = 8
@@ -107,7 +107,7 @@ class InProcess:
                     set_aside(bad, path, error)
         rows = pa.Table.from_batches(read, schema=BRONZE).combine_chunks()
         for name in KEYS:
-            rows = rows.set_column(rows.schema.get_field_index(name), BRONZE.field(name), rows[name].fill_null(""))
+            rows = rows.set_column(rows.schema.get_field_index(name), BRONZE.field(name), pc.fill_null(rows[name], ""))
         order = pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in ORDER])
         pieces = (order.slice(begin, self.rows_at_once) for begin in range(0, len(order), self.rows_at_once))
         return [task(rows.take(piece).combine_chunks().to_batches()[0] for piece in pieces)]
@@ -170,7 +170,7 @@ class OnSpark:
 
         def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             for batch in batches:
-                made = [pickle.dumps(task(pickle.loads(part))) for part in batch.column("part").to_pylist()]  # noqa: S301
+                made = [pickle.dumps(task(pickle.loads(part))) for part in to_list(batch.column("part"))]  # noqa: S301
                 yield pa.RecordBatch.from_arrays([batch.column("number"), pa.array(made, pa.binary())], _MADE.names)
 
         given = pa.table([range(len(parts)), [pickle.dumps(part) for part in parts]], schema=_PARTS)
@@ -209,7 +209,7 @@ def _without_files(batches: Iterable[RecordBatch], unread: list[str]) -> Iterato
     """BRONZE without the rows of `_ReadFiles` that stand for a file, whose paths are noted."""
     for rows in batches:
         is_file = pc.and_(rows.column("fault").is_valid(), rows.column("source_row").is_null())
-        unread += rows.filter(is_file).column("source_file").to_pylist()
+        unread += to_list(rows.filter(is_file).column("source_file"))
         yield rows.filter(pc.invert(is_file))
 
 
@@ -248,7 +248,7 @@ class _ReadFiles:
     system: FileSystem | None
 
     def __call__(self, paths: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        for path in (path for batch in paths for path in batch.column("source_file").to_pylist()):
+        for path in (path for batch in paths for path in to_list(batch.column("source_file"))):
             try:
                 yield from list(landing.read(path, Selection(), system=self.system or LOCAL))  # all of it or nothing
             except LandingError:

@@ -136,7 +136,7 @@ def _append(rows: Table, directory: Path) -> None:
 
 def _read(path: Path) -> Table:
     tables = []
-    with pa.OSFile(str(path)) as source:
+    with pa.OSFile(str(path), "rb") as source:
         while source.tell() < source.size():
             with pa.ipc.open_stream(source) as stream:
                 tables.append(stream.read_all())

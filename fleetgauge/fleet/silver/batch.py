@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa, pc, to_list
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, day_of_receipt, joined, reject_rows
 from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
@@ -162,7 +162,7 @@ class _Task:
         instance_of = self._numbered(chunk)
         good = np.flatnonzero(~is_valid(chunk.column("reason")))
         if len(good):
-            pushes = chunk.select([*INSTANCE, "received_at"]).take(pa.array(good))
+            pushes = chunk.select([*INSTANCE, "received_at"]).take(good)
             self._meet(pushes, instance_of[good])
             is_late = np.zeros(len(chunk), np.bool_)
             is_late[good] = self._are_late(pushes, instance_of[good])
@@ -221,7 +221,7 @@ class _Task:
         if not is_new.any():
             return
         numbers, first = numbers[is_new], first[is_new]
-        instances = pushes.select(INSTANCE).take(pa.array(first))
+        instances = pushes.select(INSTANCE).take(first)
         self._remembered_up_to = int(instance_of[-1])
         of = shards_of(instances.column("client_instance_id"), self._count)
         self._shards |= dict(zip(of.tolist(), numbers.tolist(), strict=True))
@@ -324,7 +324,7 @@ class _Task:
         self.made.days.update(pc.unique(rows.column("date").cast(pa.int32())).to_pylist())
         self._write(catalog.PUSHES.name, rows)
         for bad in reject_rows(pushes.chunk, pushes.reasons, COUNTED):
-            self.made.rejects.update(_QUOTED.sub("...", reason) for reason in bad.column("reason").to_pylist())
+            self.made.rejects.update(_QUOTED.sub("...", reason) for reason in to_list(bad.column("reason")))
             self._write(catalog.REJECTS.name, self._new_rejects(reject_rows_of(bad)))
 
     def _new_rejects(self, rejects: RecordBatch) -> RecordBatch:
@@ -374,7 +374,7 @@ class _Series:
         if shard not in self._known:
             self._known[shard] = rows = self._read(shard)
             begins = np.flatnonzero(changes([rows.column(name) for name in INSTANCE]))
-            keys = zip(*(rows.column(name).take(pa.array(begins)).to_pylist() for name in INSTANCE), strict=True)
+            keys = zip(*(rows.column(name).take(begins).to_pylist() for name in INSTANCE), strict=True)
             ends = np.append(begins[1:], len(rows))[: len(begins)]
             self._places = dict(zip(keys, zip(begins.tolist(), ends.tolist(), strict=True), strict=True))
         return self._known[shard]

@@ -19,7 +19,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 from pyarrow.dataset import ParquetReadOptions
 
-from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pq
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pq, to_list
 from fleetgauge.fleet.arrow import Schema as ArrowSchema
 from fleetgauge.fleet.errors import TableError, UnreadableTableError, first_line
 from fleetgauge.fleet.tables.paths import local_path, plain_path
@@ -273,6 +273,10 @@ class TableLog:
     def files(self) -> Table:
         """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
         return pa.table(self.open().get_add_actions(flatten=True))
+
+    def paths(self) -> list[str]:
+        """Paths of its files, as `change` takes them."""
+        return to_list(self.files()["path"])
 
     def delete(self, where: str) -> None:
         """Deletes the rows that meet a condition (SQL); whole days without reading them."""
