@@ -260,9 +260,10 @@ def _lagging(look: Look, group: str) -> bool:
 
 def _stalled(look: Look, group: str) -> bool:
     shares, history = group_shares(look.fleet, group), look.history
-    moved = np.diff(history.committed[look.period(), shares], axis=0).sum(axis=1) > 0
-    waits = _group_lag(look, group, look.period())[1:] > 10
-    is_owned = (history.owner[look.period(), shares] >= 0).any(axis=1)[1:]
+    moved: Array = np.diff(history.committed[look.period(), shares], axis=0).sum(axis=1) > 0
+    waits: Array = _group_lag(look, group, look.period())[1:] > 10
+    owner: Array = history.owner[look.period(), shares]
+    is_owned = np.any(owner >= 0, axis=1)[1:]
     still = "".join("x" if so else " " for so in ~moved & waits & is_owned).split()
     return _can_lag(look, group) and max((len(run) for run in still), default=0) > 10 * MINUTE * look.margin
 

@@ -114,9 +114,7 @@ def _idle_consumer(fleet: Fleet, levers: Levers, fault: Fault, random: np.random
     """Scaled out to more members than partitions."""
     for slot in spare_slots(fleet, fault.target):
         start = fault.begin + int(random.integers(0, 4))
-        levers.processes.append(
-            Process(slot=slot, start=start, end=fault.end, software=fleet.app_of(slot).software)
-        )
+        levers.processes.append(Process(slot=slot, start=start, end=fault.end, software=fleet.app_of(slot).software))
 
 
 def _uneven(fleet: Fleet, levers: Levers, fault: Fault, random: np.random.Generator) -> None:
@@ -183,7 +181,7 @@ def _running(levers: Levers, slot: int, step: int) -> Process:
 
 
 def _outdated(fleet: Fleet, levers: Levers, fault: Fault, random: np.random.Generator) -> None:
-    """librdkafka before 2.10.1, which can send no payload at all and doubled metrics."""
+    """Versions of librdkafka before 2.10.1, which can send no payload at all and doubled metrics."""
     name, _, version = fault.subject.partition("/")
     for process in levers.processes:
         if process.slot in fleet.slots_of(fault.target):
@@ -248,7 +246,7 @@ def can_have(fleet: Fleet, verdict: str, app: App) -> bool:
         "stalled": has_lag,
         "idle-consumer": app.spare > 0,
         "uneven-group": has_lag and app.slots - app.spare >= 4,
-        "small-batches": is_java and is_producer and 90 < app.rate,
+        "small-batches": is_java and is_producer and app.rate > 90,
         "uncompressed": is_java and is_producer and app.rate * app.record_bytes > 2e6,
         "buffer-full": is_java and is_producer and app.rate * app.record_bytes > 5e5,
         "record-errors": is_java and is_producer,
@@ -287,8 +285,14 @@ def draw(fleet: Fleet, verdict: str, begin: int, end: int, size: float, random: 
             kind, subject, begin, end = "version", OLD, 0, step_count(fleet)
         found.append(
             Fault(
-                verdict=verdict, subject_kind=kind, subject=subject, target=app.client_id, begin=begin, end=end,
-                size=size, node=node,
-            )  # fmt: skip
+                verdict=verdict,
+                subject_kind=kind,
+                subject=subject,
+                target=app.client_id,
+                begin=begin,
+                end=end,
+                size=size,
+                node=node,
+            )
         )
     return found

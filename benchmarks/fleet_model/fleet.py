@@ -22,6 +22,9 @@ VERSIONS: Final[dict[Library, tuple[tuple[str, str], ...]]] = {
 
 ZONES: Final = 3
 
+EXTRAS: Final = ("bulk", "wide group", "ticks")
+"""Applications out of the ordinary, to which some faults happen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
@@ -105,7 +108,12 @@ class Fleet:
 
 
 def make_fleet(
-    seed: int, clients: int, brokers: int, hours: float, push_intervals_s: Sequence[float] = (60.0,)
+    seed: int,
+    clients: int,
+    brokers: int,
+    hours: float,
+    push_intervals_s: Sequence[float] = (60.0,),
+    extras: Sequence[str] = EXTRAS,
 ) -> Fleet:
     """Draws a fleet of about `clients` slots on `brokers` brokers.
 
@@ -114,9 +122,8 @@ def make_fleet(
     """
     random = np.random.default_rng(seed)
     build = _Builder(random, brokers, push_intervals_s)
-    build.add_bulk()
-    build.add_wide_group()
-    build.add_ticks()
+    for extra in extras:
+        {"bulk": build.add_bulk, "wide group": build.add_wide_group, "ticks": build.add_ticks}[extra]()
     while build.slots < clients:
         build.add_topic(allows_job=build.slots > clients / 2)
     slot_app = tuple(number for number, app in enumerate(build.apps) for _ in range(app.slots))
@@ -205,15 +212,11 @@ class _Builder:
         use = float(self.random.uniform(0.15, 0.3))
         app = self._app(name, "consumer", topic, slots)
         processing_ms = use * 1000 * slots / rate
-        self.apps.append(
-            replace(app, group=f"{name}-group", record_bytes=record_bytes, processing_ms=processing_ms)
-        )
+        self.apps.append(replace(app, group=f"{name}-group", record_bytes=record_bytes, processing_ms=processing_ms))
 
     def _app(self, name: str, role: Role, topic: int, slots: int, *, library: Library | None = None) -> App:
         random = self.random
-        chosen: Library = library or random.choice(
-            ["java", "java", "java", "librdkafka", "librdkafka", "franz-go"]
-        )
+        chosen: Library = library or random.choice(["java", "java", "java", "librdkafka", "librdkafka", "franz-go"])
         versions = VERSIONS[chosen]
         zone = int(random.integers(ZONES))
         far = float(random.uniform(60, 140)) if random.random() < 0.1 else 0.0

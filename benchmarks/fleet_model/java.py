@@ -132,14 +132,18 @@ def _consumer(view: View) -> Iterator[Point]:
     yield Point("consumer.fetch.manager.fetch.latency.max", float(np.ceil(longest)) if fetches else nan)
     counted = float(view.by_broker(history.requests, since).sum())
     yield from _rate_and_total(view, "consumer.fetch.manager.fetch", fetches, counted, {})
-    yield Point("consumer.fetch.manager.fetch.throttle.time.avg", _mean(view.total(history.throttle_sum, window), fetches))
+    yield Point(
+        "consumer.fetch.manager.fetch.throttle.time.avg", _mean(view.total(history.throttle_sum, window), fetches)
+    )
     most = float(np.ceil(view.longest(history.throttle_max, window)))
     yield Point("consumer.fetch.manager.fetch.throttle.time.max", most if fetches else nan)
     name = view.fleet.topics[app.topic].name
     dotless = {"topic": name.replace(".", "_")}
+    no_attributes: dict[str, str] = {}
     records, data = view.total(history.records, window), view.total(history.bytes, window)
     has_topic = view.total(history.records, slice(max(view.process.start, 0), view.now)) > 0
-    for attributes in [{}] + ([dotless] if has_topic else []) + ([{"topic": name}] if has_topic and is_4 else []):
+    of_topic = [dotless, {"topic": name}] if is_4 else [dotless]
+    for attributes in [no_attributes, *of_topic] if has_topic else [no_attributes]:
         total = view.total(history.records, since)
         yield from _rate_and_total(view, "consumer.fetch.manager.records.consumed", records, total, attributes)
         total = view.total(history.bytes, since)
@@ -153,7 +157,7 @@ def _consumer(view: View) -> Iterator[Point]:
 
 
 def _lags(view: View, names: list[str]) -> Iterator[Point]:
-    """Lag by partition, recorded with each response that has records: the gauge keeps its last value, averages do not."""
+    """Lag by partition, recorded with each response that has records: only the gauge keeps its last value."""
     history, window = view.history, view.window()
     shares = np.flatnonzero(history.owner[view.now - 1] == view.slot)
     largest = nan
@@ -186,7 +190,9 @@ def _coordinator(view: View) -> Iterator[Point]:
     longest = float(np.ceil(view.longest(history.commit_max, window)))
     yield Point("consumer.coordinator.commit.latency.max", longest if commits else nan)
     yield from _rate_and_total(view, "consumer.coordinator.commit", commits, view.total(history.commits, since), {})
-    yield Point("consumer.coordinator.heartbeat.response.time.max", float(np.ceil(view.longest(history.heartbeat_max, window))))
+    yield Point(
+        "consumer.coordinator.heartbeat.response.time.max", float(np.ceil(view.longest(history.heartbeat_max, window)))
+    )
     beats = (since.stop - since.start) * STEP_S / 3
     yield from _rate_and_total(view, "consumer.coordinator.heartbeat", view.window_s() / 3, beats, {})
     yield Point("consumer.coordinator.last.heartbeat.seconds.ago", 1.0)
@@ -196,8 +202,12 @@ def _coordinator(view: View) -> Iterator[Point]:
     yield Point("consumer.coordinator.rebalance.total", total, True)
     took = view.total(history.rebalance_ms, window)
     yield Point("consumer.coordinator.rebalance.latency.avg", _mean(took, recent))
-    yield Point("consumer.coordinator.rebalance.latency.max", view.longest(history.rebalance_ms, window) if recent else nan)
-    yield Point("consumer.coordinator.rebalance.latency.total", float(round(view.total(history.rebalance_ms, since))), True)
+    yield Point(
+        "consumer.coordinator.rebalance.latency.max", view.longest(history.rebalance_ms, window) if recent else nan
+    )
+    yield Point(
+        "consumer.coordinator.rebalance.latency.total", float(round(view.total(history.rebalance_ms, since))), True
+    )
     yield Point("consumer.coordinator.failed.rebalance.rate.per.hour", 0.0)
     yield Point("consumer.coordinator.failed.rebalance.total", 0.0, True)
     for name in ("join", "sync"):

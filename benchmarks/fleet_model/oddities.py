@@ -61,9 +61,7 @@ def scaling(fleet: Fleet, levers: Levers, random: np.random.Generator) -> None:
         if app.spare:
             slot = spare_slots(fleet, app.client_id)[0]
             start = int(random.integers(60 * MINUTE, step_count(fleet) - 120 * MINUTE))
-            levers.processes.append(
-                Process(slot=slot, start=start, end=start + 90 * MINUTE, software=app.software)
-            )
+            levers.processes.append(Process(slot=slot, start=start, end=start + 90 * MINUTE, software=app.software))
 
 
 def busy_quarter_hour(fleet: Fleet, levers: Levers, random: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""The fleet step by step: requests wait for brokers, batches for requests, records for batches, and consumers for records.
+"""The fleet step by step: requests wait for brokers, batches for requests, records for batches, consumers for records.
 
 Nothing here knows metrics. `simulate` returns what happened in each step, and `java`, `librdkafka` and `franz_go`
 compute of it what their clients would send.
@@ -121,7 +121,8 @@ class _Run:
         self.coordinator = coordinators[np.maximum(self.group, 0)]
         # A partition is consumed by every group of its topic: consumption is by (group, partition), a "share".
         self.share_group = np.concatenate(
-            [np.full(int((self.part_topic == t).sum()), g) for g, t in enumerate(self.group_topic)] or [np.empty(0, int)]
+            [np.full(int((self.part_topic == t).sum()), g) for g, t in enumerate(self.group_topic)]
+            or [np.empty(0, int)]
         )
         self.share_part = np.concatenate(
             [np.flatnonzero(self.part_topic == t) for t in self.group_topic] or [np.empty(0, int)]
@@ -212,9 +213,7 @@ class _Run:
         closed = (is_down & ~self.levers.broker_is_down[step - 1]).sum() if step else 0
         self.history.created[step] = new + broken + alive * closed
 
-    def _produce(
-        self, step: int, alive: Array, latency: Array, leader: Array, weight: Array
-    ) -> tuple[Array, Array]:
+    def _produce(self, step: int, alive: Array, latency: Array, leader: Array, weight: Array) -> tuple[Array, Array]:
         """Records that arrive in each partition, and batches a second by topic and broker."""
         levers, history, random = self.levers, self.history, self.random
         on = np.zeros((len(self.fleet.topics), self.brokers))
@@ -273,7 +272,9 @@ class _Run:
         requests = history.requests[step]
         records = sent / wire[:, None]
         batches = np.minimum(np.maximum(batches_s * STEP_S * is_active, sent / batch), np.maximum(records, requests))
-        batches = np.where(is_held | (allowed < 1)[:, None], np.minimum(batches, requests * np.maximum(parts_of, 1)), batches)
+        batches = np.where(
+            is_held | (allowed < 1)[:, None], np.minimum(batches, requests * np.maximum(parts_of, 1)), batches
+        )
         batches = np.maximum(batches, requests)
         queue_ms = 1000 * (open_s * is_active + drain_s)
         total = batches.sum(axis=1)
@@ -314,9 +315,9 @@ class _Run:
     def _record(self, step: int, expected: Array, took: Array) -> None:
         """Whole requests, their summed and longest time [ms]."""
         history, random = self.history, self.random
-        requests = random.poisson(np.minimum(expected, 1e6))
+        requests: Array = random.poisson(np.minimum(expected, 1e6))
         noise = 1 + 0.4 * random.normal(0, 1, took.shape) / np.sqrt(np.maximum(requests, 1))
-        total = requests * took * np.maximum(noise, 0.4)
+        total: Array = requests * took * np.maximum(noise, 0.4)
         tail = np.exp(_LATENCY_SPREAD * np.sqrt(2 * np.log(requests + 1.0)) - _LATENCY_SPREAD**2 / 2)
         longest = took * tail * np.exp(random.normal(0, 0.1, took.shape))
         pause = self._pauses(step)[:, None]
@@ -325,7 +326,9 @@ class _Run:
         is_any = requests > 0
         history.requests[step] += requests
         history.latency_sum[step] += total * is_any
-        history.latency_max[step] = np.maximum(history.latency_max[step], np.maximum(longest, total / np.maximum(requests, 1)) * is_any)
+        history.latency_max[step] = np.maximum(
+            history.latency_max[step], np.maximum(longest, total / np.maximum(requests, 1)) * is_any
+        )
 
     def _pauses(self, step: int) -> Array:
         """Garbage collections of this step [ms], by slot."""
@@ -383,7 +386,9 @@ class _Run:
         by_size = consumed_at * self.record_bytes[:, None] / np.maximum(slot_parts * REQUEST_BYTES, 1)
         cycle_s = np.maximum(took / 1000, 0.0005)
         fetches = np.where(is_behind, np.maximum(by_size, consumed_at / 5000), STEP_S / cycle_s * (1 - busy[:, None]))
-        fetches = np.where((slot_parts > 0) & alive[:, None], np.minimum(np.maximum(fetches, 0.05), STEP_S / cycle_s), 0)
+        fetches = np.where(
+            (slot_parts > 0) & alive[:, None], np.minimum(np.maximum(fetches, 0.05), STEP_S / cycle_s), 0
+        )
         fetches *= (1 - held)[:, None]
         self._record(step, fetches, took)
         fetched = history.requests[step] * (~self.is_producer)[:, None]

@@ -1,4 +1,4 @@
-"""Generates the fleets, runs `fleetgauge fleet run` and `fleetgauge fleet verdicts` on each, and compares with the truth.
+"""Generates the fleets, runs `fleetgauge fleet run` and `fleet verdicts` on each, and compares with the truth.
 
     python -m benchmarks.fleet_model.score --directory DIR [--seed 100] [--only small-0 --only healthy-1]
 
@@ -129,7 +129,9 @@ def _judge(
     else:
         score.false += 1
         score.by_verdict.setdefault(row["verdict"], Counter())["false"] += 1
-        score.notes.append(f"{name}: false {text} ({row['opened_at']}, {row['state']}, caused by {cause}): {row['why']}")
+        score.notes.append(
+            f"{name}: false {text} ({row['opened_at']}, {row['state']}, caused by {cause}): {row['why']}"
+        )
 
 
 def _text(row: dict[str, Any]) -> str:
@@ -147,7 +149,7 @@ def _meets(row: dict[str, Any], fault: dict[str, Any]) -> bool:
 
 def _concerns(row: dict[str, Any], fault: dict[str, Any]) -> bool:
     own = fault["subject"].split("@")[0].removesuffix("-group")
-    return str(row["subject"]).split("@")[0].removesuffix("-group") == own
+    return bool(str(row["subject"]).split("@")[0].removesuffix("-group") == own)
 
 
 def _share(part: float, whole: float) -> str:

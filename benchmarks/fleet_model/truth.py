@@ -6,8 +6,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.fleet_model.conditions import CLIENT, GROUP, MINUTE, Key, Look, conditions, is_regressed
-from benchmarks.fleet_model.conditions import is_slow_node, slow_paths
+from benchmarks.fleet_model.conditions import (
+    CLIENT,
+    GROUP,
+    MINUTE,
+    Key,
+    Look,
+    conditions,
+    is_regressed,
+    is_slow_node,
+    slow_paths,
+)
 from benchmarks.fleet_model.faults import APPLY, Fault, draw
 from benchmarks.fleet_model.fleet import Fleet
 from benchmarks.fleet_model.levers import Levers, no_levers, step_count

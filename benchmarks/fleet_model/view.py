@@ -50,7 +50,7 @@ class View:
     def window_s(self) -> float:
         """Length of the window of rates [s]: Java takes at least one whole sample."""
         window = self.window()
-        return max((window.stop - window.start) * STEP_S, 30.0)
+        return float(max((window.stop - window.start) * STEP_S, 30.0))
 
     def total(self, table: Array, steps: slice) -> float:
         """Sum of a table [steps, slots] for this slot."""

@@ -1,4 +1,4 @@
-"""Writes what the fleet sends as a landing zone: push records by hour of receipt, and samples of the groups' offsets."""
+"""Writes what the fleet sends as a landing zone: push records by hour of receipt, and samples of group offsets."""
 
 import json
 import uuid
@@ -19,7 +19,8 @@ from benchmarks.fleet_model.otlp import franz_go_payload, java_payload, librdkaf
 from benchmarks.fleet_model.physics import History
 from benchmarks.fleet_model.view import View
 from fleetgauge.exporters.group_offsets.schema import Sample, record_batch
-from fleetgauge.exporters.group_offsets.zone import GROUP_OFFSETS, encode as encode_offsets
+from fleetgauge.exporters.group_offsets.zone import GROUP_OFFSETS
+from fleetgauge.exporters.group_offsets.zone import encode as encode_offsets
 from fleetgauge.exporters.landing.exporter import partition_of
 from fleetgauge.exporters.landing.parquet import encode
 from fleetgauge.telemetry.push_record import PushIds, PushRecord, format_instance_id
@@ -83,9 +84,7 @@ def _schedule(
     before, is_first = max(process.start, 0), not is_old
 
     def view(now: int) -> View:
-        return View(
-            fleet=fleet, history=history, process=process, app=app, before=before, now=now, is_first=is_first
-        )
+        return View(fleet=fleet, history=history, process=process, app=app, before=before, now=now, is_first=is_first)
 
     while at_s < stop_s:
         now = int(at_s / STEP_S)
