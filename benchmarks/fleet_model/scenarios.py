@@ -64,14 +64,14 @@ def scenarios(first_seed: int) -> Iterator[Scenario]:
         yield Scenario(name=f"large-{number}", kind="single", fleet=fleet, wishes=wishes, oddities=ALWAYS)
         seed += 1
     for number in range(8):
-        wishes: tuple[Wish, ...] = ()
+        paired: list[Wish] = []
         for hour, pair in ((1.75, PAIRS[number]), (4.4, PAIRS[8 + number])):
             for place, verdict in enumerate(pair):
                 begin = hour + place * float(random.uniform(0.05, 0.4))
-                wishes += (_wish(random, verdict, begin, minutes=int(random.integers(50, 90))),)
+                paired.append(_wish(random, verdict, begin, minutes=int(random.integers(50, 90))))
         clients = int(random.integers(30, 60))
-        fleet = make_fleet(seed, clients, 3 if number % 2 else 6, 7.0, (60.0,), _extras(wishes))
-        yield Scenario(name=f"overlap-{number}", kind="overlapping", fleet=fleet, wishes=wishes, oddities=ALWAYS)
+        fleet = make_fleet(seed, clients, 3 if number % 2 else 6, 7.0, (60.0,), _extras(paired))
+        yield Scenario(name=f"overlap-{number}", kind="overlapping", fleet=fleet, wishes=tuple(paired), oddities=ALWAYS)
         seed += 1
     for number, (clients, brokers) in enumerate([(30, 3), (55, 3), (120, 6), (240, 9)]):
         fleet = make_fleet(seed, clients, brokers, 8.0, (60.0, 300.0) if number % 2 else (60.0,), ["wide group"])

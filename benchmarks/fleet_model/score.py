@@ -3,6 +3,7 @@
     python -m benchmarks.fleet_model.score --directory DIR [--seed 100] [--only small-0 --only healthy-1]
 
 Zones, truths and rows stay in DIR; a fleet whose rows are there is not run again. Prints the score as Markdown.
+`--revised` corrects what the first score showed to be wrong in the truth (`KNOWN_FAULT`, `EITHER_WAY`).
 """
 
 import argparse
@@ -23,6 +24,13 @@ from benchmarks.fleet_model.zone import write_truth, write_zone
 
 SLACK_S: Final = 600.0
 """Two windows of `fleet run`: a row that opens so long after a fault's end is still its row."""
+
+
+KNOWN_FAULT: Final = "outdated:version:apache-kafka-java/3.9.1"
+"""`--revised`: Java 3.9.1 has a known fault of its telemetry, which the model did not know; such rows are left out."""
+EITHER_WAY: Final = frozenset({"lagging", "buffer-full"})
+"""`--revised`: the roots of these faults, a surge and a full uplink, have no verdict. Which of their effects explains
+the other is open: either is right, and none has to be named."""
 
 
 @dataclass(slots=True)
@@ -79,12 +87,20 @@ def run_scenario(scenario: Scenario, directory: Path) -> None:
     print(f"{scenario.name}: {pushes} pushes, made in {made:.0f} s, judged in {took - made:.0f} s", file=sys.stderr)
 
 
-def compare(name: str, truth: dict[str, Any], rows: Sequence[dict[str, Any]]) -> Score:
+def compare(name: str, truth: dict[str, Any], rows: Sequence[dict[str, Any]], *, is_revised: bool = False) -> Score:
     """Scores the rows of one fleet."""
+    if is_revised:
+        rows = [row for row in rows if _text(row) != KNOWN_FAULT]
     score = Score(faults=len(truth["faults"]), rows=len(rows))
     score.client_days = truth["clients"] * truth["hours"] / 24
     causes = {_text(fault): {":".join(key) for key in fault["consequences"]} for fault in truth["faults"]}
     loose = {":".join(key) for key in truth["unattributed"]}
+    families: list[set[str]] = []
+    for fault in truth["faults"]:
+        if is_revised and fault["verdict"] in EITHER_WAY:
+            families.append({_text(fault), *causes[_text(fault)]})
+            loose |= causes[_text(fault)]
+            causes[_text(fault)] = set()
     for fault in truth["faults"]:
         counts = score.by_verdict.setdefault(fault["verdict"], Counter())
         counts["faults"] += 1
@@ -100,17 +116,24 @@ def compare(name: str, truth: dict[str, Any], rows: Sequence[dict[str, Any]]) ->
             f"{(fault['to'] - fault['from']) / 60:.0f} min); other rows of it: {', '.join(near) or 'none'}"
         )
     for row in rows:
-        _judge(name, score, row, truth, causes, loose)
+        _judge(name, score, row, truth, causes, loose, families)
     return score
 
 
 def _judge(
-    name: str, score: Score, row: dict[str, Any], truth: dict[str, Any], causes: dict[str, set[str]], loose: set[str]
+    name: str,
+    score: Score,
+    row: dict[str, Any],
+    truth: dict[str, Any],
+    causes: dict[str, set[str]],
+    loose: set[str],
+    families: Sequence[set[str]],
 ) -> None:
     text, cause = _text(row), row["caused_by"]
     sources = {fault for fault, following in causes.items() if text in following}
     is_fault = any(text == _text(fault) and _meets(row, fault) for fault in truth["faults"])
     is_right_cause = any(cause == fault or cause in causes[fault] for fault in sources)
+    is_right_cause |= any({text, cause} <= family for family in families)
     if cause:
         score.causes += 1
         score.right_causes += is_right_cause
@@ -186,6 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=100)
+    parser.add_argument("--revised", action="store_true")
     parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
     by_kind: dict[str, Score] = {}
@@ -197,7 +221,7 @@ def main() -> None:
         truth = json.loads((place / "truth.json").read_text())
         rows = json.loads((place / "rows.json").read_text())
         kind = "larger, single" if scenario.name.startswith("large") else scenario.kind
-        by_kind.setdefault(kind, Score()).add(compare(scenario.name, truth, rows))
+        by_kind.setdefault(kind, Score()).add(compare(scenario.name, truth, rows, is_revised=options.revised))
     print(report(by_kind))
 
 
