@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
 
-from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, SortKeys, Table, pa, pc, to_list
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.schemas import TIME
 from fleetgauge.fleet.source.selection import Selection
@@ -162,6 +162,10 @@ class Fleet(Tables[Table]):
         """See `Tables.table`."""
         return self.chosen(name, selection).read()
 
+    def has(self, name: str) -> bool:
+        """True if the table was made."""
+        return TableLog(catalog.TABLES[name].path(self.root), self._options).exists()
+
     def chosen(self, name: str, selection: Selection | None = None, group_id: str | None = None) -> Chosen:
         """Rows of a table, to be read in part or in pieces.
 
@@ -177,14 +181,14 @@ class Fleet(Tables[Table]):
             raise TableError(f"there is no table {name}: tables are {', '.join(catalog.TABLES)}")
         table = catalog.TABLES[name]
         log = TableLog(table.path(self.root), self._options)
-        if not log.exists():
+        if not self.has(name):
             raise TableError(f"there is no table {name} in {self.root}: {table.made_by}")
         log.check_cluster(table.schema)
         return Chosen(table, log, _condition(table, selection or Selection(), group_id))
 
     def verdicts(self) -> Table:
         """The verdicts, best rank first."""
-        order = [
+        order: SortKeys = [
             ("score", "descending"),
             *((name, "ascending") for name in ("opened_at", "verdict", "cluster_id", "subject")),
         ]
@@ -220,7 +224,7 @@ class Fleet(Tables[Table]):
             ends += [file["max.window_start"] for file in sampled]
         end, now = max(ends, default=None), datetime.now(UTC)
         if end is not None and end > now:  # its last window lasts yet, and was judged by what had come
-            seen = store.snapshot(catalog.CLIENTS).table(["last_seen"])["last_seen"].to_pylist()
+            seen = to_list(store.snapshot(catalog.CLIENTS).table(["last_seen"])["last_seen"])
             end = min(now, max(seen, default=now))
         instances = store.log(catalog.CLIENTS).size().rows
         return Judged(instances=instances, begin=min(begins, default=None), end=end)

@@ -7,7 +7,6 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documenta
 
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.fleet import Fleet, Tables, days_of, time_of
-from fleetgauge.fleet.schemas import conform
 from fleetgauge.fleet.source.bronze import select_pushes
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
@@ -33,6 +32,10 @@ class Frames(Tables[DataFrame]):
         self._spark = spark
         self._fleet = Fleet(tables, spark.conf.getAll if conf is None else conf)
 
+    def has(self, name: str) -> bool:
+        """True if the table was made."""
+        return self._fleet.has(name)
+
     def table(self, name: str, selection: Selection | None = None) -> DataFrame:
         """See `Tables.table`."""
         selection = selection or Selection()
@@ -42,7 +45,7 @@ class Frames(Tables[DataFrame]):
             return local_rows(self._spark, [], table.schema)
         try:
             read = self._spark.read.schema(spark_schema(table.schema)).option("basePath", path)
-            rows = conform(read.parquet(*files), table.schema)
+            rows = read.parquet(*files).select(*table.schema.names)
         except SPARK_ERRORS as error:
             what = what_failed(error)
             raise FleetError(f"cannot read the table {name} in {self._fleet.root}: {what}") from error
@@ -52,3 +55,30 @@ class Frames(Tables[DataFrame]):
         if last is not None:
             rows = rows.where(F.col(catalog.DATE) <= F.lit(last))
         return select_pushes(rows, selection, time_of(table) or "")
+
+
+def make_views(spark: SparkSession, tables: str, prefix: str = "") -> list[str]:
+    """Makes the tables under a root queryable by name, with comments: temporary views of this session.
+
+    A view reads the files that the table's log names now: make them again to see later runs. `windows` is among them,
+    so that the SQL of gold tables (`fleet.gold`) runs as it is.
+
+    Args:
+        spark: the session.
+        tables: the root of the standing tables.
+        prefix: before the name of each, such as `fleet_`.
+
+    Returns:
+        The names of the views.
+
+    Raises:
+        FleetError: a table cannot be read.
+    """
+    frames = Frames(spark, tables)
+    names = [name for name, table in catalog.TABLES.items() if table.is_public and frames.has(name)]
+    for name in names:
+        comments = catalog.TABLES[name].layout.comments
+        rows = frames.table(name)
+        commented = [F.col(each).alias(each, metadata={"comment": comments[each]}) for each in rows.columns]
+        rows.select(*commented).createOrReplaceTempView(f"{prefix}{name}")
+    return [f"{prefix}{name}" for name in names]

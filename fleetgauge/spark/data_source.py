@@ -19,6 +19,7 @@ from fleetgauge.fleet.arrow import RecordBatch, Schema
 from fleetgauge.fleet.engines.jobs import push_batches
 from fleetgauge.fleet.engines.questions import RejectCount, question
 from fleetgauge.fleet.errors import LandingError, SourceError
+from fleetgauge.fleet.frames import make_views
 from fleetgauge.fleet.schemas import PUSHES, REJECTS, SENT_POINTS
 from fleetgauge.fleet.silver.check import checked
 from fleetgauge.fleet.source import landing
@@ -58,13 +59,24 @@ KINDS: Final = {
 }
 
 
-def register(spark: SparkSession) -> None:
-    """Makes the format `fleetgauge` known to a session.
+def register(spark: SparkSession, tables: str | None = None, prefix: str = "") -> list[str]:
+    """Makes the format `fleetgauge` known to a session, and standing tables queryable by name.
 
-    Options: `path`, the landing zone (a directory or `s3://...`), as the argument of `load`; `kind`, one of `KINDS`, by
-    default `points`; `since`, `until`, `client_id` and `instance_id` as `Selection` has them, ids comma-separated; and
-    Spark's settings for S3 (`spark.hadoop.fs.s3a...`). From Spark 4.1 on, conditions on `date`, `client_id` and
-    `client_instance_id` choose files and rows as these options do.
+    Args:
+        spark: the session.
+        tables: the root of standing tables, which become temporary views (see `fleet.frames.make_views`).
+        prefix: before the name of each view, such as `fleet_`.
+
+    Returns:
+        The names of the views.
+
+    Raises:
+        FleetError: a table cannot be read.
+
+    Options of the format: `path`, the landing zone (a directory or `s3://...`), as the argument of `load`; `kind`, one
+    of `KINDS`, by default `points`; `since`, `until`, `client_id` and `instance_id` as `Selection` has them, ids
+    comma-separated; and Spark's settings for S3 (`spark.hadoop.fs.s3a...`). From Spark 4.1 on, conditions on `date`,
+    `client_id` and `client_instance_id` choose files and rows as these options do.
 
     A stream's batch has the files that came since the last one, wherever in the zone. Its offset is the time at which
     the newest file was written, with the names of those of the hour before, so that each is read once, also where
@@ -72,6 +84,7 @@ def register(spark: SparkSession) -> None:
     """
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(FleetgaugeSource)
+    return [] if tables is None else make_views(spark, tables, prefix)
 
 
 def decode_topic(records: DataFrame, kind: str = "points") -> DataFrame:

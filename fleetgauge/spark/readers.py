@@ -21,7 +21,15 @@ from fleetgauge.fleet.source.topic import connector
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
 from fleetgauge.fleet.tables import catalog
 
-__all__ = ["SESSION_OPTIONS", "Frames", "Selection", "TopicSource", "read_points", "read_pushes", "read_windows"]
+__all__ = [
+    "SESSION_OPTIONS",
+    "Frames",
+    "Selection",
+    "TopicSource",
+    "read_points",
+    "read_pushes",
+    "read_windows",
+]
 
 SESSION_OPTIONS: Final = {"spark.jars.packages": connector.CONNECTOR.coordinates}
 """What a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need none."""

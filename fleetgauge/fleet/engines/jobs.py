@@ -56,7 +56,11 @@ def answer(spark: SparkSession, asked: Question, source: Source, selection: Sele
     """
     counted = Observation()
     with_counts = pa.schema(
-        [*(field.with_nullable(True) for field in asked.schema), (_REJECTS, pa.int64()), (_REPEATS, pa.int64())]
+        [
+            *(field.with_nullable(True) for field in asked.schema),
+            pa.field(_REJECTS, pa.int64()),
+            pa.field(_REPEATS, pa.int64()),
+        ]
     )
 
     def answered(rows: Iterable[RecordBatch], repeats: WithoutRepeats) -> Iterator[RecordBatch]:

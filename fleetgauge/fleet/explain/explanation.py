@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, pc, to_list
 from fleetgauge.fleet.explain.over_time import Asked, OverTime, over_time
 from fleetgauge.fleet.explain.subjects import Subject, find
 from fleetgauge.fleet.fleet import Fleet
@@ -95,7 +95,7 @@ def explain(request: ExplainRequest) -> list[Explanation]:
 def _explained(
     store: Store, subject: Subject, every: list[Row], begin: datetime, judged_by: Memory, rules: Rules
 ) -> Explanation:
-    ids = set(subject.clients["client_instance_id"].to_pylist())
+    ids = set(to_list(subject.clients["client_instance_id"]))
     of_cluster = [row for row in every if row["cluster_id"] == subject.cluster_id]
     concerning = [_concerns(row, subject, ids) for row in of_cluster]
     causes = {row["caused_by"] for row, concerns in zip(of_cluster, concerning, strict=True) if concerns}

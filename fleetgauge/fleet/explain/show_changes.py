@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final, TextIO
 
-from fleetgauge.fleet.arrow import pc
+from fleetgauge.fleet.arrow import pc, to_list
 from fleetgauge.fleet.explain.changes import changes
 from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.report.form import Format
@@ -46,4 +46,4 @@ def show_changes(request: VerdictsRequest, since: datetime, out: TextIO) -> set[
             out.write(f"Nothing changed since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.\n")
             return set()
     write_table(rows, request.to, _FORM, out)
-    return set(rows.filter(pc.equal(rows["change"], "opened"))["severity"].to_pylist())
+    return set(to_list(rows.filter(pc.equal(rows["change"], "opened"))["severity"]))

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Final
 
 from fleetgauge.fleet import schemas
-from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc, to_list
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Transaction
@@ -71,7 +71,7 @@ class Ledger:
         self.app_id: str = self._find_app_id()
         self._is_own = pc.field("source") == source
         rows = self._rows(self._is_own & pc.field("batch_id").is_null())
-        self.redecoding = [date.fromisoformat(path) for path in rows["path"].to_pylist()]
+        self.redecoding = [date.fromisoformat(path) for path in to_list(rows["path"])]
         self._done = store.last_version(done_in, self.app_id)
         self._last = max(store.last_version(catalog.LEDGER, self.app_id), self._done)
 
@@ -108,7 +108,7 @@ class Ledger:
             condition &= (path >= f"{folder}/") & (path < f"{folder}0")  # the character after /
         rows = self._rows(condition & pc.field("batch_id").is_valid() & (path != ""))
         found: dict[str, int] = {}
-        for place, end in zip(rows["path"].to_pylist(), rows["end"].to_pylist(), strict=True):
+        for place, end in zip(to_list(rows["path"]), to_list(rows["end"]), strict=True):
             found[place] = max(end, found.get(place, 0))
         return found
 

@@ -28,11 +28,11 @@ from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds,
 from fleetgauge.fleet.pipeline.spans import EPOCH, days
 from fleetgauge.fleet.source.selection import Days
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
-from fleetgauge.fleet.source.zone_files import LOCAL, file_system
+from fleetgauge.fleet.source.zone_files import file_system
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.lock import only_run
 from fleetgauge.fleet.tables.maintain import Upkeep, maintain
-from fleetgauge.fleet.tables.paths import local_path, qualified, storage_options
+from fleetgauge.fleet.tables.paths import qualified, storage_options
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.verdicts.rules import Rules, default_rules
 
@@ -247,11 +247,9 @@ class _Run:
             from fleetgauge.fleet.pipeline.topic_source import TopicStretch
 
             return TopicStretch(spark, source, ledger, catalog.LEDGER.path(self.store.root))
-        # Spark has its own way to S3, which its settings say.
-        has_own = self.engine is self.spark and local_path(source) is None
-        system = None if has_own else file_system(source, self.options)
         again = {*ledger.redecoding, *filter(None, [self.request.redecode])}
         known = KnownFolders(self.store, source_name(source), self._now(), but=again)
+        system = file_system(source, self.options)
         return LandingSource(lambda: self.spark.spark, source, ledger, known, system)
 
     def _bounds(self) -> Bounds:
@@ -267,8 +265,6 @@ class _Run:
     def _work(self, source: "LandingSource | TopicStretch") -> Work:
         if not isinstance(source, LandingSource) or source.system is None:
             return Work(kind=Kind.TABLES, out_of_reach=str(self.request.source))
-        if source.system is not LOCAL:  # S3: this process reads all, as PySpark alone has no classes for it
-            return Work(kind=Kind.TABLES)
         anew = self.request.rebuild is not None and self.store.has(catalog.WINDOWS)
         rebuilt = self.store.log(catalog.WINDOWS).size().size_bytes if anew else 0
         return Work(kind=Kind.TABLES, amount=source.bytes_to_read() + rebuilt)

@@ -155,7 +155,7 @@ class LandingSource:
                 f"{next(iter(unfit))} among them: put them back, and run again"
             )
         files = tuple(f"{self.root}/{part.path}" for part in plan.parts)
-        return Batch(number=plan.number, files=files, system=self.system or LOCAL, unfit=unfit)
+        return Batch(number=plan.number, files=files, system=self.system, unfit=unfit)
 
     def check_day(self, day: date) -> None:
         """Raises LandingError unless every file of a day that was read is there as it was."""

@@ -6,16 +6,18 @@ The same files and rows as `fleet.source.bronze` has them by Spark.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from pyarrow.fs import FileSystem
 
-from fleetgauge.fleet.arrow import RecordBatch, Schema, Table, pa, pc, pq
+from fleetgauge.fleet.arrow import Array, RecordBatch, Schema, Table, pa, pc, pq
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.zone_files import LOCAL, has_pushes, is_of_days, list_here, opened, refuse_newer
+
+RowsT = TypeVar("RowsT", RecordBatch, Table)
 
 _ROWS_AT_ONCE: Final = 1024
 
@@ -147,18 +149,18 @@ def _may_have(file: Any, group: int, selection: Selection) -> bool:
 
 def _bronze(batch: RecordBatch, source_file: str, begin: int) -> RecordBatch:
     rows = batch.num_rows
-    own = {
+    own: dict[str, Array] = {
         "source_file": pa.repeat(source_file, rows),
         "source_row": pa.array(range(begin, begin + rows), pa.int64()),
     }
-    columns = []
+    columns: list[Array] = []
     for field in BRONZE:
         column = batch.column(field.name) if field.name in batch.schema.names else own.get(field.name)
         columns.append(pa.nulls(rows, field.type) if column is None else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=BRONZE)
 
 
-def selected(rows: RecordBatch | Table, selection: Selection, time: str = "received_at") -> Any:
+def selected(rows: RowsT, selection: Selection, time: str = "received_at") -> RowsT:
     """The rows that are chosen, by this column of times."""
     times = rows[time]
     conditions = []

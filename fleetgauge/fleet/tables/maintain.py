@@ -44,6 +44,8 @@ def maintain(
 ) -> dict[str, Upkeep]:
     """Deletes what is too old, compacts what lies in small files, and removes files that nothing needs any more.
 
+    Tables of an earlier release get their descriptions and comments.
+
     Args:
         store: the tables.
         keep_from: rows of earlier days, and clients last seen before that day, go; None keeps every row.
@@ -70,6 +72,7 @@ def _maintain(
 ) -> Upkeep:
     log = store.log(table)
     before = log.size()
+    log.describe(table.layout)
     stage(f"{table.name}: retention")
     if keep_from is not None:
         _delete_old(store, table, keep_from)

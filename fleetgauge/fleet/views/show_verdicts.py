@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TextIO
 
-from fleetgauge.fleet.arrow import pa, pc
+from fleetgauge.fleet.arrow import pa, pc, to_list
 from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.report.form import Format, Output
@@ -114,7 +114,7 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
         )
     else:
         write_table(rows, request.to, _CHOSEN, out)
-    return set(rows.filter(pc.equal(rows["state"], "open"))["severity"].to_pylist())
+    return set(to_list(rows.filter(pc.equal(rows["state"], "open"))["severity"]))
 
 
 def show_coverage(request: VerdictsRequest, out: TextIO) -> None:

@@ -125,10 +125,10 @@ def test_upkeep_leaves_every_row_in_one_file_a_day_in_order_of_clients(store: St
 
 def test_a_day_without_small_files_is_left_alone(store: Store) -> None:
     keep_up(store)
-    old = set(store.log(catalog.POINTS).files()["path"].to_pylist())
+    old = set(store.log(catalog.POINTS).paths())
     add(store, catalog.POINTS, rows_of(catalog.POINTS, TODAY, 7))
     assert keep_up(store)["points"].files == 2
-    new = set(store.log(catalog.POINTS).files()["path"].to_pylist())
+    new = set(store.log(catalog.POINTS).paths())
     assert {path.split("/")[0] for path in old & new} == {"date=2026-03-01"}
     assert {path.split("/")[0] for path in new - old} == {"date=2026-03-02"}
 
@@ -268,7 +268,7 @@ def test_files_that_were_replaced_stay_for_as_long_as_they_are_asked_for(store: 
     earlier = DeltaTable(catalog.POINTS.path(store.root), version=version).to_pyarrow_table()
     assert sorted(map(repr, earlier.to_pylist())) == before
     keep_up(store, vacuum_after_hours=0)
-    assert on_disk(store, catalog.POINTS) == set(store.log(catalog.POINTS).files()["path"].to_pylist())
+    assert on_disk(store, catalog.POINTS) == set(store.log(catalog.POINTS).paths())
     assert contents(store, catalog.POINTS) == before
 
 
