@@ -30,8 +30,8 @@ def test_the_demo_ends_with_the_ranked_list_and_the_consumer_that_hardly_polls_c
     assert "audit-consumer" not in [row["subject"] for row in rows]
     try:
         check_java()
-    except JavaError as error:
-        assert str(error) in " ".join(done.stdout.split())
+    except JavaError:
+        assert "Without PySpark, which would have made the tables" in done.stdout
     else:
         assert "fleetgauge fleet run --engine spark" in done.stdout
         answers = re.findall(r"([\w-]+) +\S (\d+) +\S (\d+) ", done.stdout.partition(".load(landing)")[2])
