@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/fleet/bench_listing.py --work DIR [--days 90] [--files 880]
 
-Empty files, `--files` an hour, of `--days` that end yesterday, all of which a ledger has; DIR may be removed
-afterwards. Each run is a process of its own: the first of a day, which lists everything, and another.
+Empty files, `--files` an hour, of `--days` that end yesterday, all of which a ledger has, by 20 batches an hour; DIR
+may be removed afterwards. Each run is a process of its own: the first of a day, which lists everything, and another.
 """
 
 import argparse
@@ -55,6 +55,11 @@ def prepare(zone: Path, tables: Path, days: int, files: int) -> None:
         plan = ledger.plan(parts)
         store.append_rows(catalog.PUSHES, [], Transaction(app_id=ledger.app_id, version=plan.number))
     source.known.save()
+    of_app, windows = {"app_id": ledger.app_id, "window_s": 300}, [yesterday] * 12
+    batches = [of_app | {"batch_id": number, "dates": [], "windows": windows} for number in range(20 * 24 * days)]
+    store.append_rows(catalog.BATCHES, batches)
+    runs = {"covered": {ledger.app_id: len(batches)}, "read_up_to": yesterday, "finished_at": yesterday}
+    store.append_rows(catalog.RUNS, [runs] * 24 * days)
 
 
 def run(zone: Path, tables: Path) -> dict[str, Any]:

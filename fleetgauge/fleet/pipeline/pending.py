@@ -57,9 +57,10 @@ def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = N
     wholes: set[date] = set()
     remade: set[date] = set()
     points = 0
-    for batch in store.rows(catalog.BATCHES):
-        if batch["batch_id"] <= done.get(batch["app_id"], -1):
-            continue
+    is_new = pc.scalar(True)
+    for app_id, last in done.items():
+        is_new &= (pc.field("app_id") != app_id) | (pc.field("batch_id") > last)
+    for batch in store.rows(catalog.BATCHES, is_new):
         covered[batch["app_id"]] = max(batch["batch_id"], covered.get(batch["app_id"], -1))
         points += batch["points"]
         if batch["window_s"] == before.get("window_s", window_s) == window_s:

@@ -191,7 +191,7 @@ class TableLog:
 
     def rows(self, columns: list[str] | None = None, filters: Any = None) -> Table:
         """Its rows, which are few, as a `pyarrow.Table`."""
-        where = pq.filters_to_expression(filters) if filters else None
+        where = None if filters is None else pq.filters_to_expression(filters)
         rows = self.snapshot()
         return pa.Table.from_batches(rows.scan(columns, where), schema=rows.schema(columns))
 
