@@ -57,11 +57,11 @@ class Frames(Tables[DataFrame]):
         return select_pushes(rows, selection, time_of(table) or "")
 
 
-def register(spark: SparkSession, tables: str, prefix: str = "") -> list[str]:
+def make_views(spark: SparkSession, tables: str, prefix: str = "") -> list[str]:
     """Makes the tables under a root queryable by name, with comments: temporary views of this session.
 
-    A view reads the files that the table's log names now: register again to see later runs. `windows` is among them, so
-    that the SQL of gold tables (`fleet.gold`) runs as it is.
+    A view reads the files that the table's log names now: make them again to see later runs. `windows` is among them,
+    so that the SQL of gold tables (`fleet.gold`) runs as it is.
 
     Args:
         spark: the session.

@@ -77,21 +77,18 @@ def answer(spark: SparkSession, asked: Question, source: Source, selection: Sele
 
 def pushes(spark: SparkSession, source: Source, selection: Selection) -> DataFrame:
     """A source -> PUSHES, without repeats and what cannot be read."""
-    return _of_pushes(spark, source, selection, _push_rows, PUSHES)
+    return _of_pushes(spark, source, selection, lambda rows, _: push_batches(rows), PUSHES)
 
 
 def points(spark: SparkSession, source: Source, selection: Selection) -> DataFrame:
     """A source -> POINTS, compared with one another."""
-    return _of_pushes(spark, source, selection, _point_rows, POINTS)
+    return _of_pushes(spark, source, selection, lambda rows, _: points_of(rows), POINTS)
 
 
-def _push_rows(rows: Iterable[RecordBatch], _: WithoutRepeats) -> Iterator[RecordBatch]:
-    for counted in CountPoints(None)(rows):
+def push_batches(checked: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """CHECKED -> PUSHES, without what cannot be read."""
+    for counted in CountPoints(None)(checked):
         yield push_rows(counted.filter(counted.column("reason").is_null()))
-
-
-def _point_rows(rows: Iterable[RecordBatch], _: WithoutRepeats) -> Iterator[RecordBatch]:
-    return points_of(rows)
 
 
 Step = Callable[[Iterable[RecordBatch], WithoutRepeats], Iterator[RecordBatch]]

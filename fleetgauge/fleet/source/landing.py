@@ -45,18 +45,26 @@ def find_zone(source: str, selection: Selection) -> Zone:
     """
     root = Path(source.removeprefix("file://"))
     names = [path for path in list_here(root, source) if has_pushes(path)]
-    if not names:
+    check_form(source, [root / name for name in names])
+    chosen = [root / name for name in names if is_of_days(name, selection)]
+    return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
+
+
+def check_form(source: str, files: Sequence[Path | str], system: FileSystem = LOCAL) -> None:
+    """Looks at the first file.
+
+    Raises:
+        LandingError: there is none, or what it holds are no push records.
+    """
+    if not files:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
-    files = [root / name for name in names]
-    with _readable(files[0]) as file:
+    with _readable(files[0], system) as file:
         found = file.schema_arrow
     if fault := _fault_of(found):
         if "schema_version" in found.names and pa.types.is_integer(found.field("schema_version").type):
             versions = (pq.read_table(path, columns=["schema_version"], partitioning=None)[0] for path in files)
             refuse_newer(source, max(pc.max(each).as_py() or 0 for each in versions))
         raise LandingError(f"{source} holds no push records: its files have {fault}")
-    chosen = [root / name for name in names if is_of_days(name, selection)]
-    return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
 
 
 def _readable(path: Path | str, system: FileSystem = LOCAL) -> Any:

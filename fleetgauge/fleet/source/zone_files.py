@@ -30,6 +30,7 @@ TRAFFIC_FOLDER: Final = "traffic"
 FOLDERS_WITHOUT_PUSHES: Final = frozenset({GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER})
 
 _DATE: Final = "date="
+_HOUR: Final = "hour="
 _NODES_FILE: Final = "meta.properties"
 
 S3_WITHIN_S: Final = 120.0
@@ -106,6 +107,15 @@ class Folder:
         return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A file of a zone: its path below it, its size [B], and when it was written [us since the epoch]."""
+
+    path: str
+    size_bytes: int
+    written_us: int
+
+
 Skip = Callable[[str, int | None], bool]
 """Whether a folder is passed over, with all below it, by its path and `Folder.changed_us`."""
 
@@ -148,6 +158,30 @@ def folders(
             if not _is_hidden(entry.base_name):
                 changed = None if entry.mtime_ns is None else entry.mtime_ns // 1000
                 waiting.append((_below(root, entry), changed))
+
+
+def written_files(system: fs.FileSystem, source: str, since_us: int) -> Iterator[Written]:
+    """The files of a zone that were written since then, and perhaps others.
+
+    On this machine folders of hours are passed over whose entries have not changed since: a file comes into its folder
+    after it was written.
+
+    Raises:
+        LandingError: there is no such directory, it is another one, or it cannot be listed.
+    """
+    root = _root(source)
+    if system is LOCAL:
+        _check_zone(Path(root), source)
+    waiting = [""]
+    while waiting:
+        for entry in _entries(system, root, waiting.pop(), source, recursive=system is not LOCAL):
+            path, written_us = _below(root, entry), (entry.mtime_ns or 0) // 1000
+            if any(map(_is_hidden, path.split("/"))):
+                continue
+            if entry.is_file:
+                yield Written(path=path, size_bytes=entry.size, written_us=written_us)
+            elif system is LOCAL and (written_us >= since_us or not entry.base_name.startswith(_HOUR)):
+                waiting.append(path)
 
 
 def _by_folder(sizes: Mapping[str, int]) -> Iterator[Folder]:

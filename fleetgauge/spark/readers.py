@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fleetgauge.fleet.engines import jobs
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.fleet import WINDOWED
-from fleetgauge.fleet.frames import Frames, register
+from fleetgauge.fleet.frames import Frames
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.topic import connector
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
@@ -29,7 +29,6 @@ __all__ = [
     "read_points",
     "read_pushes",
     "read_windows",
-    "register",
 ]
 
 SESSION_OPTIONS: Final = {"spark.jars.packages": connector.CONNECTOR.coordinates}
