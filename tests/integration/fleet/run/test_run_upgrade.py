@@ -12,9 +12,13 @@ from support.fleet.standing_tables import assert_equal, contents, rows
 from typer.testing import CliRunner
 
 from fleetgauge.cli.fleet.app import app
+from fleetgauge.fleet.arrow import to_list
 from fleetgauge.fleet.engines.engine import InProcess
+from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.ledger import Ledger
 from fleetgauge.fleet.pipeline.source import source_name
+from fleetgauge.fleet.pipeline.spans import whole
+from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 
 DATA = Path(__file__).parents[3] / "data"
@@ -37,6 +41,28 @@ def test_what_was_read_is_known_and_no_batch_is_open(written: Path) -> None:
     ledger = Ledger(Store(f"file:{written / 'tables'}"), name)
     assert (ledger.app_id, ledger.unfinished()) == (f"{name}-0", [])
     assert sorted(Path(path).name for path in ledger.read_to()) == ["part-0.parquet", "part-1.parquet"]
+
+
+GOLD = ("inventory", "versions", "latency", "throttling", "rebalances", "consumers", "groups")
+
+
+def gold(tables: Path, *, without: str = "bootstrap") -> dict[str, list[str]]:
+    """Rows of the gold tables of that release, in its columns."""
+    return {
+        name: sorted(repr({key: value for key, value in row.items() if key != without}) for row in rows(tables, name))
+        for name in GOLD
+    }
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["of their wide rows", "of their points"])
+def test_gold_tables_are_the_same_rows_when_they_are_computed_again(written: Path, anew: bool) -> None:
+    tables = written / "tables"
+    before, store = gold(tables), Store(f"file:{tables}")
+    days = sorted(store.log(catalog.WINDOWS).days())
+    received = to_list(store.snapshot(catalog.PUSHES).table(["received_at"])["received_at"])
+    Answers(store, InProcess(), 300, lambda _: None).refresh(map(whole, days), max(received), days if anew else ())
+    assert_equal(gold(tables), before)
+    assert rows(tables, "producers")
 
 
 def test_upgraded_tables_have_the_rows_of_new_ones(written: Path) -> None:
