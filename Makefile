@@ -52,7 +52,7 @@ test-python: setup  ## the tests that need no Java on another interpreter: make 
 soak: setup  ## the long runs
 	$(BIN)/python -m pytest -q tests -m soak --timeout 7200
 
-demo: setup  ## real clients through everything, and the ranked list at its end
+demo: setup  ## real clients through everything, tables by PySpark where Java is, and the ranked list
 	$(BIN)/fleetgauge demo
 
 demo-broker: setup  ## the same through real Kafka brokers with the plugin (needs Maven)

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.fleet.bench_decode import about
-from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import SortKeys, Table, pa, pc
 from fleetgauge.fleet.engines.engine import InProcess
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.pipeline.answers import Answers
@@ -59,7 +59,7 @@ def made(count: int, starts: list[datetime]) -> tuple[Table, Table]:
             points += [(name, f"client-{number // 20}", at, push, group, *each) for each in measured]
     columns = "client_instance_id client_id received_at push_id group_id"
     sent = rows(SENT_POINTS, f"{columns} metric_name node_id topic partition value", *points)
-    order = [("client_instance_id", "ascending")]
+    order: SortKeys = [("client_instance_id", "ascending")]
     given = rows(PUSHES, f"{columns} role points", *pushes)
     return given.sort_by(order), aggregate(sent, 300).sort_by(order)
 

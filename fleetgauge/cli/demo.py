@@ -1,4 +1,4 @@
-"""`fleetgauge demo`: real clients through the whole pipeline, on this machine, in a minute."""
+"""`fleetgauge demo`: real clients through the whole pipeline, on this machine, in a minute or two."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,8 @@ def demo(
 ) -> None:
     """Show the whole pipeline with real clients: node, OTLP server, landing zone, tables, and the ranked list.
 
-    Needs the extras kafka and tables. It uses only this machine and free ports, and removes its files at the end
+    Needs the extras kafka and tables; with the extra spark and Java, PySpark makes the tables and answers a question
+    beside this process. It uses only this machine and free ports, and removes its files at the end
     (unless --keep). One of its consumers hardly polls. Exits with 1, naming what is missing, unless the pushes of every
     client arrived and that consumer heads the list of verdicts.
     """

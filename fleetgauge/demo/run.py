@@ -10,16 +10,18 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from fleetgauge.base.clock import Time
 from fleetgauge.base.module_command import module_command
 from fleetgauge.demo.clients import CLIENT_IDS, SLOW_CONSUMER_ID, Clients
 from fleetgauge.demo.processes import SHUTDOWN_TIMEOUT_MS, DemoError, OtlpReceiver, ServedNode
+from fleetgauge.fleet.errors import JavaError
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.push_log.embedded.inspect import records_after
 
 PUSHES_EACH = 5
-_FLEET_TIMEOUT_S = 110.0
+_FLEET_TIMEOUT_S = 300.0
 
 _CONFIG = """\
 listeners = "PLAINTEXT://127.0.0.1:0"
@@ -77,9 +79,14 @@ def run_demo(directory: Path, console: Console, time: Time) -> None:
     points = sum(client["points"] for client in clients.values())
     console.print(f"[bold]5.[/] OTLP server: {received['exports']} exports, {points} points of {len(clients)} clients")
     console.print(f"[bold]6.[/] fleetgauge fleet reads the landing zone {landing}")
+    without_spark = _why_without_spark()
     inventory = _analyse(landing, console)
-    verdicts = _judge(landing, console)
+    verdicts = _judge(landing, "process" if without_spark else "spark", console)
     problems = [*_missing_at_receiver(clients), *_missing_in_inventory(inventory), *_missing_in_verdicts(verdicts)]
+    if without_spark:
+        console.print(f"\nWithout PySpark, which would have made the tables and answered a question: {without_spark}")
+    else:
+        problems += _ask_spark(landing, inventory, console)
     if problems:
         raise DemoError("not everything came through: " + "; ".join(problems))
     cut_off = ", ".join(row["client_id"] for row in inventory if not row["terminated"])
@@ -127,14 +134,43 @@ def _analyse(landing: Path, console: Console) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def _judge(landing: Path, console: Console) -> list[dict[str, Any]]:
+def _why_without_spark() -> str | None:
+    """Why PySpark is not used; None if it is."""
+    try:
+        from fleetgauge.fleet.spark.session import check_java
+
+        check_java()
+    except (ModuleNotFoundError, JavaError) as error:
+        return str(error)
+    return None
+
+
+def _ask_spark(landing: Path, inventory: list[dict[str, Any]], console: Console) -> list[str]:
+    """Asks Spark for the points of each client, and shows them beside those of the inventory, which this process made;
+    where they differ.
+    """
+    from fleetgauge.demo.question import ASKED, points_by_client
+
+    console.print(f"\n[bold]{ASKED}[/]", soft_wrap=True, markup=True)
+    by_spark = points_by_client(landing)
+    shown = Table("client_id", "points, by Spark", "by fleetgauge fleet inventory")
+    for row in inventory:
+        shown.add_row(row["client_id"], str(by_spark.get(row["client_id"])), str(row["points"]))
+    console.print(shown)
+    expected = {row["client_id"]: row["points"] for row in inventory}
+    return [] if by_spark == expected else [f"Spark counts {by_spark}, and the process {expected}"]
+
+
+def _judge(landing: Path, engine: str, console: Console) -> list[dict[str, Any]]:
     """Makes the tables, prints the ranked list, and returns its rows."""
     tables, rules = str(landing.with_name("tables")), landing.with_name("rules.toml")
     rules.write_text(_RULES, encoding="utf-8")
     console.print(
-        f"\n[bold]fleetgauge fleet run --tables {tables} --window {_WINDOW} --rules {rules}[/]", soft_wrap=True
+        f"\n[bold]fleetgauge fleet run --engine {engine} --tables {tables} --window {_WINDOW} --rules {rules}[/]",
+        soft_wrap=True,
     )
-    _fleet("run", "--source", str(landing), "--tables", tables, "--window", _WINDOW, "--rules", str(rules))
+    options = ("--engine", engine, "--tables", tables, "--window", _WINDOW, "--rules", str(rules))
+    _fleet("run", "--source", str(landing), *options)
     console.print("\n[bold]fleetgauge fleet verdicts[/]")
     _fleet("verdicts", "--tables", tables)
     answers = landing.with_name("verdicts")

@@ -1,5 +1,7 @@
-"""pyarrow as this package uses it. Its published stubs know few of the kernels' real argument types, so mypy takes
-it as untyped, here and nowhere else; the aliases say what is meant.
+"""pyarrow as this package uses it, with types by pyarrow-stubs.
+
+Two things stay untyped. Kernels (`pc`): the stubs refuse what most of them take, such as a plain text beside a column.
+Columns (`Array`), which are arrays or chunked arrays of a type that no name here says.
 """
 
 import os
@@ -7,21 +9,22 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-import pyarrow
+import pyarrow as pa
 import pyarrow.compute
-import pyarrow.parquet
+import pyarrow.parquet as pq
 
-pa: Any = pyarrow
+__all__ = ["Array", "RecordBatch", "Schema", "SortKeys", "Table", "pa", "pc", "pq"]
+
 pc: Any = pyarrow.compute
-pq: Any = pyarrow.parquet
 
 Array: TypeAlias = Any
-"""A `pyarrow.Array`; the name or docstring of what it is says of which type."""
-RecordBatch: TypeAlias = Any
-Schema: TypeAlias = Any
-Table: TypeAlias = Any
+"""A `pyarrow.Array`, or a `ChunkedArray` where a table's column is meant; the name or docstring says of which type."""
+RecordBatch: TypeAlias = pa.RecordBatch
+Schema: TypeAlias = pa.Schema
+Table: TypeAlias = pa.Table
+SortKeys: TypeAlias = list[tuple[str, Literal["ascending", "descending"]]]
 
 
 _NAMES_ALLOCATOR: Final = "ARROW_DEFAULT_MEMORY_POOL"
@@ -67,6 +70,12 @@ class Rows:
 
     schema: Schema
     batches: Iterable[RecordBatch]
+
+
+def to_list(column: Array) -> list[Any]:
+    """The values of a column as Python has them, None for null: the stubs call every value optional."""
+    found: list[Any] = column.to_pylist()
+    return found
 
 
 def conformed(schema: Schema, columns: Mapping[str, Array], rows: int) -> Table:

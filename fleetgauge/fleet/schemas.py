@@ -331,9 +331,11 @@ LATENCY: Final = _joined(
     _LINK,
     _LATENCY,
     _MEANING,
+    schema_of(("bootstrap", pa.bool_())),
 )
 """One row a client instance, metric, broker link and window of receipt; `node_id` is null for a metric that is not by
-broker. `metric` is the metric's name without `.avg` and `.max`.
+broker, and -1 for a bootstrap or logical link, which `bootstrap` marks. `metric` is the metric's name without `.avg`
+and `.max`.
 """
 
 THROTTLING: Final = _joined(

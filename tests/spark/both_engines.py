@@ -30,7 +30,7 @@ def ask(
     here = Found(rows, found.rejects.total, found.repeats)
     by_spark = jobs.answer(spark, asked, source, selection)
     rows = by_spark.frame.toArrow().cast(asked.schema).to_pylist()
-    there = Found(rows, by_spark.rejects.total, by_spark.repeats.total)
+    there = Found(rows, by_spark.rejects, by_spark.repeats)
     assert (here.rejects, here.repeats) == (there.rejects, there.repeats)
     for one, other in zip(sorted(here.rows, key=repr), sorted(there.rows, key=repr), strict=True):
         assert one == other

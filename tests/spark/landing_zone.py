@@ -58,9 +58,11 @@ def push(metrics: bytes | None = b"", *, received_at: int = NOON_US, **fields: A
 class LandingZone:
     root: Path
 
-    def write(self, rows: Iterable[dict[str, Any]], *, name: str = "part-0", hour: str = "12") -> Path:
+    def write(
+        self, rows: Iterable[dict[str, Any]], *, name: str = "part-0", date: str = "2026-03-01", hour: str = "12"
+    ) -> Path:
         """One file of the hour; rows may lack nothing but be anything else."""
-        directory = self.root / "date=2026-03-01" / f"hour={hour}"
+        directory = self.root / f"date={date}" / f"hour={hour}"
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{name}.parquet"
         pq.write_table(pa.Table.from_pylist(list(rows), schema=SCHEMA), path, compression="zstd")

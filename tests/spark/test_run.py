@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 from pyspark.sql import SparkSession
 from spark.landing_zone import LandingZone, push
 from support.fleet.fleet_in_disorder import fleet_pushes, shuffled_batches
 from support.fleet.killed_runs import ON_SPARK, QUICK_SPARK
 from support.fleet.standing_tables import assert_equal, contents, rows
+from support.receivers.s3_store import SECRET, s3, s3_store
 from typer.testing import CliRunner, Result
 
 from fleetgauge.cli.fleet.app import app
+from fleetgauge.fleet.engines.choice import Kind
 from fleetgauge.fleet.engines.engine import InProcess, OnSpark
 
 pytestmark = pytest.mark.timeout(900)  # runs on Spark, on a machine that may be busy
@@ -91,6 +94,25 @@ def test_a_zone_on_any_file_system_is_read_by_spark(spark: SparkSession, tmp_pat
     assert_equal(*(contents(tmp_path / name, without=("rejects",)) for name in ("tables", "here")))
     again = run("viewfs://lake/landing", tmp_path / "tables", *QUICK_SPARK)
     assert again.stdout == "nothing new in viewfs://lake/landing\n"
+
+
+def test_a_large_zone_in_s3_is_read_by_spark_which_has_no_classes_for_it(
+    spark: SparkSession, tmp_path: Path, used: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Kind.TABLES.__dict__, "_value_", 0)
+    zone = LandingZone(tmp_path / "landing")
+    fill(zone, range(3))
+    with s3_store(tmp_path / "access.log") as port:
+        s3(port).create_dir("lake")
+        fs.copy_files(str(zone.root), "lake/pushes", destination_filesystem=s3(port))
+        keys = {"endpoint": f"http://127.0.0.1:{port}", "access.key": "key", "secret.key": SECRET}
+        conf = [word for key, value in keys.items() for word in ("--conf", f"spark.hadoop.fs.s3a.{key}={value}")]
+        run("s3://lake/pushes?region=us-east-1", tmp_path / "s3", *conf, *QUICK_SPARK)
+    assert used["OnSpark.make"] == 1
+    run(zone.root, tmp_path / "here")
+    found, expected = (contents(tmp_path / name, without=("rejects",)) for name in ("s3", "here"))
+    assert_equal(found, expected)
+    assert len(rows(tmp_path / "s3", "rejects")) == len(rows(tmp_path / "here", "rejects"))
 
 
 def test_a_file_system_that_spark_does_not_know_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:

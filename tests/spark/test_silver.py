@@ -84,7 +84,7 @@ def test_repeats_are_left_out_and_counted_wherever_they_lie_and_bad_rows_are_not
     zone.write([two, one], name="part-1", hour="13")
     answer = jobs.answer(spark, question("rejects"), str(zone.root), Selection())
     assert [row.reason for row in answer.frame.collect()] == ["push_id is null"] * 2
-    assert (answer.repeats.total, answer.rejects.total) == (3, 2)
+    assert (answer.repeats, answer.rejects) == (3, 2)
     found = jobs.pushes(spark, str(zone.root), Selection()).collect()
     assert sorted(row.client_id for row in found) == ["one", "two"]
 

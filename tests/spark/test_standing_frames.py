@@ -17,7 +17,7 @@ from fleetgauge.fleet.schemas import POINTS
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
-from fleetgauge.spark import Selection, read_points, read_pushes, read_windows
+from fleetgauge.spark import Frames, Selection, read_points, read_pushes, read_windows, register
 
 HOUR = timedelta(hours=1)
 
@@ -61,12 +61,50 @@ def test_a_selection_is_of_times_and_clients(spark: SparkSession, store: Store) 
     assert [row.push_id for row in read_points(spark, selection=chosen, tables=store.root).collect()] == ["02-0"]
 
 
+def test_a_selection_prunes_days_and_files(
+    spark: SparkSession, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rows in (points(), points(before=HOUR)):
+        add(store, rows)
+    assert len(Frames(spark, store.root).points().inputFiles()) == 4, "two of each day"
+    frame = Frames(spark, store.root).points(since=LAST - HOUR / 2)
+    assert len(frame.inputFiles()) == 1
+    frame.explain("formatted")
+    plan = capsys.readouterr().out
+    (partitions,) = [line for line in plan.splitlines() if line.startswith("PartitionFilters")]
+    assert f">= {LAST.date()}" in partitions
+    assert "GreaterThanOrEqual(received_at," in plan
+    assert frame.count() == 3
+
+
+def test_every_table_is_there_by_its_name_or_meaning(spark: SparkSession, store: Store) -> None:
+    add(store, points())
+    frames = Frames(spark, store.root)
+    assert frames.table("points").schema == frames.points().schema == spark_schema(POINTS)
+    with pytest.raises(FleetError, match="there is no table verdicts in"):
+        frames.verdicts()
+
+
+def test_tables_are_queryable_by_name_with_comments(spark: SparkSession, store: Store) -> None:
+    add(store, points())
+    store.make(catalog.PRODUCERS)
+    add(store, [{"client_instance_id": "one", "receiver_node_ids": [1, 2]}], catalog.INVENTORY)
+    views = ["fleet_points", "fleet_inventory", "fleet_producers"]
+    assert register(spark, store.root, "fleet_") == views
+    assert [row.receiver_node_ids for row in spark.sql("SELECT * FROM fleet_inventory").collect()] == [[1, 2]]
+    assert spark.sql("SELECT push_id FROM fleet_points WHERE date = DATE '2026-03-02'").count() == 3
+    comments = {row.col_name: row.comment for row in spark.sql("DESCRIBE fleet_producers").collect()}
+    assert comments["record_queue_time_max_ms"].endswith("before it is sent: largest [ms]")
+    assert None not in comments.values()
+    assert register(spark, store.root, "fleet_") == views, "again, to see later runs"
+
+
 def test_a_frame_stays_that_of_the_moment_when_it_was_made(spark: SparkSession, store: Store) -> None:
     add(store, points())
     frame = read_points(spark, tables=store.root)
     log = store.log(catalog.POINTS)
     more = list(written(store.files_of(catalog.POINTS), [arrow(points(before=HOUR))]))
-    store.change(catalog.POINTS, more, remove=log.files()["path"].to_pylist())
+    store.change(catalog.POINTS, more, remove=log.paths())
     assert {row.received_at for row in frame.collect()}.isdisjoint(
         {row.received_at for row in read_points(spark, tables=store.root).collect()}
     )

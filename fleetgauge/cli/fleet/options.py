@@ -73,7 +73,10 @@ SparkLog = Annotated[
 OptionalMaster = Annotated[
     str | None,
     typer.Option(
-        "--master", help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ...; with it Spark is used."
+        "--master",
+        "--remote",
+        help="Where Spark runs: local[*], local[2], spark://host:port, yarn, ..., or a Spark Connect server, "
+        "sc://host:port; with it Spark is used.",
     ),
 ]
 OptionalEngine = Annotated[
@@ -257,10 +260,13 @@ class SparkJob(Spark):
         """How to start Spark, for `start_session`."""
         from fleetgauge.fleet.spark.session import SessionSettings
 
-        conf = parse_conf(self.conf)
-        for key, files in shipped(self.py_files, self.archives).items():
-            conf[key] = f"{conf[key]},{files}" if conf.get(key) else files
-        return SessionSettings(master=self.master or "local[*]", log_level=self.spark_log_level, options=conf)
+        return SessionSettings(
+            master=self.master or "local[*]",
+            log_level=self.spark_log_level,
+            py_files=tuple(_whole(path, "--py-files") for path in listed(self.py_files)),
+            archives=tuple(_whole(path, "--archives") for path in listed(self.archives)),
+            options=parse_conf(self.conf),
+        )
 
     def run_context(
         self, source: TopicSource | str, kafka: KafkaClient, notes: Console, progress: bool
@@ -282,7 +288,7 @@ class SparkJob(Spark):
         from fleetgauge.fleet.source.topic.connector import connector_jars
 
         settings = self.settings()
-        if not isinstance(source, TopicSource):
+        if settings.is_remote or not isinstance(source, TopicSource):
             return settings
         return replace(settings, jars=connector_jars(listed(kafka.kafka_jars), note=sentences(notes)))
 
@@ -337,26 +343,15 @@ def time_option(text: str | None, at: datetime) -> datetime | None:
     return None if text is None else parse_time(text, at)
 
 
-def shipped(py_files: str | None, archives: str | None) -> dict[str, str]:
-    """Settings of Spark that give executors these files.
+def _whole(path: str, option: str) -> str:
+    """A URI as it is, or a file's whole path; what comes after `#` stays.
 
-    >>> shipped("hdfs:///fleet.zip", "hdfs:///env.tar.gz#environment")["spark.archives"]
+    >>> _whole("hdfs:///env.tar.gz#environment", "--archives")
     'hdfs:///env.tar.gz#environment'
 
     Raises:
-        FleetError: one of them is not there.
+        FleetError: it is not there.
     """
-    settings = {}
-    if code := ",".join(_whole(path, "--py-files") for path in listed(py_files)):
-        # A session that no spark-submit starts ships the first alone, and imports from the second.
-        settings = {"spark.files": code, "spark.submit.pyFiles": code}
-    if unpacked := ",".join(_whole(path, "--archives") for path in listed(archives)):
-        settings["spark.archives"] = unpacked
-    return settings
-
-
-def _whole(path: str, option: str) -> str:
-    """A URI as it is, or a file's whole path; what comes after `#` stays."""
     if urlsplit(path).scheme:  # local:/opt/fleet.zip, too
         return path
     name, hash_, directory = path.partition("#")

@@ -202,7 +202,9 @@ def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent
         read = reader(store, fleet, of, to_one=replay.spread == "one")
         if choose(Work(kind=Kind.REPLAY, amount=of.rows), spark.asked) is EngineName.SPARK:
             session = _session(spark)
-            parts = parts_of(of, least=4 * session.sparkContext.defaultParallelism)
+            from fleetgauge.fleet.spark.session import parallelism
+
+            parts = parts_of(of, least=4 * parallelism(session))
             found = answer(
                 fleet, asked, lambda task: engines.on_spark(session, read, parts, task), of.window_s, percent
             )

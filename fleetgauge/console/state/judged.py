@@ -8,10 +8,10 @@ from fleetgauge.console.state.clients import InstanceKey, Known
 from fleetgauge.console.state.verdict_rows import Row, Verdicts, by_severity
 from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.html.words import title, who
 from fleetgauge.fleet.schemas import INSTANCE
 from fleetgauge.fleet.tables import catalog
-from fleetgauge.fleet.views.show_verdicts import judged, opened, ranked_verdicts
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rows import ranked
 from fleetgauge.verdicts.rules import Rules
@@ -35,9 +35,9 @@ def standing_verdicts(tables: str, first_push: FirstPush) -> Verdicts:
         OSError: the tables cannot be read; one sentence.
     """
     try:
-        store = opened(tables, {})
-        of = judged(store)
-        rows = by_severity([_plain(row, first_push) for row in ranked_verdicts(store).to_pylist()])
+        fleet = Fleet.with_verdicts(tables)
+        of = fleet.judged()
+        rows = by_severity([_plain(row, first_push) for row in fleet.verdicts().to_pylist()])
     except FleetError as error:
         raise OSError(str(error)) from error
     return Verdicts(source="tables", judged_from=_micros(of.begin), judged_to=_micros(of.end), rows=rows)
@@ -51,8 +51,7 @@ def standing_clients(tables: str) -> dict[InstanceKey, Known]:
     """
     columns = [*INSTANCE, "first_seen", "last_seen", "pushes"]
     try:
-        store = opened(tables, {})
-        rows = store.log(catalog.INVENTORY).rows(columns=columns)
+        rows = Fleet.with_verdicts(tables).chosen(catalog.INVENTORY.name).read(columns)
     except FleetError as error:
         raise OSError(str(error)) from error
     keys = zip(*(rows[name].to_pylist() for name in INSTANCE), strict=True)

@@ -15,8 +15,9 @@ from fleetgauge.console.state.measures import COLUMNS as SHOWN
 from fleetgauge.console.state.rings import Numbers, Rings
 from fleetgauge.console.state.source import StoredPush
 from fleetgauge.console.state.windows import WINDOW_S, WINDOW_US, OpenWindows, by_window_start
-from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc, to_list
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN, LAG, LAG_OF_CLIENT, LAG_RECORDS
+from fleetgauge.fleet.measures.rows import filled
 from fleetgauge.fleet.measures.values import Wide
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME
 from fleetgauge.fleet.silver.live import LivePushes
@@ -303,19 +304,18 @@ def _shown(start: int, rows: Table, given: dict[str, Any]) -> _Values:
     is_link = pc.is_valid(rows["role"]).to_numpy(zero_copy_only=False)
     clients, links = np.flatnonzero(~is_link), np.flatnonzero(is_link)
     numbers = {name: _numbers(column) for name, column in given.items()}
-    keys = _keys(rows.select(INSTANCE).take(pa.array(clients)))
+    keys = _keys(rows.select(INSTANCE).take(clients))
     of_clients = {name: column[clients] for name, column in numbers.items()}
-    dialect = pc.index_in(rows["dialect"].take(pa.array(clients)), value_set=pa.array(DIALECTS)).fill_null(-1)
+    dialect = pc.index_in(rows["dialect"].take(clients), value_set=pa.array(DIALECTS)).fill_null(-1)
     dialects = dialect.to_numpy()
     values = {name: column for name, column in of_clients.items() if name in SHOWN}
     idle = values[POLL_IDLE]
     values[POLL_IDLE] = np.where(dialects == JAVA, time_in_poll(idle), idle)
-    of_node = rows.select((*INSTANCE, "role", "node_id", "coordinator")).take(pa.array(links))
+    of_node = rows.select((*INSTANCE, "role", "node_id", "coordinator")).take(links)
     latency = numbers[LATENCY][links]
-    nodes = of_node["node_id"].fill_null(-1).to_numpy()
-    is_coordinator = of_node["coordinator"].fill_null(False).to_numpy(zero_copy_only=False)
-    kept = np.flatnonzero((nodes >= 0) & ~np.asarray(is_coordinator, np.bool_) & ~np.isnan(latency))
-    of_node, latency = of_node.take(pa.array(kept)), latency[kept]
+    is_broker = (filled(of_node["node_id"], -1) >= 0) & ~filled(of_node["coordinator"], False)
+    kept = np.flatnonzero(is_broker & ~np.isnan(latency))
+    of_node, latency = of_node.take(kept), latency[kept]
     link_keys, place_of = _keys(of_node), {key: place for place, key in enumerate(keys)}
     client_of = np.array([place_of.get(key, -1) for key in link_keys], np.int64)
     is_consumer = np.array([role in _CONSUMERS for role in of_node["role"].to_pylist()], np.bool_)
@@ -323,7 +323,7 @@ def _shown(start: int, rows: Table, given: dict[str, Any]) -> _Values:
     given_of = {name: np.append(of_clients[name], np.nan) for name in POLL_MEASURES}
     is_waiting = waits_for_poll(given_of.__getitem__, np.append(dialects == JAVA, False), client_of, latency)[client_of]
     broker_time = broker_time_ms(latency, is_consumer, np.append(dialects, -1)[client_of], is_waiting)
-    return [(start, keys, values)], [MeasuredLinks(start, link_keys, nodes[kept].tolist(), latency, broker_time)]
+    return [(start, keys, values)], [MeasuredLinks(start, link_keys, to_list(of_node["node_id"]), latency, broker_time)]
 
 
 def _numbers(column: Any) -> Numbers:

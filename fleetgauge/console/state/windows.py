@@ -71,7 +71,7 @@ class OpenWindows:
         while begin < len(order):
             first, most = np.searchsorted(ends, [begin, begin + self.rows_at_once], side="right").tolist()
             end = int(ends[max(first, most - 1)])  # whole instances, at least one
-            yield judged_of(rows.take(pa.array(order[begin:end])))
+            yield judged_of(rows.take(order[begin:end]))
             begin = end
 
 

@@ -1,13 +1,12 @@
 """Settings of the sampler of consumer groups, and files with settings of Kafka's tools (`--command-config`)."""
 
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 from zlib import crc32
 
+from fleetgauge.base.client_properties import ClientSettingError, for_librdkafka, read_properties
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.push_log.kafka_topic.settings import OWN_CLIENT_KEYS
 
@@ -52,89 +51,17 @@ def writer_name(bootstrap_servers: str) -> str:
     return f"{platform.node()}-offsets-{crc32(bootstrap_servers.encode()):08x}"
 
 
-_LINE: Final = re.compile(r"([^=:\s]+)\s*[=:]?\s*(.*)")
-_JAAS: Final = re.compile(r"(?:Plain|Scram)LoginModule\s+\w+\s+(.*?);?\s*$", re.DOTALL)
-_JAAS_OPTION: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
-_OF_JAVA: Final = frozenset({
-    "client.dns.lookup", "default.api.timeout.ms", "key.deserializer", "value.deserializer", "key.serializer",
-    "value.serializer", "request.timeout.ms", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type",
-    "ssl.keystore.password", "ssl.protocol", "ssl.enabled.protocols", "retries", "retry.backoff.ms",
-})  # fmt: skip
-"""Keys of Java clients that an Admin client of librdkafka does without."""
-
-
 def read_command_config(path: Path) -> dict[str, str]:
-    """A file as `--command-config` of Kafka's tools takes it, as settings of librdkafka.
-
-    Keys of librdkafka are handed on. `sasl.jaas.config` of PLAIN and SCRAM, and stores in PEM, are translated.
+    """A file as `--command-config` of Kafka's tools takes it, as settings of librdkafka (`for_librdkafka`).
 
     Raises:
         OffsetsConfigError: it cannot be read, or names what librdkafka has no setting for.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        given = read_properties(path.read_text(encoding="utf-8"))
+        return for_librdkafka({key: value for key, value in given.items() if key not in OWN_CLIENT_KEYS})
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise OffsetsConfigError(f"cannot read the client settings in {path}: {reason}") from error
-    found: dict[str, str] = {}
-    for key, value in _properties(text).items():
-        if key not in _OF_JAVA and key not in OWN_CLIENT_KEYS:
-            found |= _translated(key, value, path)
-    return found
-
-
-def _properties(text: str) -> dict[str, str]:
-    """The keys of Java properties: comments begin with # or !, a backslash at the end joins lines."""
-    joined = re.sub(r"\\\r?\n[ \t]*", "", text)
-    lines = (line.strip() for line in joined.splitlines())
-    matches = (_LINE.match(line) for line in lines if line and line[0] not in "#!")
-    return {match[1]: _unescaped(match[2].strip()) for match in matches if match}
-
-
-_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _unescaped(value: str) -> str:
-    r"""A value of Java properties, in which a backslash escapes the character behind it.
-
-    >>> print(_unescaped(r'password="a\\"b;c" caf\u00e9'))
-    password="a\"b;c" café
-    """
-
-    def plain(match: re.Match[str]) -> str:
-        return chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2])
-
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", plain, value)
-
-
-def _translated(key: str, value: str, path: Path) -> dict[str, str]:
-    match key:
-        case "sasl.jaas.config":
-            module = _JAAS.search(value)
-            if module is None:
-                raise OffsetsConfigError(
-                    f"{path}: sasl.jaas.config is understood of PlainLoginModule and ScramLoginModule; for others set "
-                    "librdkafka's own keys, such as sasl.oauthbearer.config or sasl.kerberos.keytab"
-                )
-            options = {
-                name: re.sub(r"\\(.)", r"\1", quoted) or single or bare
-                for name, quoted, single, bare in _JAAS_OPTION.findall(module[1])
-            }
-            return {f"sasl.{name}": options[name] for name in ("username", "password") if name in options}
-        case "ssl.truststore.location":
-            return {"ssl.ca.location": _pem(key, value, path)}
-        case "ssl.keystore.location":
-            store = _pem(key, value, path)
-            return {"ssl.certificate.location": store, "ssl.key.location": store}
-        case "ssl.endpoint.identification.algorithm":
-            return {key: value or "none"}
-    return {key: value}
-
-
-def _pem(key: str, value: str, path: Path) -> str:
-    if Path(value).suffix.lower() in (".jks", ".p12", ".pfx", ".keystore", ".truststore"):
-        raise OffsetsConfigError(
-            f"{path}: {key} is {value}, and librdkafka reads PEM: export the store's certificates with keytool "
-            "-exportcert -rfc, and name that file"
-        )
-    return value
+    except ClientSettingError as error:
+        raise OffsetsConfigError(f"{path}: {error}") from error

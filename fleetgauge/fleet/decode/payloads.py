@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fleetgauge.fleet.arrow import Array, pa
+from fleetgauge.fleet.arrow import Array, pa, to_list
 from fleetgauge.fleet.decode import by_protobuf
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.dialects import Identity, Sender, identity_of, sender_of
@@ -110,7 +110,7 @@ class _Read(NamedTuple):
 
 
 def _read(payloads: Payloads, reader: Reader | None) -> _Read:
-    data: Sequence[bytes] = payloads.to_pylist() if isinstance(payloads, pa.Array) else payloads
+    data: Sequence[bytes] = to_list(payloads) if isinstance(payloads, pa.Array) else payloads
     first = reader or _FIRST
     flat, left = first(data)
     if repaired := _repaired(data, left):

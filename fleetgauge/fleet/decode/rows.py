@@ -62,11 +62,11 @@ def counted_rows(
     chunk: RecordBatch, reasons: list[str | None], points: Indices, sender_of: Indices, senders: list[Sender | None]
 ) -> RecordBatch:
     """COUNTED of the good rows of a chunk, each of which has the number of its sender."""
-    rows = pa.array(np.flatnonzero([reason is None for reason in reasons]))
+    rows: Array = pa.array(np.flatnonzero([reason is None for reason in reasons]))
     own = {"points": pa.array(points), "heartbeat": pc.equal(pc.binary_length(chunk.column("metrics")), 0)}
     for name in (field.name for field in fields(Sender)):
         texts = pa.array([getattr(sender, name) if sender else None for sender in senders], pa.string())
-        own[name] = texts.take(pa.array(sender_of))
+        own[name] = texts.take(sender_of)
 
     def column(name: str) -> Array | None:
         if name == "payload":

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pyarrow.fs import FileSystem
 
-from fleetgauge.fleet.arrow import RecordBatch, allocate_with_jemalloc, pa, pc
+from fleetgauge.fleet import shards
+from fleetgauge.fleet.arrow import RecordBatch, allocate_with_jemalloc, pa, pc, to_list
 from fleetgauge.fleet.errors import LandingError
-from fleetgauge.fleet.schemas import BRONZE
+from fleetgauge.fleet.schemas import BRONZE, schema_of
 from fleetgauge.fleet.silver.check import KEYS
 from fleetgauge.fleet.silver.repeats import ORDER
 from fleetgauge.fleet.source import landing
@@ -27,6 +28,10 @@ Task = Callable[[Iterable[RecordBatch]], Made]
 MAX_BAD_FILES: Final = 100
 """Files of one batch that are set aside at most: where so many cannot be read, something else is wrong."""
 
+_PARTS: Final = schema_of(("number", pa.int32()), ("part", pa.binary()))
+_MADE: Final = schema_of(("number", pa.int32()), ("made", pa.binary()))
+"""Pickled parts and what is made of them, as they go to tasks of Spark and come back."""
+
 _TASKS_AT_LEAST: Final = 8
 _CANNOT_BE_READ: Final = "the file cannot be read: it is damaged, or gone"
 
@@ -38,14 +43,14 @@ class Batch:
     Attributes:
         number: it is the `number`-th of its source.
         files: a landing zone's, by their whole paths; none for a topic.
-        system: the file system that has them, where this process may read them.
+        system: the file system that has them; None where only Spark reads it.
         unfit: files that are not what they were when the batch was planned, and why.
         records: a topic's, as BRONZE.
     """
 
     number: int
     files: tuple[str, ...] = ()
-    system: FileSystem = field(default_factory=lambda: LOCAL)
+    system: FileSystem | None = field(default_factory=lambda: LOCAL)
     unfit: Mapping[str, str] = field(default_factory=dict)
     records: "DataFrame | None" = None
 
@@ -56,6 +61,10 @@ class Engine(Protocol):
     @property
     def parts(self) -> int:
         """How many parts a job is best divided into."""
+
+    @property
+    def shards(self) -> int:
+        """Into how many shards instances are divided, each of which is one task's; see `fleet.shards`."""
 
     def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterable[Made]:
         """What a task makes of each part, which may be on another machine: task, parts and results are pickled."""
@@ -80,6 +89,7 @@ class InProcess:
     """Rows that a task is handed together."""
 
     parts = 1
+    shards = shards.shards_for(1)
 
     def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterator[Made]:
         """What a task makes of each part."""
@@ -92,18 +102,18 @@ class InProcess:
         for path in batch.files:
             if path not in bad:
                 try:
-                    read += list(landing.read(path, Selection(), system=batch.system))  # all of it or nothing
+                    read += list(landing.read(path, Selection(), system=batch.system or LOCAL))  # all of it or nothing
                 except LandingError as error:
                     set_aside(bad, path, error)
         rows = pa.Table.from_batches(read, schema=BRONZE).combine_chunks()
         for name in KEYS:
-            rows = rows.set_column(rows.schema.get_field_index(name), BRONZE.field(name), rows[name].fill_null(""))
+            rows = rows.set_column(rows.schema.get_field_index(name), BRONZE.field(name), pc.fill_null(rows[name], ""))
         order = pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in ORDER])
         pieces = (order.slice(begin, self.rows_at_once) for begin in range(0, len(order), self.rows_at_once))
         return [task(rows.take(piece).combine_chunks().to_batches()[0] for piece in pieces)]
 
 
-def set_aside(bad: dict[str, str], path: str, error: Exception) -> None:
+def set_aside(bad: dict[str, str], path: str, error: Exception | None = None) -> None:
     """Notes a file that cannot be read.
 
     Raises:
@@ -133,37 +143,74 @@ class OnSpark:
         return self._start()
 
     @property
+    def calls_back(self) -> bool:
+        """True if a streaming query calls functions in this process; those of Spark Connect run in the server."""
+        from pyspark.sql.utils import is_remote
+
+        return self.spark is not None and not is_remote()
+
+    @property
     def parts(self) -> int:
         """A few for each core, so that they end together."""
-        return 4 * self.spark.sparkContext.defaultParallelism
+        from fleetgauge.fleet.spark.session import parallelism
+
+        return 4 * parallelism(self.spark)
+
+    @property
+    def shards(self) -> int:
+        """See `in_order`."""
+        return shards.shards_for(_tasks(self.spark))
 
     def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterable[Made]:
         """What a task makes of each part."""
+        from fleetgauge.fleet.spark_schema import spark_schema
+
         if not parts:
             return []
-        return self.spark.sparkContext.parallelize(parts, len(parts)).map(task).collect()
+
+        def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+            for batch in batches:
+                made = [pickle.dumps(task(pickle.loads(part))) for part in to_list(batch.column("part"))]  # noqa: S301
+                yield pa.RecordBatch.from_arrays([batch.column("number"), pa.array(made, pa.binary())], _MADE.names)
+
+        given = pa.table([range(len(parts)), [pickle.dumps(part) for part in parts]], schema=_PARTS)
+        frame = self.spark.createDataFrame(given, spark_schema(_PARTS))
+        # From one partition Spark hands out rows one by one: each part is a task's.
+        made = frame.coalesce(1).repartition(len(parts)).mapInArrow(pickled, spark_schema(_MADE)).collect()
+        return [pickle.loads(row.made) for row in sorted(made)]  # noqa: S301  # of our own executors
 
     def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of each client's pushes, which one shuffle brings together."""
         spark = self.spark  # which says what is missing, if anything is
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        from fleetgauge.fleet.spark.errors import unreadable_file
+        from fleetgauge.fleet.spark.errors import SPARK_ERRORS, unreadable_file
 
         def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             allocate_with_jemalloc()
-            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(task(batches))], pa.binary())], names=["made"])
+            unread: list[str] = []
+            made = task(_without_files(batches, unread))
+            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps((made, unread))], pa.binary())], names=["made"])
 
         while True:
             try:
                 rows = in_order(_bronze(spark, batch, bad)).mapInArrow(pickled, "made binary").collect()
-                return [pickle.loads(row.made) for row in rows]  # noqa: S301  # of our own executors
-            except (PySparkException, Py4JError) as error:
+            except SPARK_ERRORS as error:
                 path = unreadable_file(error)
                 if path is None or path not in batch.files or path in bad:
                     raise
                 set_aside(bad, path, error)
+                continue
+            found = [pickle.loads(row.made) for row in rows]  # noqa: S301  # of our own executors
+            for path in (path for _, unread in found for path in unread):
+                set_aside(bad, path)
+            return [made for made, _ in found]
+
+
+def _without_files(batches: Iterable[RecordBatch], unread: list[str]) -> Iterator[RecordBatch]:
+    """BRONZE without the rows of `_ReadFiles` that stand for a file, whose paths are noted."""
+    for rows in batches:
+        is_file = pc.and_(rows.column("fault").is_valid(), rows.column("source_row").is_null())
+        unread += to_list(rows.filter(is_file).column("source_file"))
+        yield rows.filter(pc.invert(is_file))
 
 
 def _bronze(spark: "SparkSession", batch: Batch, bad: dict[str, str]) -> "DataFrame":
@@ -175,19 +222,58 @@ def _bronze(spark: "SparkSession", batch: Batch, bad: dict[str, str]) -> "DataFr
 
     if batch.records is not None:
         return batch.records
-    good = [qualified(path) for path in batch.files if path not in bad]
+    good = [path for path in batch.files if path not in bad]
     if not good:
         return local_rows(spark, [], BRONZE)
-    return with_origin(spark.read.schema(spark_schema(PUSH_RECORD)).parquet(*good))
+    if batch.system is None:
+        return with_origin(spark.read.schema(spark_schema(PUSH_RECORD)).parquet(*map(qualified, good)))
+    paths = local_rows(spark, [{"source_file": path} for path in good], _PATHS).repartition(
+        min(len(good), 4 * _tasks(spark))
+    )
+    return paths.mapInArrow(_ReadFiles(None if batch.system is LOCAL else batch.system), spark_schema(BRONZE))
+
+
+_PATHS: Final = pa.schema([BRONZE.field("source_file")])
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFiles:
+    """A step of `mapInArrow`: paths of files -> BRONZE of all of them. For one that cannot be read, which had Spark
+    begin again without it, there is one row with a fault and without a number.
+
+    Attributes:
+        system: that has them; None for the machine that this runs on.
+    """
+
+    system: FileSystem | None
+
+    def __call__(self, paths: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for path in (path for batch in paths for path in to_list(batch.column("source_file"))):
+            try:
+                yield from list(landing.read(path, Selection(), system=self.system or LOCAL))  # all of it or nothing
+            except LandingError:
+                row = {"source_file": path, "fault": _CANNOT_BE_READ}
+                yield pa.RecordBatch.from_pylist([row], schema=BRONZE)
 
 
 def in_order(bronze: "DataFrame") -> "DataFrame":
-    """BRONZE, divided among tasks so that a shard is one task's, in `repeats.ORDER`."""
+    """BRONZE, divided among tasks so that a shard is one task's, in `repeats.ORDER`.
+
+    Tasks have shards that follow one another, about as many each: instances go by where their ids lie among all, and
+    ids are random.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    session = bronze.sparkSession
-    configured = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
-    # Spark's own choice on a cluster is 200, however few the pushes and cores.
-    tasks = max(session.sparkContext.defaultParallelism, min(configured, _TASKS_AT_LEAST))
+    tasks = _tasks(bronze.sparkSession)
+    places = F.array(*(F.lit(number) for number in shards.placed(tasks)))
     known = bronze.withColumns({name: F.coalesce(name, F.lit("")) for name in KEYS})
-    return known.repartition(tasks, F.substring("client_instance_id", 1, 1)).sortWithinPartitions(*ORDER)
+    task = F.expr(shards.task_of("client_instance_id", shards.shards_for(tasks), tasks))
+    return known.repartition(tasks, F.element_at(places, task.cast("int") + 1)).sortWithinPartitions(*ORDER)
+
+
+def _tasks(spark: "SparkSession") -> int:
+    from fleetgauge.fleet.spark.session import parallelism
+
+    configured = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+    # Spark's own choice on a cluster is 200, however few the pushes and cores.
+    return max(parallelism(spark), min(configured, _TASKS_AT_LEAST))

@@ -194,8 +194,8 @@ def _repeats(zone: landing.Zone, selection: Selection) -> dict[Any, list[int]]:
                 found.setdefault(tuple(row[name] for name in ORDER), []).append(row | {"path": path})
     left_out: dict[Any, list[int]] = {}
     for rows in found.values():
-        for row in repeated(rows):
-            left_out.setdefault(rows[row]["path"], []).append(rows[row]["source_row"])
+        for again in repeated(rows):
+            left_out.setdefault(rows[again]["path"], []).append(rows[again]["source_row"])
     return left_out
 
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.schemas import TIME
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
-from fleetgauge.fleet.views.show_verdicts import ranked_verdicts
 from fleetgauge.fleet.views.verdict_list import duration_text
 from fleetgauge.verdicts.arrow import typed
 
@@ -25,9 +25,10 @@ while any of its instances is live."""
 Row = dict[str, Any]
 
 
-def changes(store: Store, since: datetime) -> Table:
+def changes(fleet: Fleet, since: datetime) -> Table:
     """SCHEMA: what happened from a time on, as the last run of `fleet run` saw it."""
-    rows = [*_of_clients(store, since), *_of_versions(store, since), *_of_verdicts(store, since)]
+    store = fleet.store
+    rows = [*_of_clients(store, since), *_of_versions(store, since), *_of_verdicts(fleet, since)]
     rows.sort(key=lambda row: (row["change"], row["subject_kind"], row["subject"], row["cluster_id"]))
     rows.sort(key=lambda row: row["at"], reverse=True)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -63,14 +64,14 @@ def _of_versions(store: Store, since: datetime) -> Iterator[Row]:
             yield {"at": row["last_seen"], "change": "left", "what": "last push with it; no instance is live", **about}
 
 
-def _of_verdicts(store: Store, since: datetime) -> Iterator[Row]:
+def _of_verdicts(fleet: Fleet, since: datetime) -> Iterator[Row]:
     """A verdict opens once it has lasted, some windows after its first bad one, which the table has."""
-    cases = latest_memory(store)[0].all_cases()
+    cases = latest_memory(fleet.store)[0].all_cases()
     opened = {
         (case.verdict, case.subject_kind, case.subject, case.cluster_id, case.first_bad_us): case.opened_us
         for case in cases
     }
-    for row in ranked_verdicts(store).to_pylist():
+    for row in fleet.verdicts().to_pylist():
         about = {name: row[name] for name in ("subject_kind", "subject", "cluster_id", "verdict", "severity")}
         begin_us = round(row["opened_at"].timestamp() * 1_000_000)
         key = row["verdict"], row["subject_kind"], row["subject"], row["cluster_id"], begin_us

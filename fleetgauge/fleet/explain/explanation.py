@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, pc, to_list
 from fleetgauge.fleet.explain.over_time import Asked, OverTime, over_time
 from fleetgauge.fleet.explain.subjects import Subject, find
+from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.tables.store import Store
-from fleetgauge.fleet.views.show_verdicts import judged, opened, ranked_verdicts
 from fleetgauge.fleet.views.verdict_list import reference
 from fleetgauge.verdicts.coverage import coverage
 from fleetgauge.verdicts.memory import Memory
@@ -82,10 +82,11 @@ def explain(request: ExplainRequest) -> list[Explanation]:
     Raises:
         FleetError: there are no tables, or no such subject.
     """
-    store = opened(request.tables, request.conf)
-    begin = request.since or ((judged(store).end or datetime.now(UTC)) - DAY)
+    fleet = Fleet.with_verdicts(request.tables, request.conf)
+    store = fleet.store
+    begin = request.since or ((fleet.judged().end or datetime.now(UTC)) - DAY)
     subjects = find(store, request.text, begin, request.kind, request.cluster_id)
-    every = ranked_verdicts(store).to_pylist()
+    every = fleet.verdicts().to_pylist()
     memory, rules = latest_memory(store)
     rules = replace(rules, own=())  # what own rules read is not among the figures over time
     return [_explained(store, subject, every, begin, memory, rules) for subject in subjects]
@@ -94,7 +95,7 @@ def explain(request: ExplainRequest) -> list[Explanation]:
 def _explained(
     store: Store, subject: Subject, every: list[Row], begin: datetime, judged_by: Memory, rules: Rules
 ) -> Explanation:
-    ids = set(subject.clients["client_instance_id"].to_pylist())
+    ids = set(to_list(subject.clients["client_instance_id"]))
     of_cluster = [row for row in every if row["cluster_id"] == subject.cluster_id]
     concerning = [_concerns(row, subject, ids) for row in of_cluster]
     causes = {row["caused_by"] for row, concerns in zip(of_cluster, concerning, strict=True) if concerns}

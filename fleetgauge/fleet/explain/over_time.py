@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc, to_list
 from fleetgauge.fleet.explain.subjects import Subject
 from fleetgauge.fleet.measures.rows import Numbers, filled, one
 from fleetgauge.fleet.pipeline.by_window import judged_rows
@@ -225,7 +225,7 @@ class _Sample(NamedTuple):
     @classmethod
     def of(cls, subject: Subject, clients: Table, most: int) -> "_Sample":
         """Those seen last of it, and of its peers those whose ids come next."""
-        own = subject.clients.sort_by([("last_seen", "descending")])["client_instance_id"].to_pylist()
+        own = to_list(subject.clients.sort_by([("last_seen", "descending")])["client_instance_id"])
         chosen = own[:most]
         if subject.node_id is not None:
             return cls(chosen, len(own), [], "its clients' other nodes")
@@ -248,7 +248,7 @@ def _peers(clients: Table, subject: Subject, own: str, most: int) -> tuple[list[
     for name in ("cluster_id", "dialect", "role"):
         alike = pc.and_(alike, pc.equal(clients[name], first[name]).fill_null(False))
     for narrower in (pc.and_(alike, pc.equal(clients["principal"], first["principal"])), alike):
-        ids = sorted(clients.filter(narrower)["client_instance_id"].to_pylist())
+        ids = sorted(to_list(clients.filter(narrower)["client_instance_id"]))
         if len(ids) >= _LEAST_PEERS:
             at = min(bisect(ids, own), max(len(ids) - most, 0))
             chosen = ids[at : at + most]

@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Final, TextIO
 
-from fleetgauge.fleet.arrow import pc
+from fleetgauge.fleet.arrow import pc, to_list
 from fleetgauge.fleet.explain.changes import changes
+from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.output import write_table
 from fleetgauge.fleet.report.tables import TableForm, time_text
-from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, judged, opened
+from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
 
 _FORM: Final = TableForm(
     columns={
@@ -33,10 +34,10 @@ def show_changes(request: VerdictsRequest, since: datetime, out: TextIO) -> set[
     Raises:
         FleetError: there are no tables, or the rows cannot be written.
     """
-    store = opened(request.tables, request.conf)
-    rows = changes(store, since)
+    fleet = Fleet.with_verdicts(request.tables, request.conf)
+    rows = changes(fleet, since)
     if request.to.form is Format.TABLE:
-        known = judged(store)
+        known = fleet.judged()
         if known.begin is None or since <= known.begin:
             out.write(
                 f"The tables begin after {since:%Y-%m-%d %H:%M} UTC: what was there first counts as having come.\n"
@@ -45,4 +46,4 @@ def show_changes(request: VerdictsRequest, since: datetime, out: TextIO) -> set[
             out.write(f"Nothing changed since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.\n")
             return set()
     write_table(rows, request.to, _FORM, out)
-    return set(rows.filter(pc.equal(rows["change"], "opened"))["severity"].to_pylist())
+    return set(to_list(rows.filter(pc.equal(rows["change"], "opened"))["severity"]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, pc, to_list
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.source.selection import SelectionError, parse_instance_ids
 from fleetgauge.fleet.tables import catalog
@@ -104,7 +104,7 @@ def _clusters_without_telemetry(store: Store, kind: str, name: str, begin: datet
     where = (pc.field(column) == name) & (pc.field("window_start") >= begin)
     for table in of_kind:
         if store.has(table):
-            yield from store.snapshot(table).table(("cluster_id",), where)["cluster_id"].unique().to_pylist()
+            yield from to_list(store.snapshot(table).table(("cluster_id",), where)["cluster_id"].unique())
 
 
 def _of_nodes(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:
@@ -126,7 +126,7 @@ def _of_nodes(store: Store, clients: Table, kind: str, name: str, begin: datetim
 
 
 def _by_cluster(rows: Table) -> Iterator[tuple[str, Table]]:
-    for cluster_id in rows["cluster_id"].unique().to_pylist():
+    for cluster_id in to_list(rows["cluster_id"].unique()):
         yield cluster_id, rows.filter(pc.equal(rows["cluster_id"], cluster_id))
 
 

@@ -30,12 +30,15 @@ _TIMES: Final = (
 """The times that clients measure: role, Kafka's group (JMX), and what names of measures have before `_avg_ms`."""
 
 
-_REST: Final = "latency_avg_ms, latency_max_ms, samples, unit, meaning"
+_REST: Final = "latency_avg_ms, latency_max_ms, samples, unit, meaning, node_id < 0 AS bootstrap"
 
 
 @cache
 def latency() -> Query:
     """WINDOWS -> LATENCY: [ms], one row per client instance, metric, broker link and window.
+
+    A link of node -1 is one to a bootstrap server, or librdkafka's to a logical broker (`bootstrap`): its latency is
+    of no broker that is known.
 
     `latency_avg_ms` is the mean of the averages that the client reported, `samples` their number, `latency_max_ms`
     the largest maximum. Where nothing was recorded there is no row. Links of one identity (librdkafka has several of
@@ -47,9 +50,9 @@ def latency() -> Query:
     ...     ("12:01:00", f"{node}.avg", 1, False, 5.0), ("12:01:00", f"{node}.max", 1, False, 40.0),
     ...     ("12:06:00", f"{node}.avg", 1, False, None))
     >>> found = answer(latency(), aggregate(points, 300))
-    >>> show(found, "window_start role node_id latency_avg_ms latency_max_ms samples unit")
-    window_start  role      node_id  latency_avg_ms  latency_max_ms  samples  unit
-    12:00:00      producer  1        4               40              2        ms
+    >>> show(found, "window_start role node_id bootstrap latency_avg_ms latency_max_ms samples unit")
+    window_start  role      node_id  bootstrap  latency_avg_ms  latency_max_ms  samples  unit
+    12:00:00      producer  1        no         4               40              2        ms
     """
     return over_windows(
         LATENCY,

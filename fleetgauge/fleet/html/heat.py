@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Table, conformed, pa, pc
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.gold.latency import overall
 from fleetgauge.fleet.html import words
 from fleetgauge.fleet.measures.rows import KEY, ROWS, Numbers, codes, filled, one

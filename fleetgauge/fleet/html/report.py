@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from fleetgauge.fleet.explain.explanation import ExplainRequest, Explanation, explain
 from fleetgauge.fleet.explain.subjects import CLIENT_COLUMNS
+from fleetgauge.fleet.fleet import Fleet, Judged
 from fleetgauge.fleet.html import sections, words
 from fleetgauge.fleet.html.chart import Chart
 from fleetgauge.fleet.html.heat import HeatMap, heat_map
@@ -16,8 +17,7 @@ from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.source.selection import parse_time
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.views.coverage_list import reasons
-from fleetgauge.fleet.views.show_verdicts import judged, opened, ranked_verdicts
-from fleetgauge.fleet.views.verdict_list import Cause, Judged, folded
+from fleetgauge.fleet.views.verdict_list import Cause, folded
 from fleetgauge.verdicts.coverage import coverage
 
 Row = dict[str, Any]
@@ -98,11 +98,11 @@ def report(request: ReportRequest) -> Report:
     Raises:
         FleetError: there are no tables, or the time is in no form that is known.
     """
-    store = opened(request.tables, request.conf)
-    known = judged(store)
+    fleet = Fleet.with_verdicts(request.tables, request.conf)
+    store, known = fleet.store, fleet.judged()
     end = known.end or request.made_at
     begin = min(parse_time(request.since or _DEFAULT_SINCE, end), end)
-    rows = [row for row in ranked_verdicts(store).to_pylist() if row["state"] == "open" or row["last_seen_at"] >= begin]
+    rows = [row for row in fleet.verdicts().to_pylist() if row["state"] == "open" or row["last_seen_at"] >= begin]
     is_open = [row for row in rows if row["state"] == "open"]
     causes = sorted(folded(rows), key=lambda cause: cause.row["state"] != "open")
     clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
@@ -127,7 +127,7 @@ def report(request: ReportRequest) -> Report:
         listed=rest[:MOST_LISTED],
         left_out=max(len(rest) - MOST_LISTED, 0),
         sides=_sides(open_),
-        changes=sections.changed(store, begin, known.begin),
+        changes=sections.changed(fleet, begin, known.begin),
         heat=heat_map(store, known.end, is_open),
         throttled=sections.throttled(store, begin),
         groups=sections.groups(store, begin, end, is_open),
@@ -224,7 +224,7 @@ def subject_report(request: ReportRequest, name: str, kind: str | None, cluster_
     """
     since = None
     if request.since is not None:
-        end = judged(opened(request.tables, request.conf)).end or request.made_at
+        end = Fleet.with_verdicts(request.tables, request.conf).judged().end or request.made_at
         since = parse_time(request.since, end)
     asked = ExplainRequest(
         text=name, tables=request.tables, kind=kind, cluster_id=cluster_id, since=since, conf=request.conf

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import SortKeys, Table, pa, pc, to_list
 from fleetgauge.fleet.explain.changes import changes
 from fleetgauge.fleet.explain.over_time import amount
+from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.html import words
 from fleetgauge.fleet.html.chart import spark
 from fleetgauge.fleet.tables import catalog
@@ -73,16 +74,21 @@ def throttled(store: Store, begin: datetime) -> Throttled:
     where = (pc.field("window_start") >= begin) & (pc.field("throttled") > 0)
     names = ("window_start", "cluster_id", "principal", "client_id", "client_instance_id", "request")
     rows = store.snapshot(catalog.THROTTLING).table((*names, "throttle_avg_ms", "throttle_max_ms"), where)
-    figures = {
+    figures: dict[str, tuple[str, Any]] = {
         "instances": ("client_instance_id", "count_distinct"),
         "windows": ("window_start", "count_distinct"),
         "mean_ms": ("throttle_avg_ms", "mean"),
         "max_ms": ("throttle_max_ms", "max"),
         "last": ("window_start", "max"),
     }
-    grouped = rows.group_by(["cluster_id", "principal", "client_id", "request"]).aggregate([*figures.values()])
+    grouped = rows.group_by(["cluster_id", "principal", "client_id", "request"]).aggregate(list(figures.values()))
     named = grouped.rename_columns({f"{column}_{rule}": name for name, (column, rule) in figures.items()})
-    order = [("windows", "descending"), ("mean_ms", "descending"), ("client_id", "ascending"), ("request", "ascending")]
+    order: SortKeys = [
+        ("windows", "descending"),
+        ("mean_ms", "descending"),
+        ("client_id", "ascending"),
+        ("request", "ascending"),
+    ]
     found = named.sort_by(order)
     return Throttled(lines=found.slice(0, MOST_LINES).to_pylist(), left_out=max(found.num_rows - MOST_LINES, 0))
 
@@ -247,9 +253,9 @@ _KINDS: Final = (
 )
 
 
-def changed(store: Store, since: datetime, known_from: datetime | None) -> Changes:
+def changed(fleet: Fleet, since: datetime, known_from: datetime | None) -> Changes:
     """What `fleet changes` lists, by kind."""
-    found = changes(store, since)
+    found = changes(fleet, since)
     kinds, counts = [], []
     for heading, change, kind in _KINDS:
         is_kind = pc.equal(found["change"], change)
@@ -297,7 +303,7 @@ def counts(clients: Table) -> Counts:
         .group_by(["cluster_id", "group_id"])
         .aggregate([])
         .num_rows,
-        clusters=sorted(clients["cluster_id"].unique().to_pylist(), key=str),
+        clusters=sorted(to_list(clients["cluster_id"].unique()), key=str),
     )
 
 

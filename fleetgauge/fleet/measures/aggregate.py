@@ -462,7 +462,7 @@ def _lag(points: _Points, values: _Values, groups: Groups) -> dict[str, Array]:
     lists = pa.ListArray.from_arrays(
         pa.array(np.append(0, ends), pa.int32()), pa.StructArray.from_arrays(fields, ["topic", "partition", "lag"])
     )
-    said = pa.array(np.arange(len(has_word)), mask=~is_chosen)
+    said: Array = pa.array(np.arange(len(has_word)), mask=~is_chosen)
     return {"lag_at": time_column(at), "lag_push_id": ids.take(said), "lag_partitions": lists.take(said)}
 
 
@@ -479,7 +479,7 @@ def _others(points: _Points, place: Literal["node", "topic"]) -> tuple[dict[str,
     if place == "topic":
         columns = {"topic": _text(points.taken("topic", rows))}
     else:
-        role = pa.array(points.index.role[points.code[rows]])
+        role: Array = pa.array(points.index.role[points.code[rows]])
         columns = {"role": pa.array(_ROLES, pa.string()).take(role)}
         columns |= {name: points.taken(name, rows) for name in ("node_id", "coordinator")}
     entity, first, count = numbered([points.group_of[points.push[rows]], *map(codes, columns.values())])

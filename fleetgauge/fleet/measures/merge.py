@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Array, Table, pa
+from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa
 from fleetgauge.fleet.measures.rows import (
     IDENTITY,
     KEY,
@@ -26,7 +26,7 @@ from fleetgauge.fleet.measures.rows import (
 )
 
 
-def merge(partials: Iterable[Table]) -> Table:
+def merge(partials: Iterable[Table | RecordBatch]) -> Table:
     """ROWS -> ROWS, one a key: sums and counts are added, and the largest, the smallest and the latest found.
 
     Windows of two lengths stay apart: a day has both while a run with another length is not through.
@@ -34,7 +34,7 @@ def merge(partials: Iterable[Table]) -> Table:
     Args:
         partials: tables or batches of ROWS.
     """
-    tables = [pa.Table.from_batches([part]) if isinstance(part, pa.RecordBatch) else part for part in partials]
+    tables = [part if isinstance(part, Table) else pa.Table.from_batches([part]) for part in partials]
     rows = pa.concat_tables([ROWS.empty_table(), *(table.select(ROWS.names).cast(ROWS) for table in tables)])
     if not rows.num_rows:
         return rows

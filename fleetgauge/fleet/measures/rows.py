@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fleetgauge.fleet.arrow import Array, Table, conformed, pa, pc
 from fleetgauge.fleet.measures.catalogue import FAMILIES, MARKED, MARKS, MEASURES
-from fleetgauge.fleet.schemas import INSTANCE, TIME
+from fleetgauge.fleet.schemas import INSTANCE, TIME, schema_of
 
 Numbers = npt.NDArray[Any]
 
@@ -48,26 +48,24 @@ TOPS: Final = tuple(measure.column for measure in MEASURES if measure.over in ("
 LASTS: Final = tuple(measure.column for measure in MEASURES if measure.over == "last")
 MINIMA: Final = np.array([measure.over == "min" for measure in MEASURES if measure.column in TOPS])
 
-ROWS: Final = pa.schema(
-    [
-        ("date", pa.date32()),
-        ("window_start", TIME),
-        ("window_s", pa.int32()),
-        *((name, pa.string()) for name in INSTANCE),
-        ("role", pa.string()),
-        ("node_id", pa.int32()),
-        ("coordinator", pa.bool_()),
-        ("topic", pa.string()),
-        ("seen_at", TIME),
-        ("seen_push_id", pa.string()),
-        *((name, pa.int32() if name == "push_interval_ms" else pa.string()) for name in IDENTITY),
-        *(column for name in MEMBER for column in ((name, pa.string()), (f"{name}_at", TIME))),
-        *((name, pa.int64()) for name in COUNTS),
-        *((f"{name}_{part}", pa.int64()) for name in SUMS for part in ("sum", "count")),
-        *((name, pa.float64()) for name in TOPS),
-        *(column for name in LASTS for column in ((name, pa.float64()), (f"{name}_at", TIME))),
-        *zip(LAG_COLUMNS, (TIME, pa.string(), _PARTITIONS), strict=True),
-    ]
+ROWS: Final = schema_of(
+    ("date", pa.date32()),
+    ("window_start", TIME),
+    ("window_s", pa.int32()),
+    *((name, pa.string()) for name in INSTANCE),
+    ("role", pa.string()),
+    ("node_id", pa.int32()),
+    ("coordinator", pa.bool_()),
+    ("topic", pa.string()),
+    ("seen_at", TIME),
+    ("seen_push_id", pa.string()),
+    *((name, pa.int32() if name == "push_interval_ms" else pa.string()) for name in IDENTITY),
+    *(column for name in MEMBER for column in ((name, pa.string()), (f"{name}_at", TIME))),
+    *((name, pa.int64()) for name in COUNTS),
+    *((f"{name}_{part}", pa.int64()) for name in SUMS for part in ("sum", "count")),
+    *((name, pa.float64()) for name in TOPS),
+    *(column for name in LASTS for column in ((name, pa.float64()), (f"{name}_at", TIME))),
+    *zip(LAG_COLUMNS, (TIME, pa.string(), _PARTITIONS), strict=True),
 )
 """Partial wide rows, and merged ones: a client, link or topic and window of receipt.
 

@@ -12,8 +12,8 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import Final
 
-from fleetgauge.fleet.arrow import pa, pc
-from fleetgauge.fleet.engines import shards
+from fleetgauge.fleet import shards
+from fleetgauge.fleet.arrow import pa, pc, to_list
 from fleetgauge.fleet.engines.engine import Engine
 from fleetgauge.fleet.engines.sql import answer
 from fleetgauge.fleet.gold.metrics import metrics
@@ -125,7 +125,7 @@ class Answers:
         found: set[date] = set()
         for table in (catalog.WINDOWS, catalog.GROUPS, *(table for table, _ in OF_CLIENTS)):
             for batch in self.store.snapshot(table).scan([catalog.DATE], is_other):
-                found.update(batch.column(catalog.DATE).unique().to_pylist())
+                found.update(to_list(batch.column(catalog.DATE).unique()))
         return sorted(found)
 
     def _replace_windowed(self, spans: list[Span]) -> None:

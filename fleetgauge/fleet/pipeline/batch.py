@@ -23,10 +23,11 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
-from fleetgauge.fleet import schemas
+from fleetgauge.fleet import schemas, shards
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.engines.engine import Batch, Engine
 from fleetgauge.fleet.errors import LandingError
+from fleetgauge.fleet.measures.rows import one
 from fleetgauge.fleet.pipeline.ledger import day_of
 from fleetgauge.fleet.pipeline.spans import from_micros
 from fleetgauge.fleet.silver.batch import MakeSilver, SilverResult
@@ -115,7 +116,7 @@ class BatchWriter:
             points = store.log(catalog.POINTS)
             standing[catalog.POINTS.name] = points.snapshot_before(self._transaction(batch), _POINTS)
         write = {table.name: store.files_of(table) for table in _WRITTEN if not self._has(table, batch)}
-        return MakeSilver(write=write, standing=standing, window_s=self.window_s)
+        return MakeSilver(write=write, standing=standing, window_s=self.window_s, shards=self.engine.shards)
 
     def _transaction(self, batch: Batch) -> Transaction:
         return Transaction(app_id=self.app_id, version=batch.number)
@@ -130,8 +131,9 @@ class BatchWriter:
         store.append_rows(catalog.BATCHES, [self._batch_row(report)], transaction)
         self._correct(pa.Table.from_batches([rows for each in made for rows in each.corrected], schema=CORRECTED))
         self.stage(catalog.SERIES.name)
-        shards = set[str]().union(*(each.shards for each in made))
-        old = [] if self._has(catalog.SERIES, batch) else [path for path, shard, _ in self._series() if shard in shards]
+        written = set[int]().union(*(each.shards for each in made))
+        old = [path for path, shard, _ in self._series() if shard in written]
+        old = [] if self._has(catalog.SERIES, batch) else old
         store.change(catalog.SERIES, files, old, transaction)
         self.stage(catalog.PUSHES.name)
         store.change(catalog.PUSHES, files, transaction=transaction)
@@ -158,26 +160,28 @@ class BatchWriter:
             writer.write(pa.RecordBatch.from_pylist(rows, schema=schemas.REJECTS))
             return writer.take_all()
 
-    def _series(self) -> list[tuple[str, str, str]]:
+    def _series(self) -> list[tuple[str, int, int]]:
         """The files of SERIES, and the shards of the least and the greatest id in each."""
-        rows = self.store.log(catalog.SERIES).files().to_pylist()
-        ends = ("min.client_instance_id", "max.client_instance_id")
-        return [(row["path"], *((row[name] or "")[:1] for name in ends)) for row in rows]
+        files, count = self.store.log(catalog.SERIES).files(), self.engine.shards
+        ends = (shards.shards_of(one(files[f"{end}.client_instance_id"]), count).tolist() for end in ("min", "max"))
+        return list(zip(files["path"].to_pylist(), *ends, strict=True))
 
     def _part_series(self) -> None:
-        """A task writes all SERIES of a shard anew. What upkeep has written together is parted before."""
+        """A task writes all SERIES of a shard anew. Files of several shards, as a run with fewer of them or upkeep has
+        written, are parted before.
+        """
         if not self.store.has(catalog.SERIES):
             return
         mixed = [path for path, first, last in self._series() if first != last]
         if not mixed:
             return
-        rows = self.store.snapshot(catalog.SERIES).scan(paths=mixed)
-        table = pa.Table.from_batches(rows, schemas.SERIES)
+        series = self.store.snapshot(catalog.SERIES)
         with self.store.files_of(catalog.SERIES).open() as writer:
-            shards = pc.utf8_slice_codeunits(table["client_instance_id"], 0, 1)
-            for shard in pc.unique(shards):
-                writer.write_table(table.filter(pc.equal(shards, shard)).combine_chunks())
-                writer.finish()
+            for path in mixed:
+                table = pa.Table.from_batches(series.scan(paths=[path]), schemas.SERIES)
+                for _, rows in shards.by_shard(table, self.engine.shards):
+                    writer.write_table(rows.combine_chunks())
+                    writer.finish()
             self.store.change(catalog.SERIES, writer.take_finished(), mixed)
 
     def _known_bad(self, batch: Batch) -> dict[str, str]:

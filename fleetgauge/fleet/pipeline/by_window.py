@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Table, conformed, pa, pc
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.measures.catalogue import LAG_RECORDS
 from fleetgauge.fleet.measures.merge import are_merged, merge
 from fleetgauge.fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
@@ -136,7 +136,7 @@ def _append(rows: Table, directory: Path) -> None:
 
 def _read(path: Path) -> Table:
     tables = []
-    with pa.OSFile(str(path)) as source:
+    with pa.OSFile(str(path), "rb") as source:
         while source.tell() < source.size():
             with pa.ipc.open_stream(source) as stream:
                 tables.append(stream.read_all())

@@ -12,6 +12,8 @@ from datetime import date
 from itertools import count
 from typing import Any, Final
 
+from fleetgauge.fleet import schemas
+from fleetgauge.fleet.arrow import Table, pa, pc, to_list
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Transaction
@@ -57,7 +59,6 @@ class Ledger:
 
     Attributes:
         app_id: whose transactions the batches are; the next one if the ledger was lost, since their numbers begin anew.
-        read_to: the end up to which each file or partition was given to a batch.
         redecoding: days that are to be read again (`begin_again`).
 
     Raises:
@@ -67,28 +68,18 @@ class Ledger:
     def __init__(self, store: Store, source: str, done_in: catalog.Table = catalog.PUSHES) -> None:
         self._store = store
         self._source = source
-        rows = store.rows(catalog.LEDGER, [("source", "=", source)])
-        self.redecoding = [date.fromisoformat(row["path"]) for row in rows if row["batch_id"] is None]
-        rows = sorted(
-            (row for row in rows if row["batch_id"] is not None), key=lambda row: (row["batch_id"], row["path"])
-        )
-        self.app_id: str = rows[-1]["app_id"] if rows else self._next_app_id()
-        self.read_to = {row["path"]: row["end"] for row in rows}
-        by_query = store.rows(catalog.LEDGER, [("source", "=", OF_QUERIES + source)])
-        self._queries = {row["app_id"] for row in by_query}
-        for row in by_query:
-            if row["path"]:
-                self.read_to[row["path"]] = max(row["end"], self.read_to.get(row["path"], 0))
-        self._done = self._store.last_version(done_in, self.app_id)
-        planned = rows[-1]["batch_id"] if rows else -1
-        self._last = max(planned, self._done)  # a day that is read again takes rows away
-        self._last_parts = tuple(
-            Part(path=row["path"], begin=row["begin"], end=row["end"]) for row in rows if row["batch_id"] == planned
-        )
+        self.app_id: str = self._find_app_id()
+        self._is_own = pc.field("source") == source
+        rows = self._rows(self._is_own & pc.field("batch_id").is_null())
+        self.redecoding = [date.fromisoformat(path) for path in to_list(rows["path"])]
+        self._done = store.last_version(done_in, self.app_id)
+        self._last = max(store.last_version(catalog.LEDGER, self.app_id), self._done)
 
-    def _next_app_id(self) -> str:
+    def _find_app_id(self) -> str:
         for generation in count():
             app_id = f"{self._source}-{generation}"
+            if self._store.last_version(catalog.LEDGER, app_id) >= 0:
+                return app_id
             if _is_cut_off(self._store, app_id):
                 raise TableError(
                     f"the ledger in {self._store.root} was removed after a run was cut off, and what that run was "
@@ -97,6 +88,29 @@ class Ledger:
             if self._store.last_version(catalog.PUSHES, app_id) < 0:
                 return app_id
         raise AssertionError
+
+    def _rows(self, where: Any) -> Table:
+        """Rows in the order of their batches."""
+        if not self._store.has(catalog.LEDGER):
+            return catalog.LEDGER.schema.empty_table()
+        rows = self._store.snapshot(catalog.LEDGER).table(where=where)
+        return rows.sort_by([("batch_id", "ascending"), ("path", "ascending")])
+
+    def read_to(self, folder: str = "") -> dict[str, int]:
+        """The end up to which each file or partition was given to a batch.
+
+        Args:
+            folder: only files below this one of the zone; all if it is empty.
+        """
+        source, path = pc.field("source"), pc.field("path")
+        condition = (source == self._source) | (source == OF_QUERIES + self._source)
+        if folder:
+            condition &= (path >= f"{folder}/") & (path < f"{folder}0")  # the character after /
+        rows = self._rows(condition & pc.field("batch_id").is_valid() & (path != ""))
+        found: dict[str, int] = {}
+        for place, end in zip(to_list(rows["path"]), to_list(rows["end"]), strict=True):
+            found[place] = max(end, found.get(place, 0))
+        return found
 
     def unfinished(self) -> list[Plan]:
         """The batch that was planned and is not done, if there is one.
@@ -110,7 +124,10 @@ class Ledger:
                 f"the ledger {path} has read pushes that the tables in {self._store.root} do not have, as after their "
                 "removal: remove it too, and everything is read again"
             )
-        return [Plan(number=self._last, parts=self._last_parts)] if self._last > self._done else []
+        if self._last == self._done:
+            return []
+        rows = self._rows(self._is_own & (pc.field("batch_id") == self._last)).select(["path", "begin", "end"])
+        return [Plan(number=self._last, parts=tuple(Part(**row) for row in rows.to_pylist()))]
 
     def check_others(self, *, by_query: bool = False) -> None:
         """Raises TableError if a batch of another source was cut off while it was written, or of this one where that
@@ -147,8 +164,10 @@ class Ledger:
 
         Before its first batch that is for `check_others` of other sources, and after a round for runs without it.
         """
-        ends = {path: end for path, end in read_to.items() if self.read_to.get(path, -1) < end}
-        if query_id not in self._queries:
+        known = self.read_to()
+        ends = {path: end for path, end in read_to.items() if known.get(path, -1) < end}
+        queries = self._rows(pc.field("source") == OF_QUERIES + self._source)["app_id"].to_pylist()
+        if query_id not in queries:
             ends[""] = 0
         rows = [
             {**self._row(path, 0), "source": OF_QUERIES + self._source, "app_id": query_id, "begin": 0, "end": end}
@@ -156,7 +175,6 @@ class Ledger:
         ]
         if rows:
             self._store.append_rows(catalog.LEDGER, rows)
-            self._queries.add(query_id)
 
     def begin_again(self, day: date) -> None:
         """Notes that the files of a day are to be read again, which from here on happens however often a run is cut
@@ -171,7 +189,6 @@ class Ledger:
             f"source = '{self._source}' AND "
             f"(path LIKE '%{DATE_DIRECTORY}{day}/%' OR (batch_id IS NULL AND path = '{day}'))"
         )
-        self.read_to = {path: end for path, end in self.read_to.items() if day_of(path) != day}
         self.redecoding = [each for each in self.redecoding if each != day]
 
     def _row(self, path: str, batch: int | None) -> dict[str, Any]:
@@ -180,10 +197,17 @@ class Ledger:
 
 def cut_off(store: Store) -> dict[str, str]:
     """Sources of pushes of which a batch is written in part: the source by the `app_id` of the batch."""
-    sources = {row["app_id"]: row["source"] for row in store.rows(catalog.LEDGER)}
+    if not store.has(catalog.LEDGER):
+        return {}
+    rows = store.log(catalog.LEDGER).snapshot(schemas.encoded(catalog.LEDGER_SCHEMA))
+    names = ["app_id", "source"]
+    found = set[tuple[str, str]]()
+    for batch in rows.scan(names):
+        pairs = pa.Table.from_batches([batch]).group_by(names).aggregate([])
+        found.update(zip(*(pairs[name].to_pylist() for name in names), strict=True))
     return {
         app_id: source
-        for app_id, source in sources.items()
+        for app_id, source in found
         if not source.startswith((OF_OFFSETS, OF_TRAFFIC)) and _is_cut_off(store, app_id)
     }
 

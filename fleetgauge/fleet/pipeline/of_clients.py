@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import ClassVar
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Table, pa
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.gold.inventory import activity, inventory, seen_by_day
 from fleetgauge.fleet.pipeline.spans import of_days
 from fleetgauge.fleet.schemas import INSTANCE

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Table, pa, pc
+from fleetgauge.fleet.arrow import Table, pa, pc, to_list
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.pipeline.by_window import ROWS_IN_MEMORY, by_window
 from fleetgauge.fleet.pipeline.of_windows import Target
@@ -79,7 +79,7 @@ def are_by_other_rules(store: Store, rules: Rules, window_s: int) -> bool:
     """
     if not store.has(catalog.JUDGED):
         return False
-    found = set(store.log(catalog.JUDGED).rows(["signature"])["signature"].to_pylist())
+    found = set(to_list(store.log(catalog.JUDGED).rows(["signature"])["signature"]))
     return _signature(rules, window_s) not in found and any(each.endswith(f" {window_s}") for each in found)
 
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import pc
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.engines.sql import answer, answers
 from fleetgauge.fleet.gold.latency import latency
 from fleetgauge.fleet.gold.members import consumers, groups, rebalances

@@ -18,6 +18,7 @@ from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, Sp
 from fleetgauge.fleet.pipeline import pending
 from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.batch import BatchReport, BatchWriter
+from fleetgauge.fleet.pipeline.folders import KnownFolders
 from fleetgauge.fleet.pipeline.ledger import Ledger, Plan, cut_off
 from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
 from fleetgauge.fleet.pipeline.progress import RunProgress
@@ -27,11 +28,11 @@ from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds,
 from fleetgauge.fleet.pipeline.spans import EPOCH, days
 from fleetgauge.fleet.source.selection import Days
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
-from fleetgauge.fleet.source.zone_files import LOCAL, file_system
+from fleetgauge.fleet.source.zone_files import file_system
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.lock import only_run
 from fleetgauge.fleet.tables.maintain import Upkeep, maintain
-from fleetgauge.fleet.tables.paths import local_path, qualified, storage_options
+from fleetgauge.fleet.tables.paths import qualified, storage_options
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.verdicts.rules import Rules, default_rules
 
@@ -61,7 +62,7 @@ class RunRequest:
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
         rules: the figures of the verdicts.
         judge_after_s: judge a window once a push was read that came so long after its end [s]; None judges all.
-        is_continuous: the run is one of a row of rounds; a streaming query of Spark reads a topic.
+        is_continuous: the run is one of a row of rounds; a streaming query reads a topic, but on Spark Connect.
     """
 
     source: Source
@@ -176,12 +177,9 @@ def _said_by_spark(error: Exception) -> str | None:
     """None of an exception that is not Spark's."""
     if "pyspark" not in sys.modules:
         return None
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
 
-    from fleetgauge.fleet.spark.errors import what_failed
-
-    return what_failed(error) if isinstance(error, PySparkException | Py4JError) else None
+    return what_failed(error) if isinstance(error, SPARK_ERRORS) else None
 
 
 @dataclass(slots=True)
@@ -209,7 +207,8 @@ class _Run:
         self.progress.stage("looking for what is new")
         self.store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         ledger = Ledger(self.store, source_name(self.request.source))
-        by_query = self.request.is_continuous and isinstance(self.request.source, TopicSource)
+        is_topic = isinstance(self.request.source, TopicSource)
+        by_query = self.request.is_continuous and is_topic and self.spark.calls_back
         ledger.check_others(by_query=by_query)
         source = self._open(ledger)
         self._choose_engine(source)
@@ -238,6 +237,7 @@ class _Run:
                     kind, self.store, source, str(request.source), request.window_s, lambda: self.spark.spark
                 )
                 self._beside[kind] = writer.write()
+            source.known.save()
 
     def _open(self, ledger: Ledger) -> "LandingSource | TopicStretch":
         source = self.request.source
@@ -247,10 +247,10 @@ class _Run:
             from fleetgauge.fleet.pipeline.topic_source import TopicStretch
 
             return TopicStretch(spark, source, ledger, catalog.LEDGER.path(self.store.root))
-        # Spark has its own way to S3, which its settings say.
-        has_own = self.engine is self.spark and local_path(source) is None
-        system = None if has_own else file_system(source, self.options)
-        return LandingSource(lambda: self.spark.spark, source, ledger, system)
+        again = {*ledger.redecoding, *filter(None, [self.request.redecode])}
+        known = KnownFolders(self.store, source_name(source), self._now(), but=again)
+        system = file_system(source, self.options)
+        return LandingSource(lambda: self.spark.spark, source, ledger, known, system)
 
     def _bounds(self) -> Bounds:
         given = self.request.bounds
@@ -265,8 +265,6 @@ class _Run:
     def _work(self, source: "LandingSource | TopicStretch") -> Work:
         if not isinstance(source, LandingSource) or source.system is None:
             return Work(kind=Kind.TABLES, out_of_reach=str(self.request.source))
-        if source.system is not LOCAL:  # S3: this process reads all, as PySpark alone has no classes for it
-            return Work(kind=Kind.TABLES)
         anew = self.request.rebuild is not None and self.store.has(catalog.WINDOWS)
         rebuilt = self.store.log(catalog.WINDOWS).size().size_bytes if anew else 0
         return Work(kind=Kind.TABLES, amount=source.bytes_to_read() + rebuilt)
@@ -323,13 +321,16 @@ class _Run:
         for day in list(ledger.redecoding):
             self.progress.stage(f"taking {day} out of the tables")
             pending.clear_day(self.store, name, day)
-            ledger.forget(day)
+            source.read_again(day)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock.milliseconds() / 1000, UTC)
 
     def _compute(self) -> int:
         """Computes clients and gold; how many days there were to be computed."""
         request = self.request
         self.progress.stage("looking for what changed")
-        now = datetime.fromtimestamp(self.clock.milliseconds() / 1000, UTC)
+        now = self._now()
         found = pending.pending(self.store, window_s=request.window_s, now=now, days=request.rebuild)
         after_s = request.judge_after_s
         is_away = found.sampled_up_to - found.read_up_to > _TELEMETRY_IS_AWAY

@@ -94,9 +94,9 @@ class SideRowsWriter:
         if not self._sizes and not self.store.has(self.kind.table):
             return self._report
         ledger = Ledger(self.store, f"{self.kind.of_source}{source_name(self.name)}", catalog.BATCHES)
-        for plan in chain(
-            ledger.unfinished(), map(ledger.plan, cut_files(self._sizes, ledger, Bounds(max_bytes=_BATCH_BYTES)))
-        ):
+        read_to = ledger.read_to(self.kind.folder) if self._sizes else {}
+        new = {path: size for path, size in self._sizes.items() if path not in read_to}
+        for plan in chain(ledger.unfinished(), map(ledger.plan, cut_files(new, Bounds(max_bytes=_BATCH_BYTES)))):
             self._write(plan, Transaction(app_id=ledger.app_id, version=plan.number))
         return self._report
 

@@ -1,6 +1,6 @@
 """Landing zones as `fleet run` reads them: what is new, cut into batches."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 from pyarrow.fs import FileSystem
 
 from fleetgauge.fleet.engines.engine import MAX_BAD_FILES, Batch
-from fleetgauge.fleet.errors import LandingError, no_landing_zone
-from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan, day_of
+from fleetgauge.fleet.errors import LandingError
+from fleetgauge.fleet.pipeline.folders import KnownFolders
+from fleetgauge.fleet.pipeline.ledger import DATE_DIRECTORY, Ledger, Part, Plan, day_of
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
-from fleetgauge.fleet.source.zone_files import FOLDERS_WITHOUT_PUSHES, LOCAL, has_pushes, list_files
+from fleetgauge.fleet.source.zone_files import FOLDERS_WITHOUT_PUSHES, LOCAL, folders, sizes_of
 from fleetgauge.fleet.tables.paths import plain_path, qualified, without_parameters
 
 if TYPE_CHECKING:
@@ -68,45 +69,77 @@ class LandingSource:
         start: gives the session, which only a zone without `system` needs here.
         source: its path or URI.
         ledger: what was read of it.
+        known: what is known of its folders.
         system: reads it in this process; None where only Spark does.
 
     Attributes:
         root: its path.
-        beside: by folder without pushes, the sizes [B] of its files by their paths below the zone.
+        known: as given.
+        beside: by folder without pushes, the sizes [B] of files that may be new by their paths below the zone.
 
     Raises:
         LandingError: there is no such directory, or it cannot be listed.
     """
 
     def __init__(
-        self, start: Callable[[], "SparkSession"], source: str, ledger: Ledger, system: FileSystem | None = LOCAL
+        self,
+        start: Callable[[], "SparkSession"],
+        source: str,
+        ledger: Ledger,
+        known: KnownFolders,
+        system: FileSystem | None = LOCAL,
     ) -> None:
         self.root = plain_path(qualified(without_parameters(source)))
         self.system = system
-        sizes = list_files(source, start, system)
-        if "" in sizes:
-            raise LandingError(no_landing_zone(source))
-        self.beside = {
-            folder: {path: size for path, size in sizes.items() if path.startswith(f"{folder}/")}
-            for folder in FOLDERS_WITHOUT_PUSHES
-        }
-        self._sizes = {path: size for path, size in sizes.items() if has_pushes(path)}
+        self.beside: dict[str, dict[str, int]] = {folder: {} for folder in FOLDERS_WITHOUT_PUSHES}
+        self.known = known
+        self._source = source
         self._ledger = ledger
+        self._new: dict[str, int] = {}
+        self._read: dict[str, int] = {}  # sizes of files that were read, of folders that are not as they were
+        self._changed: list[str] = []
+        below, read_to = "", dict[str, int]()
+        for folder in folders(source, start, system, known.passes_over):
+            sizes = {f"{folder.path}/{name}".lstrip("/"): size for name, size in folder.files.items()}
+            top = folder.path.partition("/")[0]
+            if known.is_as_known(folder):
+                continue
+            if top in self.beside:
+                self.beside[top] |= sizes
+            elif sizes:
+                if top != below or not top:
+                    below, read_to = top, ledger.read_to(top)  # of a day at a time
+                self._look_at(sizes, read_to)
+                if any(read_to.get(path, size) != size for path, size in sizes.items()):
+                    known.leave_open(folder.path)
+
+    def _look_at(self, sizes: Mapping[str, int], read_to: Mapping[str, int]) -> None:
+        for path, size in sizes.items():
+            if path not in read_to:
+                self._new[path] = size
+            else:
+                self._read[path] = size
+                if read_to[path] != size:
+                    self._changed.append(f"{self.root}/{path}")
 
     def new_input(self) -> NewInput:
         """New files, and those that have changed."""
-        known = self._ledger.read_to
-        changed = [f"{self.root}/{path}" for path, size in self._sizes.items() if known.get(path, size) != size]
-        return NewInput(amount=len(self._sizes.keys() - known), unit="files", changed=tuple(sorted(changed)))
+        return NewInput(amount=len(self._new), unit="files", changed=tuple(sorted(self._changed)))
 
     def bytes_to_read(self) -> int:
         """Size of the files that are new, or of a batch that was cut off [B]."""
-        begun = {part.path for plan in self._ledger.unfinished() for part in plan.parts}
-        return sum(size for path, size in self._sizes.items() if path in begun or path not in self._ledger.read_to)
+        begun = (part.end for plan in self._ledger.unfinished() for part in plan.parts)
+        return sum(self._new.values()) + sum(begun)
 
     def cut(self, bounds: Bounds) -> Iterator[list[Part]]:
         """New files by number and bytes."""
-        return cut_files(self._sizes, self._ledger, bounds)
+        return cut_files(self._new, bounds)
+
+    def read_again(self, day: date) -> None:
+        """Forgets that files of a day were read."""
+        self.known.forget_days()
+        self._ledger.forget(day)
+        self._new |= {path: size for path, size in self._read.items() if day_of(path) == day}
 
     def batch(self, plan: Plan) -> Batch:
         """Its files.
@@ -114,43 +147,51 @@ class LandingSource:
         Raises:
             LandingError: many of them are there no more.
         """
-        unfit = {f"{self.root}/{part.path}": said for part in plan.parts if (said := self._fault(part))}
+        sizes = self._sizes([part.path for part in plan.parts])
+        unfit = {f"{self.root}/{part.path}": said for part in plan.parts if (said := _fault(part, sizes))}
         if len(unfit) > MAX_BAD_FILES:
             raise LandingError(
                 f"{len(unfit):,} files of a batch that was begun are not in {self.root} as they were, "
                 f"{next(iter(unfit))} among them: put them back, and run again"
             )
         files = tuple(f"{self.root}/{part.path}" for part in plan.parts)
-        return Batch(number=plan.number, files=files, system=self.system or LOCAL, unfit=unfit)
+        return Batch(number=plan.number, files=files, system=self.system, unfit=unfit)
 
     def check_day(self, day: date) -> None:
         """Raises LandingError unless every file of a day that was read is there as it was."""
-        of_day = {path: size for path, size in self._ledger.read_to.items() if day_of(path) == day}
+        of_day = self._ledger.read_to(f"{DATE_DIRECTORY}{day}")
         if not of_day:
             raise LandingError(
                 f"no file of {day} was read from {self.root}: --redecode takes a day of receipt (UTC), as the "
                 "directories of a landing zone are named"
             )
-        if other := [path for path, size in of_day.items() if self._sizes.get(path) != size]:
+        if other := [path for path, size in of_day.items() if self._read.get(path) != size]:
             raise LandingError(
                 f"{len(other):,} of {len(of_day):,} files of {day} are not in {self.root} as they were read, "
                 f"{other[0]} among them: --redecode needs them all; nothing was changed"
             )
 
-    def _fault(self, part: Part) -> str | None:
-        size = self._sizes.get(part.path)
-        if size is None:
-            return "the file was taken away before it was read"
-        if size != part.end:
-            return f"the file has changed before it was read: it had {part.end} B, and has {size} B"
-        return None
+    def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
+        """Of files that are there now; new ones were listed just now."""
+        others = [path for path in paths if path not in self._new]
+        found = sizes_of(self.system, self._source, others) if self.system and others else self._read
+        return {**found, **self._new}
 
 
-def cut_files(sizes: Mapping[str, int], ledger: Ledger, bounds: Bounds) -> Iterator[list[Part]]:
-    """New files in the order of their paths, none parted; what was read stays read, whatever its size is by now."""
+def _fault(part: Part, sizes: Mapping[str, int]) -> str | None:
+    size = sizes.get(part.path)
+    if size is None:
+        return "the file was taken away before it was read"
+    if size != part.end:
+        return f"the file has changed before it was read: it had {part.end} B, and has {size} B"
+    return None
+
+
+def cut_files(sizes: Mapping[str, int], bounds: Bounds) -> Iterator[list[Part]]:
+    """Files in the order of their paths, none parted."""
     batch: list[Part] = []
     size_bytes = 0
-    for path in sorted(sizes.keys() - ledger.read_to):
+    for path in sorted(sizes):
         part = Part(path=path, begin=0, end=sizes[path])
         if batch and (len(batch) == bounds.max_files or size_bytes + part.end > bounds.max_bytes):
             yield batch

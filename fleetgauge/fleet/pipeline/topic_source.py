@@ -12,8 +12,7 @@ from fleetgauge.fleet.errors import TopicError
 from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan
 from fleetgauge.fleet.pipeline.source import Bounds, NewInput
 from fleetgauge.fleet.source.topic.offsets import Span, client_options, find_bounds
-from fleetgauge.fleet.source.topic.read import fetch_options, reader_options
-from fleetgauge.fleet.source.topic.records import to_bronze
+from fleetgauge.fleet.source.topic.read import fetch_options, push_records, reader_options
 from fleetgauge.fleet.source.topic.source import TopicSource
 
 _EARLIEST: Final = -2
@@ -30,9 +29,9 @@ class TopicStretch:
     def __init__(self, spark: SparkSession, source: TopicSource, ledger: Ledger, ledger_path: str) -> None:
         self._spark = spark
         self._source = source
-        self._options = client_options(spark, source)
-        bounds = self._bounds = find_bounds(spark, source, self._options)
-        read_to = self._starts = {int(number): end for number, end in ledger.read_to.items()}
+        self._options = client_options(source)
+        bounds = self._bounds = find_bounds(source, self._options)
+        read_to = self._starts = {int(number): end for number, end in ledger.read_to().items()}
         check_same_topic(source, bounds, read_to, ledger_path)
         self._lost = lost_records(bounds, read_to)
         self._new = {
@@ -59,7 +58,7 @@ class TopicStretch:
         """Its records as push records."""
         spans = {int(part.path): Span(start=part.begin, end=part.end) for part in plan.parts}
         options = reader_options(self._spark, self._source, self._options, spans)
-        return Batch(number=plan.number, records=to_bronze(self._spark.read.format("kafka").options(**options).load()))
+        return Batch(number=plan.number, records=push_records(self._spark.read, options))
 
     def stream(self, bounds: Bounds) -> DataFrame:
         """BRONZE of what is new, also later; a query that has a checkpoint goes on from there."""
@@ -71,7 +70,7 @@ class TopicStretch:
             "maxOffsetsPerTrigger": str(bounds.max_records),
             **fetch_options(self._spark, self._options),
         }
-        return to_bronze(self._spark.readStream.format("kafka").options(**options).load())
+        return push_records(self._spark.readStream, options)
 
     def read_to(self, end: Any) -> dict[str, int]:
         """Where a streaming query has read each partition up to, by the offset that it says."""
@@ -80,6 +79,8 @@ class TopicStretch:
     def check_day(self, day: date) -> None:
         """Raises TopicError: records lie in the order of arrival."""
         raise TopicError("--redecode reads a day of a landing zone again, and a topic has no days: name a landing zone")
+
+    read_again = check_day
 
 
 def _cut(span: Span, number: int, batches: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from fleetgauge.fleet.engines import shards
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.engines.engine import Engine
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.pipeline.spans import of_days

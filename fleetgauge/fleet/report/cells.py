@@ -26,9 +26,7 @@ def json_dicts(batch: RecordBatch) -> Iterator[dict[str, Any]]:
 
 def csv_cells(batch: RecordBatch) -> Iterator[list[str | None]]:
     """One list of cells a row: numbers as they are, times in UTC, bytes in base64, nested columns as JSON."""
-    columns = [
-        map(_csv_value(field.type), column.to_pylist()) for field, column in zip(batch.schema, batch, strict=True)
-    ]
+    columns = [map(_csv_value(field.type), batch.column(field.name).to_pylist()) for field in batch.schema]
     return map(list, zip(*columns, strict=True))
 
 

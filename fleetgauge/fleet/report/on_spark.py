@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TextIO
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 from rich.console import Console
@@ -23,7 +21,7 @@ from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.topic.connector import connector_jars
 from fleetgauge.fleet.source.topic.source import TopicSource
-from fleetgauge.fleet.spark.errors import what_failed
+from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
 from fleetgauge.fleet.spark.session import SessionSettings, start_session
 from fleetgauge.terminal.text import printable
 
@@ -39,7 +37,7 @@ def on_spark(request: Request, selection: Selection, notes: Console, *, shown: b
         yield OnSpark(start_session(_session(request, notes)), request, selection, notes, shown)
     except FleetError:
         raise
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         raise FleetError(f"{request.title} of {request.source} failed in Spark: {what_failed(error)}") from error
 
 
@@ -47,8 +45,10 @@ def _session(request: Request, notes: Console) -> SessionSettings:
     def note(sentence: str) -> None:
         notes.print(printable(sentence), markup=False, highlight=False, soft_wrap=True)
 
-    jars = connector_jars(request.kafka_jars, note=note) if isinstance(request.source, TopicSource) else ()
-    return SessionSettings(master=request.master or "local[*]", log_level=request.spark_log_level, jars=jars)
+    settings = SessionSettings(master=request.master or "local[*]", log_level=request.spark_log_level)
+    if settings.is_remote or not isinstance(request.source, TopicSource):
+        return settings
+    return replace(settings, jars=connector_jars(request.kafka_jars, note=note))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class OnSpark:
             elif request.to.output is None:
                 write_stream(frame, request.to.form, out)
                 frame.unpersist()
-            return Counted(answer.rejects.total, answer.repeats.total)
+            return Counted(answer.rejects, answer.repeats)
 
         if request.to.form is Format.TABLE:
             form = TABLES[request.title].only(request.to.columns)

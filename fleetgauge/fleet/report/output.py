@@ -30,7 +30,7 @@ def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]
     for batch in rows.batches:
         total += batch.num_rows
         first = _in_order(pa.concat_tables([first, pa.Table.from_batches([batch])]), form.order)[:limit]
-    return first.to_pylist(), total
+    return [*first.to_pylist()], total
 
 
 def _in_order(table: Table, order: Iterable[Key]) -> Table:
@@ -105,7 +105,7 @@ def write_path(rows: Rows, form: Format, path: str) -> None:
     """
     with _new_directory(path) as directory, _OutputFile(directory, f"part-0.{form.value}") as file:
         if form is Format.PARQUET:
-            with pq.ParquetWriter(file, rows.schema, compression="zstd") as writer:
+            with pq.ParquetWriter(pa.PythonFile(file), rows.schema, compression="zstd") as writer:
                 for batch in rows.batches:
                     writer.write_batch(batch)
         else:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -22,7 +23,7 @@ def show_progress(spark: SparkSession, title: str, console: Console, *, enabled:
         console: where to; nothing of it may be piped on as a result.
         enabled: False shows nothing.
     """
-    if not enabled:
+    if not enabled or is_remote():  # a Spark Connect server does not let its jobs be watched so
         yield
         return
     columns = (

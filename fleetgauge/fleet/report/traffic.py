@@ -122,7 +122,7 @@ def summed(rows: Table, rules: Rules) -> Table:
     np.maximum.at(last, code, ends)
     active_s = np.maximum(covered_us(code, starts, ends, count) / _US, 1e-3)
     compressions, errors = (_pairs(rows[name], code, count) for name in ("compressions", "errors"))
-    found = rows.select(_KEY).take(pa.array(example)).to_pylist()
+    found = rows.select(_KEY).take(example).to_pylist()
     for at, row in enumerate(found):
         of, seconds = {name: float(each[at]) for name, each in sums.items()}, float(active_s[at])
         row |= {

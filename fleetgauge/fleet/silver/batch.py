@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa, pc, to_list
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, day_of_receipt, joined, reject_rows
 from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
@@ -24,6 +24,7 @@ from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, cor
 from fleetgauge.fleet.measures.rows import Numbers, is_valid, times
 from fleetgauge.fleet.schemas import COUNTED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
 from fleetgauge.fleet.schemas import encoded as encoded_columns
+from fleetgauge.fleet.shards import FEWEST_SHARDS, by_shard, parts, shards_of, within
 from fleetgauge.fleet.silver.check import checked
 from fleetgauge.fleet.silver.compare_late import compare_late
 from fleetgauge.fleet.silver.correct import CORRECTED
@@ -69,7 +70,7 @@ class SilverResult:
     days: set[int] = field(default_factory=set)
     windows: set[int] = field(default_factory=set)
     files: list[WrittenFile] = field(default_factory=list)
-    shards: set[str] = field(default_factory=set)
+    shards: set[int] = field(default_factory=set)
     corrected: list[RecordBatch] = field(default_factory=list)
 
 
@@ -81,17 +82,19 @@ class MakeSilver:
         write: the tables that rows go to, by name; those are missing that an earlier try of the batch has written.
         standing: the tables as they were before the batch, by name; those are missing that are not there.
         window_s: length of the windows of wide rows [s].
+        shards: into how many ranges instances are divided, each of which is one task's.
     """
 
     write: Mapping[str, WriteFiles]
     standing: Mapping[str, Snapshot]
     window_s: int = DEFAULT_WINDOW_S
+    shards: int = FEWEST_SHARDS
 
     def __call__(self, batches: Iterable[RecordBatch]) -> SilverResult:
         """BRONZE of all pushes of some instances, in ORDER, -> what was made and written."""
         with ExitStack() as stack:
             writers = {name: stack.enter_context(to.open()) for name, to in self.write.items()}
-            task = _Task(_to(writers), self.standing, self.window_s)
+            task = _Task(_to(writers), self.standing, self.window_s, self.shards)
             repeats = WithoutRepeats()
             for chunk in regroup(repeats(checked(batches)), MAX_CHUNK_BYTES):
                 task.take(chunk)
@@ -131,16 +134,19 @@ def points_of(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
 class _Task:
     """What one task knows."""
 
-    def __init__(self, write: Write, standing: Mapping[str, Snapshot], window_s: int) -> None:
+    def __init__(
+        self, write: Write, standing: Mapping[str, Snapshot], window_s: int, shards: int = FEWEST_SHARDS
+    ) -> None:
         self.made = SilverResult()
         self._write = write
         self._standing = standing
         self._window_s = window_s
         self._comparison = Comparison()
-        self._series = _Series(standing.get(catalog.SERIES.name))
-        self._late: dict[str, list[RecordBatch]] = {}  # pushes, by shard
-        self._waiting: list[str] = []  # shards of these that have no more pushes
-        self._shards: dict[str, int] = {}  # those not written yet, and the number of the last instance of each
+        self._count = shards
+        self._series = _Series(standing.get(catalog.SERIES.name), shards)
+        self._late: dict[int, list[RecordBatch]] = {}  # pushes, by shard
+        self._waiting: list[int] = []  # shards of these that have no more pushes
+        self._shards: dict[int, int] = {}  # those not written yet, and the number of the last instance of each
         self._last: tuple[Any, ...] | None = None
         self._number = 0
         self._remembered_up_to = -1  # an instance
@@ -156,7 +162,7 @@ class _Task:
         instance_of = self._numbered(chunk)
         good = np.flatnonzero(~is_valid(chunk.column("reason")))
         if len(good):
-            pushes = chunk.select([*INSTANCE, "received_at"]).take(pa.array(good))
+            pushes = chunk.select([*INSTANCE, "received_at"]).take(good)
             self._meet(pushes, instance_of[good])
             is_late = np.zeros(len(chunk), np.bool_)
             is_late[good] = self._are_late(pushes, instance_of[good])
@@ -193,7 +199,7 @@ class _Task:
                 del self._late[shard]
             self._waiting.clear()
 
-    def _write_series(self, shard: str) -> None:
+    def _write_series(self, shard: int) -> None:
         self._write(catalog.SERIES.name, self._series.merged(shard))
         self.made.shards.add(shard)
 
@@ -215,10 +221,10 @@ class _Task:
         if not is_new.any():
             return
         numbers, first = numbers[is_new], first[is_new]
-        instances = pushes.select(INSTANCE).take(pa.array(first))
+        instances = pushes.select(INSTANCE).take(first)
         self._remembered_up_to = int(instance_of[-1])
-        for instance, number in zip(instances.column("client_instance_id").to_pylist(), numbers.tolist(), strict=True):
-            self._shards[instance[:1]] = number
+        of = shards_of(instances.column("client_instance_id"), self._count)
+        self._shards |= dict(zip(of.tolist(), numbers.tolist(), strict=True))
         series, of = self._series.of(instances)
         if not len(series):
             return
@@ -243,9 +249,8 @@ class _Task:
         return self._of_late[1]
 
     def _put_aside(self, pushes: RecordBatch) -> None:
-        shards = pc.utf8_slice_codeunits(pushes.column("client_instance_id"), 0, 1)
-        for shard in pc.unique(shards):
-            self._late.setdefault(shard.as_py(), []).append(pushes.filter(pc.equal(shards, shard)))
+        for shard, rows in by_shard(pushes, self._count):
+            self._late.setdefault(shard, []).append(rows)
 
     def _without_known(self, chunk: RecordBatch) -> RecordBatch:
         """Without pushes that an earlier batch had."""
@@ -319,7 +324,7 @@ class _Task:
         self.made.days.update(pc.unique(rows.column("date").cast(pa.int32())).to_pylist())
         self._write(catalog.PUSHES.name, rows)
         for bad in reject_rows(pushes.chunk, pushes.reasons, COUNTED):
-            self.made.rejects.update(_QUOTED.sub("...", reason) for reason in bad.column("reason").to_pylist())
+            self.made.rejects.update(_QUOTED.sub("...", reason) for reason in to_list(bad.column("reason")))
             self._write(catalog.REJECTS.name, self._new_rejects(reject_rows_of(bad)))
 
     def _new_rejects(self, rejects: RecordBatch) -> RecordBatch:
@@ -346,48 +351,50 @@ class _Task:
 class _Series:
     """What is remembered of series, and what is to be, shard by shard: instances come in the order of their ids."""
 
-    def __init__(self, table: Snapshot | None) -> None:
+    def __init__(self, table: Snapshot | None, shards: int) -> None:
         self._table = table
-        self._known: dict[str, RecordBatch] = {}
+        self._count = shards
+        self._known: dict[int, RecordBatch] = {}
         self._places: dict[tuple[str, ...], tuple[int, int]] = {}
-        self._new: dict[str, list[RecordBatch]] = {}
+        self._new: dict[int, list[RecordBatch]] = {}
 
     def of(self, instances: RecordBatch) -> tuple[RecordBatch, Indices]:
         """SERIES of instances, and for each the place of its instance among these."""
         found, of = [], []
-        for place, instance in enumerate(zip(*(instances.column(name).to_pylist() for name in INSTANCE), strict=True)):
-            rows = self._load(instance[-1][:1])
+        numbers = shards_of(instances.column("client_instance_id"), self._count).tolist()
+        keys = zip(*(instances.column(name).to_pylist() for name in INSTANCE), strict=True)
+        for place, (shard, instance) in enumerate(zip(numbers, keys, strict=True)):
+            rows = self._load(shard)
             begin, end = self._places.get(instance, (0, 0))
             found.append(rows.slice(begin, end - begin))
             of.append(np.full(end - begin, place))
         return joined(found, SERIES), np.concatenate(of)
 
-    def _load(self, shard: str) -> RecordBatch:
+    def _load(self, shard: int) -> RecordBatch:
         if shard not in self._known:
             self._known[shard] = rows = self._read(shard)
             begins = np.flatnonzero(changes([rows.column(name) for name in INSTANCE]))
-            keys = zip(*(rows.column(name).take(pa.array(begins)).to_pylist() for name in INSTANCE), strict=True)
+            keys = zip(*(rows.column(name).take(begins).to_pylist() for name in INSTANCE), strict=True)
             ends = np.append(begins[1:], len(rows))[: len(begins)]
             self._places = dict(zip(keys, zip(begins.tolist(), ends.tolist(), strict=True), strict=True))
         return self._known[shard]
 
-    def put_back(self, shard: str) -> None:
+    def put_back(self, shard: int) -> None:
         """Forgets what was read of a shard; it is read again once it is asked for."""
         self._known.pop(shard, None)
 
-    def _read(self, shard: str) -> RecordBatch:
+    def _read(self, shard: int) -> RecordBatch:
         if self._table is None:
             return pa.RecordBatch.from_pylist([], schema=SERIES)
-        rows = with_keys(joined(list(self._table.scan(SERIES.names, of_shard(shard))), SERIES))
+        rows = with_keys(joined(list(self._table.scan(SERIES.names, within(parts(self._count)[shard]))), SERIES))
         return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in INSTANCE]))
 
     def take(self, rows: RecordBatch) -> None:
         """Last points of series, as they are from now on."""
-        shards = pc.utf8_slice_codeunits(rows.column("client_instance_id"), 0, 1)
-        for shard in pc.unique(shards).to_pylist():
-            self._new.setdefault(shard, []).append(rows.filter(pc.equal(shards, shard)))
+        for shard, own in by_shard(rows, self._count):
+            self._new.setdefault(shard, []).append(own)
 
-    def merged(self, shard: str) -> RecordBatch:
+    def merged(self, shard: int) -> RecordBatch:
         """All SERIES of a shard, of which no more come."""
         return last_rows([self._load(shard), *self._new.pop(shard, [])])
 
@@ -395,12 +402,6 @@ class _Series:
 def _push_keys(rows: RecordBatch) -> Array:
     """One text for each push."""
     return pc.binary_join_element_wise(*(rows.column(name).cast(pa.string()) for name in PUSH), "\0")
-
-
-def of_shard(shard: str) -> Array:
-    """A condition: ids that begin with this character."""
-    of_id = pc.field("client_instance_id")
-    return (of_id >= shard) & (of_id < chr(ord(shard) + 1))
 
 
 def push_rows(counted: RecordBatch) -> RecordBatch:

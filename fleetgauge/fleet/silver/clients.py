@@ -51,7 +51,7 @@ def seen(pushes: Table) -> Table:
     own = {
         "date": one(received_at).cast(pa.timestamp("us")).cast(pa.date32(), safe=False),
         "terminated": pushes["terminating"],
-        "receiver_node_ids": pa.ListArray.from_arrays(pa.array(ends), nodes.drop_null()),
+        "receiver_node_ids": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), nodes.drop_null()),
         "pushes": pa.array(np.ones(rows, np.int64)),
         "heartbeats": pushes["heartbeat"].cast(pa.int64()),
         "first_seen": received_at,
@@ -105,7 +105,8 @@ def _role_of_all(roles: Array, groups: Groups) -> Array:
     """
     known = pa.array(list(ROLE_PREFIXES), pa.string())
     last = groups.top(filled(pc.index_in(roles, value_set=known), -1))
-    return known.take(pa.array(last, mask=last < 0))
+    places: Array = pa.array(last, mask=last < 0)
+    return known.take(places)
 
 
 def _distinct(lists: Array, group_of: Numbers, count: int) -> Array:
@@ -115,7 +116,7 @@ def _distinct(lists: Array, group_of: Numbers, count: int) -> Array:
     groups = group_of[filled(pc.list_parent_indices(lists), 0)]
     found = np.unique(groups * range_ + numbers)
     offsets = np.searchsorted(found, np.arange(count + 1) * range_).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array((found % range_ - 2**31).astype(np.int32)))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(found % range_ - 2**31, pa.int32()))
 
 
 def clients(found: Table, known: Table, now: datetime) -> Table:

@@ -48,21 +48,21 @@ def compare_late(
     standing = _sent(late.near(group))
     lacking = _lacking(sent, standing, group.first_us, series, series_of)
     if len(lacking):
-        names = pc.unique(sent.rows.column("metric_name").take(pa.array(lacking)).cast(pa.string()))
+        names = pc.unique(sent.rows.column("metric_name").take(lacking).cast(pa.string()))
         standing = standing.followed_by(_sent(late.before(group, np.unique(sent.instance_of[lacking]), names)))
     comparison = Comparison()
     count = len(sent.rows)
     both = sent.looked_at().followed_by(standing.looked_at())
     order = both.order()
     compared = comparison.mark(
-        both.rows.take(pa.array(order)),
+        both.rows.take(order),
         both.instance_of[order],
         both.set_of[order],
         both.sets,
         _standing_points(standing.rows, series, order - count),
     )
     of_sent = pa.array(np.argsort(order)[:count])
-    moved = standing.rows.take(pa.array(order[compared.moved] - count))
+    moved = standing.rows.take(order[compared.moved] - count)
     marks = {name: column.take(pa.array(compared.moved)) for name, column in compared.marks.items()}
     after = batch_of(STANDING, len(moved), {name: moved.column(name) for name in STANDING.names} | marks)
     is_other = pa.array(differ(moved.select(MARKS), after.select(MARKS)))
@@ -106,7 +106,7 @@ def _told_apart(instance_of: Indices, keys: Array) -> Numbers:
 
 def _standing_points(points: RecordBatch, series: RecordBatch, place: Indices) -> StandingPoints:
     """Of points, for each of which its place among the standing ones is given, below 0 if it is a late one."""
-    places = pa.array(place, mask=place < 0)
+    places: Array = pa.array(place, mask=place < 0)
     was_reset = filled(points.column("reset").take(places), False)
     grown = {name: filled(points.column(name).take(places), np.nan) for name in ("delta", "delta_sum")}
     return StandingPoints(

@@ -32,7 +32,7 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.base.presence import DEFAULT_PUSH_INTERVAL_MS
-from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc, to_list
 from fleetgauge.fleet.decode.attributes import TextMap
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of
@@ -151,7 +151,7 @@ def _series_rows(
     amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
     amount, buckets, bounds = _distributions(points, amount)
     own = np.flatnonzero(_is_series(points, amount))
-    places = pa.array(own)
+    places: Array = pa.array(own)
     taken = points.select(LOOKED_AT).take(places)
     columns = {name: taken.column(name) for name in SERIES.names if name in taken.schema.names}
     columns |= {"amount": amount.take(places), "amount_sum": taken.column("sum")}
@@ -168,12 +168,12 @@ def _distributions(points: RecordBatch, amount: Array) -> tuple[Array, Array, Ar
     rows = np.flatnonzero(filled(pc.and_(distribution.is_valid(), has_buckets), False))
     if not len(rows):
         return amount, pa.nulls(len(points), type_), pa.nulls(len(points), type_)
-    places = pa.array(rows)
+    places: Array = pa.array(rows)
     amounts = amount.to_numpy(zero_copy_only=False).copy()
     buckets: list[Sequence[float] | None] = [None] * len(points)
     bounds = buckets.copy()
-    kinds_of = kinds.take(places).to_pylist()
-    for row, kind, found in zip(rows.tolist(), kinds_of, distribution.take(places).to_pylist(), strict=True):
+    kinds_of = to_list(kinds.take(places))
+    for row, kind, found in zip(rows.tolist(), kinds_of, to_list(distribution.take(places)), strict=True):
         found = found[0] if isinstance(found, list) else found
         counts = [float(count or 0) for count in found["bucket_counts"] or ()]
         if kind == "exponential_histogram":

@@ -71,7 +71,7 @@ class LateGroup:
         return cls(
             pushes=pushes,
             number_of=np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(pushes)))),
-            instances=pushes.select(INSTANCE).take(pa.array(begins)),
+            instances=pushes.select(INSTANCE).take(begins),
             first_us=first_us,
             near_us=first_us - np.minimum(near_us, HORIZON_US),
         )
@@ -120,7 +120,7 @@ class Late:
         condition = _received(int(group.near_us.min()), _END_US) & pc.field("client_instance_id").isin(ids)
         counts = np.zeros(len(ids), np.int64)
         for rows in self._points.scan(["client_instance_id"], condition):
-            texts = rows.column("client_instance_id")
+            texts: Array = rows.column("client_instance_id")
             place = filled(pc.index_in(texts.dictionary, value_set=ids), -1)[texts.indices.to_numpy()]
             counts += np.bincount(place, minlength=len(ids))
         found: Indices = counts[first_of.to_numpy()]  # instances of other clusters may have the same id
@@ -128,7 +128,7 @@ class Late:
 
     def _read(self, group: LateGroup, numbers: Indices, after_us: Numbers, upto_us: Numbers, where: Any) -> Standing:
         """Of instances, each of which has its own bounds."""
-        instances = group.instances.take(pa.array(numbers))
+        instances = group.instances.take(numbers)
         keys, ids = instance_keys(instances), pc.unique(instances.column("client_instance_id"))
         condition = (
             _received(int(after_us.min()), int(upto_us.max()))

@@ -87,7 +87,7 @@ class LivePushes:
         if not self._totals:
             return
         _, first = np.unique(instance_of, return_index=True)
-        found = [(number, self._totals.get(key)) for number, key in enumerate(_instances(chunk.take(pa.array(first))))]
+        found = [(number, self._totals.get(key)) for number, key in enumerate(_instances(chunk.take(first)))]
         known = [(number, rows) for number, rows in found if rows is not None]
         if known:
             of = np.repeat([number for number, _ in known], [len(rows) for _, rows in known])
@@ -100,7 +100,7 @@ class LivePushes:
         begins = np.flatnonzero(changes([series.column(name) for name in INSTANCE]))
         ends = np.append(begins[1:], len(series))
         is_total = equals(series.column("temporality"), "cumulative")
-        keys = _instances(series.take(pa.array(begins)))
+        keys = _instances(series.take(begins))
         for key, begin, end in zip(keys, begins.tolist(), ends.tolist(), strict=True):
             if key in self._totals or is_total[begin:end].any():
                 self._totals[key] = series.slice(begin, end - begin)

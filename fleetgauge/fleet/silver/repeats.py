@@ -54,7 +54,7 @@ class WithoutRepeats:
             of_groups = ((int(begins[group]), int(ends[group])) for group in several)
             left_out = [begin + row for begin, end in of_groups for row in repeated(rows[begin:end].to_pylist())]
             self.repeats += len(left_out)
-            rows = rows.take(pa.array(np.setdiff1d(np.arange(rows.num_rows), left_out)))
+            rows = rows.take(np.setdiff1d(np.arange(rows.num_rows), left_out))
         yield from rows.to_batches()
 
 

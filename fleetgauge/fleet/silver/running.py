@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc, to_list
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, joined
 from fleetgauge.fleet.measures.rows import Numbers, equals, filled, is_valid
@@ -38,7 +38,7 @@ class Known:
 
     def take(self, indices: Numbers) -> "Known":
         """The rows with these numbers."""
-        return Known(self.rows.take(pa.array(indices)), self.instance[indices], self.is_new[indices])
+        return Known(self.rows.take(indices), self.instance[indices], self.is_new[indices])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +184,7 @@ class Running:
         if not has_buckets.any():
             return running, fell
         order = self._series.order[has_buckets[self._series.order]]
-        buckets, bounds = (
-            self._everything.rows.column(name).take(pa.array(order)).to_pylist() for name in ("buckets", "bounds")
-        )
+        buckets, bounds = (to_list(self._everything.rows.column(name).take(order)) for name in ("buckets", "bounds"))
         bounds_of = dict(zip(order.tolist(), bounds, strict=True))
         for row, counts in zip(order.tolist(), buckets, strict=True):
             before = int(self.before[row])

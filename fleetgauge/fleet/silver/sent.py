@@ -33,7 +33,7 @@ class SentPoints:
 
     def looked_at(self) -> "SentPoints":
         """In the columns that are compared."""
-        columns = {name: self.rows.column(name) for name in LOOKED_AT}
+        columns: dict[str, Array] = {name: self.rows.column(name) for name in LOOKED_AT}
         columns["distribution"] = _only(columns["distribution"])
         return replace(self, rows=batch_of(_LOOKED_AT, len(self.rows), columns))
 
@@ -77,7 +77,7 @@ def sent_points(
 
 def point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array, schema: Schema = POINTS) -> RecordBatch:
     """POINTS of rows of DECODED, either of them also `schemas.encoded`."""
-    columns = {name: decoded.column(name) for name in POINTS.names if name in decoded.schema.names}
+    columns: dict[str, Array] = {name: decoded.column(name) for name in POINTS.names if name in decoded.schema.names}
     columns["distribution"] = _only(columns["distribution"])
     columns["date"] = day_of_receipt(decoded)
     return batch_of(schema, len(decoded), columns | marks | {"dialect": dialects})
@@ -103,4 +103,4 @@ def dialects_of(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Arr
     shape = (len(names), len(versions), len(scopes))
     places = zip(*(digits.tolist() for digits in np.unravel_index(kinds, shape)), strict=True)
     found = [library_of(names[name], versions[version], scopes[scope]) for name, version, scope in places]
-    return pa.array(found, pa.string()).dictionary_encode().take(pa.array(number_of))
+    return pa.array(found, pa.string()).dictionary_encode().take(number_of)

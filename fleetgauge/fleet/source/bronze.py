@@ -1,7 +1,5 @@
 """Bronze: the landing zone as it lies, push records in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC)."""
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 from pyspark.sql import types as T  # noqa: N812
@@ -10,7 +8,7 @@ from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD, conform
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.zone_files import has_pushes, is_of_days, list_files, refuse_newer
-from fleetgauge.fleet.spark.errors import what_failed
+from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables.paths import qualified, without_parameters
 
@@ -59,7 +57,7 @@ def _check_form(spark: SparkSession, source: str, files: list[str]) -> None:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
     try:
         found = spark.read.parquet(files[0]).schema
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         raise LandingError(f"cannot read {source} as a landing zone: {what_failed(error)}") from error
     fault = _fault_of(found)
     if fault:

@@ -6,16 +6,18 @@ The same files and rows as `fleet.source.bronze` has them by Spark.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from pyarrow.fs import FileSystem
 
-from fleetgauge.fleet.arrow import RecordBatch, Schema, Table, pa, pc, pq
+from fleetgauge.fleet.arrow import Array, RecordBatch, Schema, Table, pa, pc, pq
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.zone_files import LOCAL, has_pushes, is_of_days, list_here, opened, refuse_newer
+
+RowsT = TypeVar("RowsT", RecordBatch, Table)
 
 _ROWS_AT_ONCE: Final = 1024
 
@@ -43,18 +45,26 @@ def find_zone(source: str, selection: Selection) -> Zone:
     """
     root = Path(source.removeprefix("file://"))
     names = [path for path in list_here(root, source) if has_pushes(path)]
-    if not names:
+    check_form(source, [root / name for name in names])
+    chosen = [root / name for name in names if is_of_days(name, selection)]
+    return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
+
+
+def check_form(source: str, files: Sequence[Path | str], system: FileSystem = LOCAL) -> None:
+    """Looks at the first file.
+
+    Raises:
+        LandingError: there is none, or what it holds are no push records.
+    """
+    if not files:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
-    files = [root / name for name in names]
-    with _readable(files[0]) as file:
+    with _readable(files[0], system) as file:
         found = file.schema_arrow
     if fault := _fault_of(found):
         if "schema_version" in found.names and pa.types.is_integer(found.field("schema_version").type):
             versions = (pq.read_table(path, columns=["schema_version"], partitioning=None)[0] for path in files)
             refuse_newer(source, max(pc.max(each).as_py() or 0 for each in versions))
         raise LandingError(f"{source} holds no push records: its files have {fault}")
-    chosen = [root / name for name in names if is_of_days(name, selection)]
-    return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
 
 
 def _readable(path: Path | str, system: FileSystem = LOCAL) -> Any:
@@ -139,18 +149,18 @@ def _may_have(file: Any, group: int, selection: Selection) -> bool:
 
 def _bronze(batch: RecordBatch, source_file: str, begin: int) -> RecordBatch:
     rows = batch.num_rows
-    own = {
+    own: dict[str, Array] = {
         "source_file": pa.repeat(source_file, rows),
         "source_row": pa.array(range(begin, begin + rows), pa.int64()),
     }
-    columns = []
+    columns: list[Array] = []
     for field in BRONZE:
         column = batch.column(field.name) if field.name in batch.schema.names else own.get(field.name)
         columns.append(pa.nulls(rows, field.type) if column is None else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=BRONZE)
 
 
-def selected(rows: RecordBatch | Table, selection: Selection, time: str = "received_at") -> Any:
+def selected(rows: RowsT, selection: Selection, time: str = "received_at") -> RowsT:
     """The rows that are chosen, by this column of times."""
     times = rows[time]
     conditions = []

@@ -4,8 +4,10 @@ Names that begin with `_` or `.` are no part of it: writers keep unfinished file
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -28,6 +30,7 @@ TRAFFIC_FOLDER: Final = "traffic"
 FOLDERS_WITHOUT_PUSHES: Final = frozenset({GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER})
 
 _DATE: Final = "date="
+_HOUR: Final = "hour="
 _NODES_FILE: Final = "meta.properties"
 
 S3_WITHIN_S: Final = 120.0
@@ -82,25 +85,147 @@ def opened(system: fs.FileSystem, path: str) -> str | BufferReader:
     return BufferReader(within(S3_WITHIN_S, read))
 
 
-def _list_s3(system: fs.FileSystem, source: str) -> dict[str, int]:
-    root = _in_s3(without_parameters(source)).rstrip("/")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """A folder of a zone, and the files in it.
+
+    Attributes:
+        path: below the zone; empty for the zone itself.
+        files: size [B] by name.
+        changed_us: when an entry of it changed last [us since the epoch]; None where the file system does not say, and
+            of folders with folders in them.
+    """
+
+    path: str
+    files: Mapping[str, int]
+    changed_us: int | None
+
+    @property
+    def digest(self) -> str:
+        """Of the names and sizes of its files."""
+        lines = (f"{name}/{size}" for name, size in sorted(self.files.items()))
+        return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A file of a zone: its path below it, its size [B], and when it was written [us since the epoch]."""
+
+    path: str
+    size_bytes: int
+    written_us: int
+
+
+Skip = Callable[[str, int | None], bool]
+"""Whether a folder is passed over, with all below it, by its path and `Folder.changed_us`."""
+
+
+def folders(
+    source: str, start: Callable[[], "SparkSession"], system: fs.FileSystem | None, skip: Skip
+) -> Iterator[Folder]:
+    """The folders of a zone, as they are listed: on this machine one by one, in S3 day by day.
+
+    Args:
+        source: path or URI of the zone.
+        start: gives the session, which lists a zone that has no `system`: all of it, whatever `skip` says.
+        system: reads the zone.
+        skip: which folders are passed over.
+
+    Raises:
+        LandingError: there is no such directory, it is another one, or it cannot be listed.
+    """
+    if system is None:
+        yield from _by_folder(list_files(source, start))
+        return
+    root = _root(source)
+    if system is LOCAL:
+        _check_zone(Path(root), source)
+    waiting: list[tuple[str, int | None]] = [("", None)]
+    while waiting:
+        path, changed_us = waiting.pop()
+        if path and skip(path, changed_us):
+            continue
+        is_day_in_s3 = system is not LOCAL and path.rpartition("/")[2].startswith(_DATE)
+        entries = _entries(system, root, path, source, recursive=is_day_in_s3)
+        sizes = _visible({_below(root, entry): entry.size for entry in entries if entry.is_file})
+        below = [] if is_day_in_s3 else [entry for entry in entries if entry.type == fs.FileType.Directory]
+        if is_day_in_s3:
+            yield from _by_folder(sizes)
+        else:
+            files = {name.rpartition("/")[2]: size for name, size in sizes.items()}
+            yield Folder(path=path, files=files, changed_us=None if below else changed_us)
+        for entry in below:
+            if not _is_hidden(entry.base_name):
+                changed = None if entry.mtime_ns is None else entry.mtime_ns // 1000
+                waiting.append((_below(root, entry), changed))
+
+
+def written_files(system: fs.FileSystem, source: str, since_us: int) -> Iterator[Written]:
+    """The files of a zone that were written since then, and perhaps others.
+
+    On this machine folders of hours are passed over whose entries have not changed since: a file comes into its folder
+    after it was written.
+
+    Raises:
+        LandingError: there is no such directory, it is another one, or it cannot be listed.
+    """
+    root = _root(source)
+    if system is LOCAL:
+        _check_zone(Path(root), source)
+    waiting = [""]
+    while waiting:
+        for entry in _entries(system, root, waiting.pop(), source, recursive=system is not LOCAL):
+            path, written_us = _below(root, entry), (entry.mtime_ns or 0) // 1000
+            if any(map(_is_hidden, path.split("/"))):
+                continue
+            if entry.is_file:
+                yield Written(path=path, size_bytes=entry.size, written_us=written_us)
+            elif system is LOCAL and (written_us >= since_us or not entry.base_name.startswith(_HOUR)):
+                waiting.append(path)
+
+
+def _by_folder(sizes: Mapping[str, int]) -> Iterator[Folder]:
+    found: dict[str, dict[str, int]] = {}
+    for path, size in sizes.items():
+        folder, _, name = path.rpartition("/")
+        found.setdefault(folder, {})[name] = size
+    return (Folder(path=path, files=files, changed_us=None) for path, files in found.items())
+
+
+def _root(source: str) -> str:
+    """The zone as its file system has it."""
+    directory = local_path(source)
+    return _in_s3(without_parameters(source)).rstrip("/") if directory is None else str(directory)
+
+
+def _below(root: str, entry: fs.FileInfo) -> str:
+    return str(entry.path[len(root) + 1 :])
+
+
+def _entries(system: fs.FileSystem, root: str, path: str, source: str, *, recursive: bool) -> list[fs.FileInfo]:
+    selector = fs.FileSelector(f"{root}/{path}".rstrip("/"), recursive=recursive)
     try:
-        found = within(S3_WITHIN_S, lambda: system.get_file_info(fs.FileSelector(root, recursive=True)))
+        return list(within(S3_WITHIN_S, lambda: system.get_file_info(selector)))
     except FileNotFoundError as error:
         raise LandingError(no_landing_zone(source)) from error
     except (OSError, ArrowException) as error:
         raise LandingError(f"cannot list the landing zone {source}: {first_line(error)}") from error
-    return _visible({info.path[len(root) + 1 :]: info.size for info in found if info.is_file})
 
 
-def list_files(source: str, start: Callable[[], "SparkSession"], system: fs.FileSystem | None = None) -> dict[str, int]:
+def sizes_of(system: fs.FileSystem, source: str, paths: Sequence[str]) -> dict[str, int]:
+    """Of files, by their paths below a zone; those that are not there are left out."""
+    root = _root(source)
+    found = within(S3_WITHIN_S, lambda: system.get_file_info([f"{root}/{path}" for path in paths]))
+    return {path: info.size for path, info in zip(paths, found, strict=True) if info.is_file}
+
+
+def list_files(source: str, start: Callable[[], "SparkSession"]) -> dict[str, int]:
     """Path below the landing zone and size [B] of its files, in the order of the paths; the path is empty where the
     source is itself a file.
 
     Args:
         source: path or URI of the zone.
-        start: gives the session, which a zone on another file system is listed by, unless this is given:
-        system: of a zone in S3.
+        start: gives the session, which a zone on another file system is listed by.
 
     Raises:
         LandingError: there is no such directory, it is another one, or it cannot be listed.
@@ -108,23 +233,22 @@ def list_files(source: str, start: Callable[[], "SparkSession"], system: fs.File
     directory = local_path(source)
     if directory is not None:
         return list_here(directory, source)
-    return (
-        _list_by_spark(start(), qualified(without_parameters(source))) if system is None else _list_s3(system, source)
-    )
+    return _list_by_spark(start(), qualified(without_parameters(source)))
 
 
 def list_here(directory: Path, source: str) -> dict[str, int]:
     """The same of a zone on this machine; `source` is how it was named."""
-    if not directory.exists():
-        raise LandingError(no_landing_zone(source))
     if directory.is_file():
         return {"": directory.stat().st_size}
+    _check_zone(directory, source)
+    entries = _entries(LOCAL, str(directory), "", source, recursive=True)
+    return _visible({_below(str(directory), entry): entry.size for entry in entries if entry.is_file})
+
+
+def _check_zone(directory: Path, source: str) -> None:
+    if not directory.is_dir():
+        raise LandingError(no_landing_zone(source))
     _refuse_directory_above(directory)
-    try:
-        found = fs.LocalFileSystem().get_file_info(fs.FileSelector(str(directory), recursive=True))
-    except OSError as error:
-        raise LandingError(f"cannot list the landing zone {directory}: {error}") from error
-    return _visible({info.path[len(str(directory)) + 1 :]: info.size for info in found if info.is_file})
 
 
 def has_pushes(path: str) -> bool:
@@ -171,15 +295,12 @@ def _refuse_directory_above(root: Path) -> None:
 
 def _list_by_spark(spark: "SparkSession", uri: str) -> dict[str, int]:
     """With the session's own credentials, whichever file system it is."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    from fleetgauge.fleet.spark.errors import is_missing_path, what_failed
+    from fleetgauge.fleet.spark.errors import SPARK_ERRORS, is_missing_path, what_failed
 
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         found = files.load(uri).select("path", "length").collect()
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         if is_missing_path(error):
             raise LandingError(no_landing_zone(uri)) from error
         raise LandingError(f"cannot list the landing zone {uri}: {what_failed(error)}") from error

@@ -6,9 +6,13 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 
 from fleetgauge.fleet.errors import first_line
 from fleetgauge.fleet.tables.paths import plain_path
+
+SPARK_ERRORS: Final = (PySparkException, Py4JError)
+"""What PySpark raises: of a session in this process also exceptions of the JVM as py4j has them."""
 
 _UNREADABLE_FILE: Final = "FAILED_READ_FILE"
 _MISSING_PATH: Final = "PATH_NOT_FOUND"
@@ -53,8 +57,12 @@ def _path_of(error: Exception, condition: str) -> str | None:
 
 
 def _causes(error: Exception) -> Iterator[Any]:
-    """The Java exceptions behind PySpark's, which has no other way to those that caused them than its `_origin`."""
+    """What has an error condition: PySpark's exception of a Spark Connect session; else the Java exceptions behind it,
+    to which its `_origin` is the only way.
+    """
     cause = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    if cause is None and isinstance(error, PySparkException):
+        yield error
     while cause is not None:
         yield cause
         cause = cause.getCause()

@@ -3,21 +3,29 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pyspark
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from fleetgauge.fleet.errors import FleetError, JavaError
 from fleetgauge.fleet.spark.errors import what_failed
 from fleetgauge.fleet.spark.interrupt import keeps_its_handler
 
 OLDEST_JAVA: Final = 17
+_CONNECT_PORT: Final = 15_002
+"""Of a Spark Connect server whose address names none."""
+_CONNECT_WITHIN_S: Final = 10.0
+_NUMBERS: Final = 100_000
+"""More than any cluster has cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +33,13 @@ class SessionSettings:
     """How to start Spark.
 
     Attributes:
-        master: `local[*]`, `local[2]`, `spark://host:port`, `yarn`, ... as `spark-submit --master` takes it.
+        master: `local[*]`, `local[2]`, `spark://host:port`, `yarn`, ... as `spark-submit --master` takes it; or
+            `sc://host:port`, a Spark Connect server, which has its own jars and log.
         local_shuffle_partitions: tasks after a shuffle on this machine; a cluster keeps its own default.
         arrow_max_records_per_batch: pushes that are handed to Python at once, at most.
         jars: paths of jars beyond PySpark's own, which go to the executors too.
+        py_files: Python code that executors import: .zip, .egg or .py.
+        archives: that each executor unpacks, as `path#directory`.
         options: further settings of Spark, under Spark's names.
     """
 
@@ -38,12 +49,19 @@ class SessionSettings:
     local_shuffle_partitions: int = 8
     arrow_max_records_per_batch: int = 1024
     jars: tuple[str, ...] = ()
+    py_files: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_local(self) -> bool:
         """True if Spark runs within this process's own JVM."""
         return self.master.startswith("local")
+
+    @property
+    def is_remote(self) -> bool:
+        """True if Spark is a Spark Connect server."""
+        return self.master.startswith("sc://")
 
 
 def start_session(settings: SessionSettings | None = None) -> SparkSession:
@@ -54,16 +72,46 @@ def start_session(settings: SessionSettings | None = None) -> SparkSession:
         FleetError: Spark does not start, for example for a master that cannot be reached.
     """
     settings = settings or SessionSettings()
-    check_java()
-    _set_environment(settings)
     try:
-        with keeps_its_handler():
-            builder = SparkSession.Builder().master(settings.master).appName(settings.app_name)
-            session = builder.config(map=_options(settings)).getOrCreate()
+        return _connected(settings) if settings.is_remote else _started(settings)
+    except FleetError:
+        raise
     except Exception as error:  # pyspark's or py4j's: the JVM's exception while the context starts
         raise FleetError(f"Spark did not start with master {settings.master}: {what_failed(error)}") from error
-    session.sparkContext.setLogLevel(settings.log_level)
+
+
+def _started(settings: SessionSettings) -> SparkSession:
+    check_java()
+    _set_environment(settings)
+    with keeps_its_handler():
+        builder = SparkSession.Builder().master(settings.master).appName(settings.app_name)
+        return builder.config(map=spark_options(settings)).getOrCreate()
+
+
+def _connected(settings: SessionSettings) -> SparkSession:
+    """A session of a Spark Connect server; what is fixed when a server starts stays as it is there."""
+    _check_listens(settings.master)
+    options = {**_sql_options(settings), **settings.options}
+    session = SparkSession.Builder().remote(settings.master).config(map=options).getOrCreate()
+    if settings.py_files:
+        session.addArtifacts(*settings.py_files, pyfile=True)
+    if settings.archives:
+        session.addArtifacts(*settings.archives, archive=True)
     return session
+
+
+def _check_listens(address: str) -> None:
+    """Raises FleetError if there is no server, which PySpark would look for during ten minutes."""
+    place = urlsplit(address)
+    try:
+        socket.create_connection((place.hostname, place.port or _CONNECT_PORT), _CONNECT_WITHIN_S).close()
+    except OSError as error:
+        raise FleetError(f"no Spark Connect server answers at {address}: {error}") from error
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run side by side: the partitions that Spark itself gives to numbers."""
+    return spark.range(_NUMBERS).select(F.spark_partition_id()).distinct().count()
 
 
 def check_java() -> None:
@@ -110,15 +158,42 @@ def _set_environment(settings: SessionSettings) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _options(settings: SessionSettings) -> dict[str, Any]:
+def spark_options(settings: SessionSettings) -> dict[str, Any]:
+    """What Spark is started with, under its own names."""
     log_config = Path(__file__).with_name("log4j2.properties").as_uri()
     options: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config}",
-        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": settings.log_level,
         # Python's -P for workers: they import nothing from the directory in which they are started.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
+        **_sql_options(settings),
+    }
+    if settings.is_local:
+        options |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(settings.local_shuffle_partitions),
+        }
+    options |= settings.options
+    shipped = {
+        "spark.jars": settings.jars,
+        # A session that no spark-submit starts ships the first alone, and imports from the second.
+        "spark.files": settings.py_files,
+        "spark.submit.pyFiles": settings.py_files,
+        "spark.archives": settings.archives,
+    }
+    for key, files in shipped.items():
+        if files:
+            options[key] = ",".join([*filter(None, [options.get(key)]), *files])
+    return options
+
+
+def _sql_options(settings: SessionSettings) -> dict[str, Any]:
+    """Those that a session may change."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
         # The JVM compiles no larger method: Spark's generated code would be interpreted, twice as slow or worse.
         "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_max_records_per_batch),
@@ -128,12 +203,3 @@ def _options(settings: SessionSettings) -> dict[str, Any]:
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.jsonGenerator.ignoreNullFields": "false",
     }
-    if settings.is_local:
-        options |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(settings.local_shuffle_partitions),
-        }
-    if settings.jars:
-        options["spark.jars"] = ",".join(settings.jars)
-    return {**options, **settings.options}

@@ -6,6 +6,7 @@ from typing import Final
 from fleetgauge.fleet import schemas
 from fleetgauge.fleet.arrow import Schema, pa
 from fleetgauge.fleet.measures.rows import ROWS
+from fleetgauge.fleet.tables.comments import comment_of, description_of
 from fleetgauge.fleet.tables.log import Layout
 from fleetgauge.fleet.tables.parquet_files import DEFAULT_LIMITS, FileLimits
 from fleetgauge.fleet.tables.written_file import DATE as DATE
@@ -30,6 +31,7 @@ class Table:
         seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
         key: columns that a row is found by when it is merged.
         limits: of its files.
+        retired: columns that tables of earlier releases have, and nothing reads.
         made_by: the command that does, for whoever looks for a table that is not there.
     """
 
@@ -43,6 +45,7 @@ class Table:
     seen_at: str | None = None
     key: tuple[str, ...] = ()
     limits: FileLimits = DEFAULT_LIMITS
+    retired: tuple[str, ...] = ()
     made_by: str = "fleet run makes it, from --source into --tables"
 
     def path(self, root: str) -> str:
@@ -57,11 +60,19 @@ class Table:
         return tuple(name for name in (*self.clustered_by, *self.statistics_of, self.seen_at) if name is not None)
 
     @property
+    def is_public(self) -> bool:
+        """True if it is for readers, and not only for the pipeline itself: silver, gold, and wide rows."""
+        return self.layer != "state" or self.name == "windows"
+
+    @property
     def layout(self) -> Layout:
         """How it is laid out when it is made."""
+        described = self.schema.names if self.is_public else ()
         return Layout(
             partition_by=(DATE,) if self.dated else (),
             properties={_STATISTICS: ",".join(self.indexed)},
+            description=description_of(self.name) if self.is_public else None,
+            comments={name: comment_of(self.name, name) for name in described},
         )
 
 
@@ -78,6 +89,14 @@ LEDGER_SCHEMA: Final = schemas.schema_of(
 """One row a file of a batch, by its path in the landing zone, with its size [B] as `end`; or one a partition of a
 topic, with the offsets from `begin` to before `end`. It is written before the batch begins. A row without a batch names
 a day that is to be read again."""
+
+FOLDERS_SCHEMA: Final = schemas.schema_of(
+    *typed(pa.string(), "source", "ledger", "folder", "digest"),
+    ("listed_on", pa.date32()),
+    ("changed_at", schemas.TIME),
+)
+"""One row a folder of a landing zone: the `digest` of the names and sizes of its files, all in the `ledger` of that
+id, the day that it was listed on (UTC), and when it had changed last, null if that was shortly before."""
 
 BATCHES_SCHEMA: Final = schemas.schema_of(
     ("app_id", pa.string()),
@@ -139,6 +158,7 @@ SERIES: Final = Table(
     clustered_by=_CLIENT,
     seen_at="received_at",
     key=(*schemas.INSTANCE, "series"),
+    retired=("series_key",),
 )
 WINDOWS: Final = Table(
     "windows",
@@ -152,7 +172,8 @@ WINDOWS: Final = Table(
 """Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one. They are read a
 few clients at a time, so that a group has few rows."""
 ACTIVITY: Final = Table("activity", "state", schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
-LEDGER: Final = Table("ledger", "state", LEDGER_SCHEMA, statistics_of=("source",))
+LEDGER: Final = Table("ledger", "state", LEDGER_SCHEMA, clustered_by=("source",))
+FOLDERS: Final = Table("folders", "state", FOLDERS_SCHEMA, statistics_of=("source",))
 BATCHES: Final = Table("batches", "state", BATCHES_SCHEMA, statistics_of=("app_id",))
 RUNS: Final = Table("runs", "state", RUNS_SCHEMA, seen_at="finished_at")
 INVENTORY: Final = Table("inventory", "gold", schemas.INVENTORY, clustered_by=_CLIENT)
@@ -219,6 +240,7 @@ TABLES: Final = {
         WINDOWS,
         ACTIVITY,
         LEDGER,
+        FOLDERS,
         BATCHES,
         RUNS,
         JUDGED,

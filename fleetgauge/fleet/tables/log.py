@@ -12,20 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Schema, write_deltalake
 from deltalake import Transaction as AppTransaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 from pyarrow.dataset import ParquetReadOptions
 
-from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pq
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pq, to_list
 from fleetgauge.fleet.arrow import Schema as ArrowSchema
 from fleetgauge.fleet.errors import TableError, UnreadableTableError, first_line
 from fleetgauge.fleet.tables.paths import local_path, plain_path
 from fleetgauge.fleet.tables.written_file import DATE, WrittenFile
 
 _CLUSTER: Final = "cluster_id"
+_COMMENT: Final = "comment"
+"""Of a column's metadata, which Spark shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +46,19 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a table is laid out when it is made."""
+    """How a table is laid out when it is made, and what its metadata say of it.
+
+    Attributes:
+        partition_by: columns.
+        properties: of the table.
+        description: what a row is.
+        comments: what columns mean, and their units.
+    """
 
     partition_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    description: str | None = None
+    comments: Mapping[str, str] = field(default_factory=dict)
 
 
 class Size(NamedTuple):
@@ -92,22 +103,24 @@ class TableLog:
         """Makes it, with no rows, where it is not there."""
         DeltaTable.create(
             self._path,
-            Schema.from_arrow(schema),
+            Schema([_commented(each, layout.comments) for each in Schema.from_arrow(schema).fields]),
             mode="ignore",
+            description=layout.description,
             partition_by=list(layout.partition_by),
             configuration=dict(layout.properties),
             storage_options=self._options,
         )
 
-    def check_columns(self, schema: ArrowSchema) -> None:
-        """Adds the columns that a table of an earlier release lacks, unless its rows are found by one of them.
+    def check_columns(self, schema: ArrowSchema, retired: Collection[str] = ()) -> None:
+        """Adds the columns that a table of an earlier release lacks, unless its rows are found by one of them; it may
+        have those that are retired.
 
         Raises:
             TableError: its columns are not these, or its rows do not say their cluster.
         """
         table = self.open()
         ours = Schema.from_arrow(schema).fields
-        found = {field.name: field.type for field in table.schema().fields}
+        found = {field.name: field.type for field in table.schema().fields if field.name not in retired}
         wanted = {field.name: field.type for field in ours}
         self.check_cluster(schema)
         if unknown := [name for name in found if name not in wanted]:
@@ -127,6 +140,16 @@ class TableLog:
         if missing := dict(properties.items() - table.metadata().configuration.items()):
             table.alter.set_table_properties(missing)
 
+    def describe(self, layout: Layout) -> None:
+        """Gives a table of an earlier release the description and comments that it lacks; a commit for each."""
+        table = self.open()
+        if layout.description is not None and table.metadata().description != layout.description:
+            table.alter.set_table_description(layout.description)
+        for column in table.schema().fields:
+            comment = layout.comments.get(column.name)
+            if comment is not None and column.metadata.get(_COMMENT) != comment:
+                table.alter.set_column_metadata(column.name, {_COMMENT: comment})
+
     def check_cluster(self, schema: ArrowSchema) -> None:
         """Raises TableError where the rows of the table do not say their cluster, which `schema` has."""
         found = {field.name for field in self.open().schema().fields}
@@ -140,6 +163,10 @@ class TableLog:
     def last_version(self, app_id: str) -> int:
         """The last version of an application that is in the table; -1 when it never wrote."""
         return _last_version(self.open(), app_id)
+
+    def table_id(self) -> str:
+        """Tells it from a table that lay at its path before, or comes after it."""
+        return str(self.open().metadata().id)
 
     def version(self) -> int:
         """Number of its last commit; -1 where there is no table."""
@@ -247,6 +274,10 @@ class TableLog:
         """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
         return pa.table(self.open().get_add_actions(flatten=True))
 
+    def paths(self) -> list[str]:
+        """Paths of its files, as `change` takes them."""
+        return to_list(self.files()["path"])
+
     def delete(self, where: str) -> None:
         """Deletes the rows that meet a condition (SQL); whole days without reading them."""
         self.open().delete(where)
@@ -289,7 +320,8 @@ class Snapshot:
         Raises:
             TableError: they cannot be read.
         """
-        schema, wanted = self._open().schema, self.schema(columns)
+        own, wanted = self._open().schema, self.schema(columns)
+        schema = pa.schema([*own, *(field for field in wanted if field.name not in own.names)])
         with _read_of(self._path):
             for rows in self._scanned(schema, wanted.names, where, paths):
                 if rows.num_rows:
@@ -353,6 +385,12 @@ def _read_of(path: str) -> Iterator[None]:
 
 
 _HAS_VIEWS: Final = frozenset(("string_view", "binary_view"))
+
+
+def _commented(column: Field, comments: Mapping[str, str]) -> Field:
+    comment = comments.get(column.name)
+    metadata = {} if comment is None else {_COMMENT: comment}
+    return Field(column.name, column.type, nullable=column.nullable, metadata=metadata)
 
 
 def _columns(table: DeltaTable, *columns: str) -> Table:

@@ -44,6 +44,8 @@ def maintain(
 ) -> dict[str, Upkeep]:
     """Deletes what is too old, compacts what lies in small files, and removes files that nothing needs any more.
 
+    Tables of an earlier release get their descriptions and comments.
+
     Args:
         store: the tables.
         keep_from: rows of earlier days, and clients last seen before that day, go; None keeps every row.
@@ -70,6 +72,7 @@ def _maintain(
 ) -> Upkeep:
     log = store.log(table)
     before = log.size()
+    log.describe(table.layout)
     stage(f"{table.name}: retention")
     if keep_from is not None:
         _delete_old(store, table, keep_from)
@@ -120,17 +123,39 @@ def _compact(store: Store, table: catalog.Table, day: date | None) -> None:
     with TemporaryDirectory(prefix="fleetgauge-") as scratch, target.open() as writer:
         for part in _parts(log.snapshot(), table, paths, Path(scratch), target.limits.part_bytes):
             read += part.num_rows
-            writer.write_table(_in_order(table, part).combine_chunks())
+            writer.write_table(_in_order(store, table, part).combine_chunks())
         if read != sum(file["num_records"] for file in old):
             raise TableError(f"the table {table.name} in {store.root} has other rows than its log counts")
         log.change(writer.take_all(), paths, is_new=table is catalog.WINDOWS)
 
 
-def _in_order(table: catalog.Table, part: Table) -> Table:
+def _in_order(store: Store, table: catalog.Table, part: Table) -> Table:
     if not table.clustered_by:
         return part
-    rows = merge([part]) if table is catalog.WINDOWS else part
-    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in table.indexed]))
+    if table is catalog.WINDOWS:
+        part = merge([part])
+    elif table is catalog.LEDGER:
+        part = _needed(store, part)
+    return part.take(pc.sort_indices(part, sort_keys=[(name, "ascending", "at_start") for name in table.indexed]))
+
+
+def _needed(store: Store, ledger: Table) -> Table:
+    """The last row of each file or partition, as later ones say all that earlier ones did; none of days that a landing
+    zone, as it was listed last, has no more.
+    """
+    by, others = ["source", "app_id", "path"], ["batch_id", "begin", "end"]
+    rows = ledger.sort_by([(name, "ascending") for name in (*by, "batch_id")]).group_by(by, use_threads=False)
+    found = rows.aggregate([(name, "last") for name in others]).rename_columns([*by, *others])
+    first_days: dict[str, str] = {}
+    for row in store.rows(catalog.FOLDERS):
+        day = row["folder"].partition("/")[0]
+        if day.startswith(f"{catalog.DATE}="):
+            first_days[row["source"]] = min(day, first_days.get(row["source"], day))
+    for source, day in first_days.items():
+        path = pc.field("path")
+        is_gone = (pc.field("source") == source) & (path >= f"{catalog.DATE}=") & (path < day)
+        found = found.filter(~is_gone)
+    return found.select(ledger.column_names)
 
 
 def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path, part_bytes: int) -> Iterator[Table]:

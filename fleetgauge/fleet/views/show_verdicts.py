@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, TextIO
 
-from fleetgauge.fleet.arrow import Table, pa, pc
-from fleetgauge.fleet.errors import TableError
+from fleetgauge.fleet.arrow import pa, pc, to_list
+from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.report.form import Format, Output
 from fleetgauge.fleet.report.output import write_table
 from fleetgauge.fleet.report.tables import TableForm, number_text, time_text
 from fleetgauge.fleet.tables import catalog
-from fleetgauge.fleet.tables.paths import qualified, storage_options
-from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.views.coverage_list import print_coverage
-from fleetgauge.fleet.views.verdict_list import Judged, print_list
+from fleetgauge.fleet.views.verdict_list import print_list
 from fleetgauge.terminal.table import wide_console
 from fleetgauge.verdicts.coverage import COLUMNS, coverage
 
@@ -89,8 +87,8 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
     Raises:
         FleetError: there is no such table, or it cannot be written.
     """
-    store = opened(request.tables, request.conf)
-    rows = ranked_verdicts(store)
+    fleet = Fleet.with_verdicts(request.tables, request.conf)
+    rows = fleet.verdicts()
     for column, value in (("state", request.state), ("principal", request.principal)):
         if value is not None:
             rows = rows.filter(pc.equal(rows[column], str(value)))
@@ -109,40 +107,14 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
         print_list(
             wide_console(out),
             rows.to_pylist(),
-            judged(store),
+            fleet.judged(),
             limit=request.to.limit,
             shows_all=request.shows_all,
             wanted=wanted,
         )
     else:
         write_table(rows, request.to, _CHOSEN, out)
-    return set(rows.filter(pc.equal(rows["state"], "open"))["severity"].to_pylist())
-
-
-def ranked_verdicts(store: Store) -> Table:
-    """The table `verdicts`, best rank first."""
-    rows = store.log(catalog.VERDICTS).rows().select(catalog.VERDICTS.schema.names)
-    order = [
-        ("score", "descending"),
-        *((name, "ascending") for name in ("opened_at", "verdict", "cluster_id", "subject")),
-    ]
-    return rows.take(pc.sort_indices(rows, sort_keys=order))
-
-
-def judged(store: Store) -> Judged:
-    """What the verdicts are given of, by what files say of themselves."""
-    files = [file for file in store.files(catalog.WINDOWS) if file["num_records"]]
-    begins = [file["min.window_start"] for file in files]
-    ends = [file["max.window_start"] + timedelta(seconds=file["max.window_s"]) for file in files]
-    if store.has(catalog.GROUP_TRENDS):
-        sampled = [file for file in store.files(catalog.GROUP_TRENDS) if file["num_records"]]
-        begins += [file["min.window_start"] for file in sampled]
-        ends += [file["max.window_start"] for file in sampled]
-    end, now = max(ends, default=None), datetime.now(UTC)
-    if end is not None and end > now:  # its last window lasts yet, and was judged by what had come
-        end = min(now, max(store.snapshot(catalog.CLIENTS).table(["last_seen"])["last_seen"].to_pylist(), default=now))
-    instances = store.log(catalog.CLIENTS).size().rows
-    return Judged(instances=instances, begin=min(begins, default=None), end=end)
+    return set(to_list(rows.filter(pc.equal(rows["state"], "open"))["severity"]))
 
 
 def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
@@ -151,28 +123,10 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
     Raises:
         FleetError: see `show_verdicts`.
     """
-    store = opened(request.tables, request.conf)
+    store = Fleet.with_verdicts(request.tables, request.conf).store
     clients = store.snapshot(catalog.CLIENTS).table(COLUMNS)
     rows = coverage(clients, *latest_memory(store))
     if request.to.form is Format.TABLE and request.to.columns is None:
         print_coverage(wide_console(out), rows.to_pylist())
     else:
         write_table(rows, request.to, _COVERAGE, out)
-
-
-def opened(tables: str, conf: Mapping[str, str]) -> Store:
-    """The tables under a root.
-
-    Raises:
-        TableError: there are no verdicts, or not all of the tables that belong to them.
-    """
-    store = Store(qualified(tables), storage_options(conf))
-    if not store.has(catalog.VERDICTS):
-        raise TableError(f"there is no table verdicts in {tables}: {catalog.VERDICTS.made_by}")
-    for table in (catalog.CLIENTS, catalog.WINDOWS, catalog.JUDGED):
-        if not store.has(table):
-            raise TableError(
-                f"the table {table.name} is missing in {tables}: restore a backup, or have fleet run make the tables "
-                "again in an empty directory"
-            )
-    return store

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
+from fleetgauge.fleet.fleet import Judged
 from fleetgauge.terminal.text import printable
 
 Row = dict[str, Any]
@@ -23,26 +24,6 @@ class Cause:
 
     row: Row
     explains: list[Row] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What the verdicts are given of.
-
-    Attributes:
-        instances: client instances known.
-        begin, end: of the windows judged; None where there is none.
-    """
-
-    instances: int
-    begin: datetime | None
-    end: datetime | None
-
-    def __str__(self) -> str:
-        if self.begin is None or self.end is None:
-            return "nothing, as there is no window yet"
-        instances = f"{self.instances:,} client instance{'' if self.instances == 1 else 's'}"
-        return f"{instances} from {self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
 
 
 def folded(rows: Sequence[Row]) -> list[Cause]:

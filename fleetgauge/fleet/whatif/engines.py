@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import RecordBatch, Table, pa
-from fleetgauge.fleet.engines import shards
+from fleetgauge.fleet import shards
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, to_list
 from fleetgauge.fleet.measures.rows import filled
 from fleetgauge.fleet.whatif.outcome import groups
 from fleetgauge.fleet.whatif.rates import RATES, Clients, ReadRates, added
@@ -64,7 +64,7 @@ def on_spark(spark: "SparkSession", read: ReadRates, parts: Sequence[shards.Part
 
     def read_parts(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
+            for number in to_list(batch.column(0)):
                 yield from read(parts[number]).to_batches()
 
     numbers = spark.createDataFrame([(number,) for number in range(len(parts))], "part int")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Schema, Table, pa, pc, to_list
 from fleetgauge.fleet.measures.rows import Numbers, filled
 from fleetgauge.fleet.whatif.rates import BY, NO_NODE, added
 from fleetgauge.fleet.whatif.replay import Held, peak_rate, replay
@@ -146,7 +146,7 @@ def _brokers(rates: Table, cell_s: int) -> Iterator[_Broker]:
             requests=columns["requests"],
             instances=columns["instances"],
             cell_s=cell_s,
-            by=max(own["by"].to_pylist()),
+            by=max(to_list(own["by"])),
         )
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Schema, Table, pa, pc
-from fleetgauge.fleet.engines import shards
+from fleetgauge.fleet import shards
+from fleetgauge.fleet.arrow import Table, conformed, pa, pc
 from fleetgauge.fleet.measures.rows import (
     GROWTH_UNITS,
     NOTHING,
@@ -24,20 +24,18 @@ from fleetgauge.fleet.measures.rows import (
     one,
     times,
 )
-from fleetgauge.fleet.schemas import INSTANCE
+from fleetgauge.fleet.schemas import INSTANCE, schema_of
 from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.whatif.quotas import FETCH, PRODUCE, REPLAYED
 
-RATES: Final[Schema] = pa.schema(
-    [
-        ("sharers", pa.int32()),
-        ("node_id", pa.int32()),
-        ("cell", pa.int64()),
-        ("bytes", pa.float64()),
-        ("requests", pa.float64()),
-        ("instances", pa.float64()),
-        ("by", pa.int8()),
-    ]
+RATES: Final = schema_of(
+    ("sharers", pa.int32()),
+    ("node_id", pa.int32()),
+    ("cell", pa.int64()),
+    ("bytes", pa.float64()),
+    ("requests", pa.float64()),
+    ("instances", pa.float64()),
+    ("by", pa.int8()),
 )
 """What those who share a limit sent to a broker, or fetched from it, in a cell: the number of the sharers, the broker
 (`NO_NODE` where only the sum of all is known), number of the cell since the epoch, bytes, requests (NaN where unknown),
@@ -125,7 +123,7 @@ def added(rows: Table) -> Table:
     by = np.zeros(count, np.int8)
     np.maximum.at(by, group_of, filled(rows["by"], 0))
     columns = [*(key[first] for key in keys), *sums.values(), by]
-    return pa.table([pa.array(column).cast(field.type) for column, field in zip(columns, RATES, strict=True)], RATES)
+    return conformed(RATES, dict(zip(RATES.names, map(pa.array, columns), strict=True)), len(columns[0]))
 
 
 @dataclass(slots=True)
@@ -276,4 +274,4 @@ def on_grid(flows: Flows, cell_s: int) -> Table:
         "instances": (end - begin) / cell_us,
         "by": flows.by[each],
     }
-    return pa.table([pa.array(columns[field.name]).cast(field.type) for field in RATES], RATES)
+    return conformed(RATES, {name: pa.array(columns[name]) for name in RATES.names}, len(columns["cell"]))

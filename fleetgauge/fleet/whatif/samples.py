@@ -18,17 +18,17 @@ import numpy as np
 from pyarrow import csv
 
 from fleetgauge.base.exchange import exchange
-from fleetgauge.fleet.arrow import Array, Schema, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, Table, pa, pc
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.measures.rows import codes, filled, numbered, one, times
-from fleetgauge.fleet.schemas import TIME
+from fleetgauge.fleet.schemas import TIME, schema_of
 from fleetgauge.fleet.whatif.quotas import AskedQuota, Resolver
 from fleetgauge.fleet.whatif.rates import BY, NO_NODE, Flows, added, on_grid
 from fleetgauge.fleet.whatif.whatif import Fleet, Groups
 from fleetgauge.quotas.entity import desanitize
 
-SAMPLES: Final[Schema] = pa.schema(
-    [("time", TIME), ("user", pa.string()), ("client_id", pa.string()), ("rate", pa.float64()), ("broker", pa.string())]
+SAMPLES: Final = schema_of(
+    ("time", TIME), ("user", pa.string()), ("client_id", pa.string()), ("rate", pa.float64()), ("broker", pa.string())
 )
 """One row per measured rate [bytes/s]. A user or client id is empty where the metric has none."""
 

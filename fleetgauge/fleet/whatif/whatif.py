@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from fleetgauge.base.principal import KafkaPrincipal
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Table, pa, pc
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN
 from fleetgauge.fleet.tables import catalog

@@ -18,6 +18,7 @@ from fleetgauge.exporters.landing.parquet import encode
 from fleetgauge.exporters.landing.storage import LocalStorage
 from fleetgauge.fleet.arrow import pa, pq
 from fleetgauge.fleet.errors import OutputError
+from fleetgauge.fleet.schemas import schema_of
 from fleetgauge.testkit.simulate.healthy import add_healthy_complications
 from fleetgauge.testkit.simulate.pathologies import add_pathology, fitting_apps
 from fleetgauge.testkit.simulate.plan import BEGIN, Plan, Truth
@@ -28,11 +29,9 @@ from fleetgauge.testkit.simulate.world import make_world
 LANDING: Final = "landing"
 """The folder of the landing zone in what is written: beside it lies the truth, which is no part of it."""
 
-_TRUTH: Final = pa.schema(
-    [
-        *((name, pa.string()) for name in ("verdict", "subject_kind", "subject", "cluster_id")),
-        *((name, pa.timestamp("us", tz="UTC")) for name in ("from", "to")),
-    ]
+_TRUTH: Final = schema_of(
+    *((name, pa.string()) for name in ("verdict", "subject_kind", "subject", "cluster_id")),
+    *((name, pa.timestamp("us", tz="UTC")) for name in ("from", "to")),
 )
 
 

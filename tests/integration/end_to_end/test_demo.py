@@ -1,12 +1,16 @@
 """`fleetgauge demo`: real clients through everything, and the one that misbehaves at the head of the list."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.waiting import PATIENCE_S
+
+from fleetgauge.fleet.errors import JavaError
+from fleetgauge.fleet.spark.session import check_java
 
 pytestmark = pytest.mark.integration
 
@@ -24,3 +28,12 @@ def test_the_demo_ends_with_the_ranked_list_and_the_consumer_that_hardly_polls_c
     rows = [json.loads(line) for line in lines]
     assert rows[0]["evidence"][-1]["observed"] < 0.1
     assert "audit-consumer" not in [row["subject"] for row in rows]
+    try:
+        check_java()
+    except JavaError:
+        assert "Without PySpark, which would have made the tables" in done.stdout
+    else:
+        assert "fleetgauge fleet run --engine spark" in done.stdout
+        answers = re.findall(r"([\w-]+) +\S (\d+) +\S (\d+) ", done.stdout.partition(".load(landing)")[2])
+        assert len(answers) == 4
+        assert all(by_spark == by_process for _, by_spark, by_process in answers)

@@ -31,7 +31,7 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         rows = [json.loads(line) for batch in found.frame.toArrow().to_batches() for line in json_lines(batch)]
     except FleetError as error:
         return {"error": str(error)}
-    return {"rows": rows, "rejects": found.rejects.total, "repeats": found.repeats.total}
+    return {"rows": rows, "rejects": found.rejects, "repeats": found.repeats}
 
 
 if __name__ == "__main__":

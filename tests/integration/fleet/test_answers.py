@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.fleet.side_by_side import SideBySide
 
-from fleetgauge.fleet.arrow import Schema, Table
+from fleetgauge.fleet.arrow import Schema, Table, to_list
 from fleetgauge.fleet.engines.engine import InProcess
 from fleetgauge.fleet.engines.sql import answer
 from fleetgauge.fleet.gold.latency import latency
@@ -87,7 +87,7 @@ class Tables:
         points = points_of(new)
         self.append(catalog.POINTS, points)
         self.append(catalog.WINDOWS, aggregate(points, window_s))
-        starts = aggregate(points, window_s)["window_start"].to_pylist()
+        starts = to_list(aggregate(points, window_s)["window_start"])
         return of_windows({start.astimezone(UTC) for start in starts}, window_s)
 
     def append(self, table: catalog.Table, given: Table) -> None:
@@ -119,7 +119,7 @@ class Tables:
         return {table.name: self.store.log(table).version() for table in ANSWERED}
 
     def paths(self, table: catalog.Table) -> set[str]:
-        return set(self.store.log(table).files()["path"].to_pylist())
+        return set(self.store.log(table).paths())
 
 
 def _table(schema: Schema, given: list[Row]) -> Table:

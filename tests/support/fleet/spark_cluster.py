@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -54,12 +55,43 @@ def cluster(directory: Path, workers: int = 2) -> Iterator[str]:
 
 
 @contextmanager
-def jvm(directory: Path, name: str, *arguments: str) -> Iterator[None]:
+def connect_server(directory: Path, *options: str) -> Iterator[str]:
+    """The address of a Spark Connect server on two cores; its log under `directory`.
+
+    Args:
+        directory: where its log goes.
+        options: of spark-submit, as `--jars`.
+    """
+    (port,) = free_ports(1)
+    submit = ("org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", *options)
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    given = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
+    with jvm(directory, "connect", *submit, *given, *server, memory="1g"):
+        wait_for(lambda: _listens(port), f"a Spark Connect server on port {port}")
+        yield f"sc://127.0.0.1:{port}"
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), PATIENCE_S):
+        return True
+    return False
+
+
+@contextmanager
+def jvm(directory: Path, name: str, *arguments: str, memory: str = "256m") -> Iterator[None]:
     environment = {
         **os.environ,
         **QUICK_JVM,
         "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": memory,
+        "PYSPARK_PYTHON": sys.executable,
         "SPARK_WORKER_DIR": str(directory / "work"),
         "SPARK_LOCAL_HOSTNAME": "localhost",
     }

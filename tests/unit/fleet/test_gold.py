@@ -92,6 +92,14 @@ def test_share_consumers_have_rows_of_their_own_metric() -> None:
     assert (throttle["request"], throttle["metric"], throttle["samples"]) == ("fetch", f"{name}.throttle.time", 1)
 
 
+def test_links_to_bootstrap_servers_are_marked() -> None:
+    queue = "org.apache.kafka.producer.record.queue.time.avg"
+    columns = "received_at metric_name node_id value"
+    given = [("12:00:00", NODE, -1, 1.0), ("12:00:00", NODE, 0, 1.0), ("12:00:00", queue, None, 1.0)]
+    found = answer(latency(), aggregate(rows(SENT_POINTS, columns, *given), 300)).to_pylist()
+    assert {(row["node_id"], row["bootstrap"]) for row in found} == {(-1, True), (0, False), (None, None)}
+
+
 def test_a_link_has_the_identity_of_its_client() -> None:
     columns = "received_at metric_name node_id value client_id"
     points = rows(SENT_POINTS, columns, ("12:00:00", NODE, 1, 1.0, "old"), ("12:01:00", "other", None, 1.0, "new"))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.fleet.silver_tables import SilverTables
 
-from fleetgauge.fleet.arrow import Table, pc
+from fleetgauge.fleet.arrow import Table, pc, to_list
 from fleetgauge.fleet.engines.questions import Pushes, answer, question
 from fleetgauge.fleet.engines.sql import answer as made
 from fleetgauge.fleet.gold import latency, members, throttling
@@ -213,8 +213,8 @@ def test_a_consumers_lag_is_that_of_its_partitions_once(points: Table) -> None:
 
 def test_every_metric_of_a_java_client_is_in_the_metrics_table_but_those_that_kafka_4_removed(points: Table) -> None:
     """So that each has a unit and a meaning; new ones of a newer client would be missing here first."""
-    sent = set(points.filter(pc.field("dialect") == "java")["metric_name"].to_pylist())
-    missing = sent - set(metrics()["metric_name"].to_pylist())
+    sent = set(to_list(points.filter(pc.field("dialect") == "java")["metric_name"]))
+    missing = sent - set(to_list(metrics()["metric_name"]))
     assert {name.removeprefix("org.apache.kafka.") for name in missing} == {
         "consumer.io.waittime.total",
         "consumer.iotime.total",

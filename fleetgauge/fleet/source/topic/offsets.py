@@ -1,32 +1,33 @@
-"""Which offsets of a topic to read, asked of its brokers with Kafka's own admin client in the driver's JVM.
+"""Which offsets of a topic to read, asked of its brokers with librdkafka in this process.
 
 They are fixed before Spark reads: a job that reads a topic twice reads the same records twice, and what is wrong with
 the address, the topic or the rights to it is known, and said, within seconds.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
-
-from fleetgauge.fleet.errors import JarError, TopicError, first_line
+from fleetgauge.base.client_properties import ClientSettingError, for_librdkafka, read_properties
+from fleetgauge.base.redaction import hide, secrets_in
+from fleetgauge.fleet.errors import NotInstalledError, TopicError
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.topic.source import TopicSource
 
 API_TIMEOUT_MS: Final = 15_000
-_REQUEST_TIMEOUT_MS: Final = 10_000
 CLOCK_SKEW: Final = timedelta(minutes=1)
 """How far a record's timestamp may lie before the time of receipt that the record holds: clocks differ."""
 
 MAX_DELAY: Final = timedelta(hours=1)
 """How long after its receipt a push may come to the topic, behind later ones, and still be found with `--until`."""
 
-_UNKNOWN_TOPIC: Final = "UnknownTopicOrPartitionException"
+_OWN_SETTINGS: Final = {
+    "enable.metrics.push": "false",  # lest the reader feed the topic that it reads
+    "log_level": "0",  # what fails is said once, by what is raised
+}
+_CONNECTING: Final = ("security.", "sasl.", "ssl.", "client.id")
+"""Beginnings of the settings that librdkafka needs to ask for offsets; Spark's connector takes the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,125 +38,116 @@ class Span:
     end: int
 
 
-def client_options(spark: SparkSession, source: TopicSource) -> dict[str, str]:
+def client_options(source: TopicSource) -> dict[str, str]:
     """The settings of Kafka's client, under Kafka's names; its own telemetry is off, lest the reader feed the topic."""
-    properties = _jvm(spark).java.util.Properties()
-    properties.load(_jvm(spark).java.io.StringReader(source.properties))
-    of_file = {str(name): str(properties.getProperty(name)) for name in properties.stringPropertyNames()}
+    of_file = read_properties(source.properties)
     return {**of_file, **source.options, "bootstrap.servers": source.bootstrap_servers, "enable.metrics.push": "false"}
 
 
-def find_spans(
-    spark: SparkSession, source: TopicSource, options: Mapping[str, str], selection: Selection
-) -> dict[int, Span]:
+def find_spans(source: TopicSource, options: Mapping[str, str], selection: Selection) -> dict[int, Span]:
     """The span of each partition that holds what is selected.
 
     Raises:
         TopicError: no broker answers, there is no such topic, it may not be read, or nothing is on it.
-        JarError: the session was started without the connector's jars.
+        NotInstalledError: there is no confluent-kafka.
     """
-    with _explained(source), _admin(spark, options) as admin:
-        partitions, earliest, latest = _bounds(spark, admin, source.topic)
-        if latest == earliest:
+    with _Topic(source, options) as topic:
+        bounds = topic.bounds()
+        if all(span.start == span.end for span in bounds.values()):
             raise TopicError(f"the topic {source.topic} on {source.bootstrap_servers} holds no push yet")
-        specs = _jvm(spark).org.apache.kafka.clients.admin.OffsetSpec
-        starts, ends = earliest, latest
+        starts = {number: span.start for number, span in bounds.items()}
+        ends = {number: span.end for number, span in bounds.items()}
         if selection.since is not None:
-            moment = specs.forTimestamp(_milliseconds(selection.since - CLOCK_SKEW))
-            starts = _known(_offsets(spark, admin, partitions, moment), latest)
+            starts = topic.first_since(selection.since - CLOCK_SKEW, ends)
         if selection.until is not None:
-            moment = specs.forTimestamp(_milliseconds(selection.until + MAX_DELAY))
-            ends = _known(_offsets(spark, admin, partitions, moment), latest)
+            ends = topic.first_since(selection.until + MAX_DELAY, ends)
     return {number: Span(start=min(starts[number], end), end=end) for number, end in ends.items()}
 
 
-def find_bounds(spark: SparkSession, source: TopicSource, options: Mapping[str, str]) -> dict[int, Span]:
+def find_bounds(source: TopicSource, options: Mapping[str, str]) -> dict[int, Span]:
     """What each partition holds now.
 
     Raises:
         TopicError: no broker answers, there is no such topic, or it may not be read.
-        JarError: the session was started without the connector's jars.
+        NotInstalledError: there is no confluent-kafka.
     """
-    with _explained(source), _admin(spark, options) as admin:
-        _, earliest, latest = _bounds(spark, admin, source.topic)
-    return {number: Span(start=earliest[number], end=end) for number, end in latest.items()}
+    with _Topic(source, options) as topic:
+        return topic.bounds()
 
 
-def _bounds(spark: SparkSession, admin: Any, topic: str) -> tuple[list[Any], dict[int, int], dict[int, int]]:
-    """(partitions, their first offsets, the offsets after their last records)"""
-    partitions = _partitions(spark, admin, topic)
-    specs = _jvm(spark).org.apache.kafka.clients.admin.OffsetSpec
-    latest = _offsets(spark, admin, partitions, specs.latest())
-    return partitions, _offsets(spark, admin, partitions, specs.earliest()), latest
+class _Topic:
+    """A topic's partitions and offsets, asked in `with`, which turns librdkafka's exceptions into a TopicError."""
 
+    def __init__(self, source: TopicSource, options: Mapping[str, str]) -> None:
+        try:
+            import confluent_kafka
+            import confluent_kafka.admin
+        except ModuleNotFoundError as error:
+            raise NotInstalledError(
+                f"{error.name} is not installed, and a topic needs it: pip install 'fleetgauge[spark]'"
+            ) from error
+        self._kafka: Any = confluent_kafka
+        self._source = source
+        self._options = options
+        self._within_s = int(options.get("default.api.timeout.ms", API_TIMEOUT_MS)) / 1000
+        self._secrets = tuple(secrets_in("client", dict(options)))
+        self._last_error = ""
 
-def _milliseconds(moment: datetime) -> int:
-    return max(0, int(moment.timestamp() * 1000))
+    def __enter__(self) -> Self:
+        connecting = {key: value for key, value in self._options.items() if key.startswith(_CONNECTING)}
+        try:
+            settings = for_librdkafka(connecting) | _OWN_SETTINGS | {"error_cb": self._note}
+            self._admin = self._kafka.admin.AdminClient(
+                settings | {"bootstrap.servers": self._source.bootstrap_servers}
+            )
+        except (ClientSettingError, self._kafka.KafkaException) as error:
+            raise self._failure(error) from error
+        return self
 
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, self._kafka.KafkaException):
+            raise self._failure(error) from error
 
-def _known(found: dict[int, int], latest: dict[int, int]) -> dict[int, int]:
-    """Kafka answers -1 where no record is as late: then all that was there counts."""
-    return {number: min(offset, latest[number]) if offset >= 0 else latest[number] for number, offset in found.items()}
+    def _note(self, error: Any) -> None:
+        """Why a connection failed, which the answer that never comes does not say."""
+        if error.code() != self._kafka.KafkaError._ALL_BROKERS_DOWN:
+            self._last_error = error.str()
 
+    def bounds(self) -> dict[int, Span]:
+        """The first offset of each partition, and the one after its last record."""
+        wanted = self._kafka.TopicCollection([self._source.topic])
+        described = self._admin.describe_topics(wanted, request_timeout=self._within_s)
+        numbers = [partition.id for partition in described[self._source.topic].result().partitions]
+        spec = self._kafka.admin.OffsetSpec
+        latest = self._offsets(numbers, spec.latest())
+        earliest = self._offsets(numbers, spec.earliest())
+        return {number: Span(start=earliest[number], end=latest[number]) for number in numbers}
 
-def _jvm(spark: SparkSession) -> Any:
-    return spark._jvm
+    def first_since(self, moment: datetime, ends: Mapping[int, int]) -> dict[int, int]:
+        """By partition: the first offset, before this end, of a record that is as late; the end where none is."""
+        spec = self._kafka.admin.OffsetSpec.for_timestamp(max(0, int(moment.timestamp() * 1000)))
+        found = self._offsets(list(ends), spec)
+        return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
 
+    def _offsets(self, numbers: Sequence[int], spec: Any) -> dict[int, int]:
+        wanted = {self._kafka.TopicPartition(self._source.topic, number): spec for number in numbers}
+        asked = self._admin.list_offsets(wanted, request_timeout=self._within_s)
+        return {place.partition: answer.result().offset for place, answer in asked.items()}
 
-@contextmanager
-def _admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
-    admin_class = _jvm(spark).org.apache.kafka.clients.admin.AdminClient
-    if not isinstance(admin_class, JavaClass):
-        raise JarError(
-            "this Spark session was started without Spark's Kafka connector: give its jars in SessionSettings.jars"
-        )
-    settings = _jvm(spark).java.util.HashMap()
-    defaults = {"default.api.timeout.ms": str(API_TIMEOUT_MS), "request.timeout.ms": str(_REQUEST_TIMEOUT_MS)}
-    for name, value in {**defaults, **options}.items():
-        settings.put(name, value)
-    admin = admin_class.create(settings)
-    try:
-        yield admin
-    finally:
-        admin.close(_jvm(spark).java.time.Duration.ZERO)
-
-
-def _partitions(spark: SparkSession, admin: Any, topic: str) -> list[Any]:
-    names = _jvm(spark).java.util.ArrayList()
-    names.add(topic)
-    described = admin.describeTopics(names).allTopicNames().get().get(topic)
-    make = _jvm(spark).org.apache.kafka.common.TopicPartition
-    return [make(topic, partition.partition()) for partition in described.partitions()]
-
-
-def _offsets(spark: SparkSession, admin: Any, partitions: list[Any], spec: Any) -> dict[int, int]:
-    asked = _jvm(spark).java.util.HashMap()
-    for partition in partitions:
-        asked.put(partition, spec)
-    found = admin.listOffsets(asked).all().get()
-    return {int(partition.partition()): int(found.get(partition).offset()) for partition in partitions}
-
-
-@contextmanager
-def _explained(source: TopicSource) -> Iterator[None]:
-    """Turns what Kafka's client throws into one sentence."""
-    try:
-        yield
-    except Py4JJavaError as error:
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        kind = str(cause.getClass().getSimpleName())
-        said = first_line(Exception(str(cause.getMessage() or kind)))
-        raise TopicError(_sentence(source, kind, said)) from error
-
-
-def _sentence(source: TopicSource, kind: str, said: str) -> str:
-    where = source.bootstrap_servers
-    if kind == _UNKNOWN_TOPIC:
-        return f"there is no topic {source.topic} on {where}, or this client may not see it: name the push log's topic"
-    if kind == "TimeoutException":
-        return f"no Kafka broker answers at {where} as it should ({said}): are address and security settings right?"
-    if kind.endswith("AuthorizationException"):
-        return f"this client may not read {source.topic} on {where}: {said}"
-    return f"cannot read {source.topic} on {where}: {said}"
+    def _failure(self, error: Exception) -> TopicError:
+        codes, topic, where = self._kafka.KafkaError, self._source.topic, self._source.bootstrap_servers
+        if isinstance(error, ClientSettingError):
+            return TopicError(f"cannot read {topic} on {where}: {error}")
+        code, said = error.args[0].code(), hide(error.args[0].str(), self._secrets)
+        if code == codes.UNKNOWN_TOPIC_OR_PART:
+            return TopicError(
+                f"there is no topic {topic} on {where}, or this client may not see it: name the push log's topic"
+            )
+        if code in (codes._TIMED_OUT, codes._TRANSPORT, codes.REQUEST_TIMED_OUT):
+            said = hide(self._last_error, self._secrets) or said
+            return TopicError(
+                f"no Kafka broker answers at {where} as it should ({said}): are address and security settings right?"
+            )
+        if code in (codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED):
+            return TopicError(f"this client may not read {topic} on {where}: {said}")
+        return TopicError(f"cannot read {topic} on {where}: {said}")

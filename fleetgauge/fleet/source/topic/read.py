@@ -4,16 +4,21 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from fleetgauge.fleet.errors import JarError
 from fleetgauge.fleet.schemas import BRONZE, conform
 from fleetgauge.fleet.source.bronze import select_pushes
 from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.fleet.source.topic.connector import CONNECTOR
 from fleetgauge.fleet.source.topic.offsets import Span, client_options, find_spans
 from fleetgauge.fleet.source.topic.records import to_bronze
 from fleetgauge.fleet.source.topic.source import TopicSource
+from fleetgauge.fleet.spark.session import parallelism
 
-_MAX_PARTITION_FETCH_BYTES: Final = 17 * 1024 * 1024  # the largest push, 16 MiB, with its headers
+_FETCH: Final = {"max.partition.fetch.bytes": str(17 * 1024 * 1024)}  # the largest push, 16 MiB, with its headers
 _MAX_RECORDS_PER_TASK: Final = 250_000
 
 
@@ -22,17 +27,35 @@ def read_topic(spark: SparkSession, source: TopicSource, selection: Selection | 
 
     Raises:
         TopicError: no broker answers, there is no such topic, it may not be read, or nothing is on it.
-        JarError: the session was started without the connector's jars.
+        NotInstalledError: there is no confluent-kafka.
+        JarError: the session has no connector.
     """
     selection = selection or Selection()
-    options = client_options(spark, source)
-    spans = find_spans(spark, source, options, selection)
-    records = spark.read.format("kafka").options(**reader_options(spark, source, options, spans)).load()
-    return conform(select_pushes(to_bronze(records), selection), BRONZE)
+    options = client_options(source)
+    spans = find_spans(source, options, selection)
+    records = push_records(spark.read, reader_options(spark, source, options, spans))
+    return conform(select_pushes(records, selection), BRONZE)
+
+
+def push_records(reader: DataFrameReader | DataStreamReader, options: Mapping[str, str]) -> DataFrame:
+    """The records that Spark's connector reads with these options -> BRONZE.
+
+    Raises:
+        JarError: the session has no connector.
+    """
+    try:
+        return to_bronze(reader.format("kafka").options(**options).load())
+    except AnalysisException as error:
+        if error.getMessageParameters() != {"provider": "kafka"}:
+            raise
+        raise JarError(
+            "this Spark session has no Kafka connector: start it, or its Spark Connect server, with the option "
+            f"spark.jars.packages={CONNECTOR.coordinates}, or with these jars"
+        ) from error
 
 
 def reader_options(
-    spark: SparkSession, source: TopicSource, options: dict[str, str], spans: dict[int, Span]
+    spark: SparkSession, source: TopicSource, options: Mapping[str, str], spans: Mapping[int, Span]
 ) -> dict[str, str]:
     """What Spark's connector is told: these spans, and no more tasks or bytes at once than an executor can bear."""
     return {
@@ -45,12 +68,11 @@ def reader_options(
 
 def fetch_options(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
     """How Spark's connector reads records, whichever; `options` are settings of Kafka's client."""
-    fetch = {"max.partition.fetch.bytes": str(_MAX_PARTITION_FETCH_BYTES)}
     return {
         "includeHeaders": "true",
         # Retention goes on while the topic is read: what it takes is not there to be read, and nothing is wrong.
         "failOnDataLoss": "false",
-        "minPartitions": str(spark.sparkContext.defaultParallelism),
+        "minPartitions": str(parallelism(spark)),
         "maxRecordsPerPartition": str(_MAX_RECORDS_PER_TASK),
-        **{f"kafka.{name}": value for name, value in {**fetch, **options}.items()},
+        **{f"kafka.{name}": value for name, value in {**_FETCH, **options}.items()},
     }

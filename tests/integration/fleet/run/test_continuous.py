@@ -1,6 +1,7 @@
 """`fleet run --continuous` over a topic in a real broker: a streaming query, killed and started again."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from spark.landing_zone import push
 from support.brokers.kafka_broker import KafkaBroker
+from support.fleet.killed_runs import ON_SPARK, QUICK_JVM, RUN_S, start_run
+from support.fleet.spark_cluster import connect_server
 from support.fleet.standing_tables import contents, rows
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 from unit.fleet.decode import dialect_payloads as dialect
@@ -32,7 +35,7 @@ from fleetgauge.telemetry.push_record import PushIds, PushRecord
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.spark,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1_800),
     pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is needed to get Apache Kafka"),
 ]
 
@@ -72,11 +75,14 @@ def produce(bootstrap: str, number: int) -> None:
 
 
 @contextmanager
-def running(source: str, tables: Path, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def running(source: str, tables: Path, log: Path, *more: str) -> Iterator["subprocess.Popen[bytes]"]:
     options = ("--continuous", "--trigger", "1s", "--max-records", "20", "--source", source, "--tables", str(tables))
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "fleetgauge", "fleet", "run", *options], stdout=output, stderr=output
+            [sys.executable, "-m", "fleetgauge", "fleet", "run", *options, *more],
+            env={**os.environ, **QUICK_JVM},
+            stdout=output,
+            stderr=output,
         )
     follow(log)
     try:
@@ -87,21 +93,43 @@ def running(source: str, tables: Path, log: Path) -> Iterator["subprocess.Popen[
         process.wait(PATIENCE_S)
 
 
+def run(source: str, tables: Path) -> str:
+    """A run that ends; what it says as JSON."""
+    process = start_run(source, tables, "--format", "json", *ON_SPARK)
+    out, err = process.communicate(timeout=RUN_S)
+    assert process.returncode == 0, err
+    return out
+
+
 def test_a_streaming_query_that_is_killed_counts_every_push_once(broker: KafkaBroker, tmp_path: Path) -> None:
     source, tables, log = f"kafka://{broker.bootstrap}/{TOPIC}", tmp_path / "streamed", tmp_path / "run.log"
     produce(broker.bootstrap, 30)
-    with running(source, tables, log):
+    with running(source, tables, log, *ON_SPARK):
         wait_for(lambda: len(rows(tables, "pushes")), "the first pushes", until=lambda count: count >= 20)
     produce(broker.bootstrap, 30)
-    with running(source, tables, log) as process:
+    with running(source, tables, log, *ON_SPARK) as process:
         wait_for(lambda: len(rows(tables, "pushes")), "all pushes", until=lambda count: count == 60)
         produce(broker.bootstrap, 10)
         wait_for(lambda: len(rows(tables, "pushes")), "the latest pushes", until=lambda count: count == 70)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 0, log.read_text()
-    command = [sys.executable, "-m", "fleetgauge", "fleet", "run", "--source", source, "--format", "json", "--tables"]
-    again = subprocess.run([*command, str(tables)], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
-    said = json.loads(again.stdout)
-    assert (said["pushes"], said["repeats"], said["lost"]) == (0, 0, 0), "the ledger has what the query read"
-    subprocess.run([*command, str(tmp_path / "at once")], capture_output=True, check=True, timeout=PATIENCE_S)
+        assert process.wait(RUN_S) == 0, log.read_text()
+    again = json.loads(run(source, tables))
+    assert (again["pushes"], again["repeats"], again["lost"]) == (0, 0, 0), "the ledger has what the query read"
+    run(source, tmp_path / "at once")
+    assert contents(tables) == contents(tmp_path / "at once", without=("verdicts", "group_trends"))
+
+
+def test_rounds_on_a_spark_connect_server_read_what_is_new(broker: KafkaBroker, tmp_path: Path) -> None:
+    source, tables, log = f"kafka://{broker.bootstrap}/{TOPIC}", tmp_path / "streamed", tmp_path / "run.log"
+    produce(broker.bootstrap, 30)
+    with (
+        connect_server(tmp_path, "--jars", ",".join(connector_jars())) as server,
+        running(source, tables, log, "--remote", server) as process,
+    ):
+        wait_for(lambda: len(rows(tables, "pushes")), "the first pushes", until=lambda count: count == 30)
+        produce(broker.bootstrap, 10)
+        wait_for(lambda: len(rows(tables, "pushes")), "the latest pushes", until=lambda count: count == 40)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(RUN_S) == 0, log.read_text()
+    run(source, tmp_path / "at once")
     assert contents(tables) == contents(tmp_path / "at once", without=("verdicts", "group_trends"))

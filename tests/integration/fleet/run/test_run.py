@@ -286,7 +286,7 @@ def test_two_clusters_with_the_same_ids_nodes_and_groups_stay_apart_in_every_tab
         assert run(zone, tables).exit_code == 0
     for name, table in catalog.TABLES.items():
         if "cluster_id" not in table.schema.names:
-            assert name in ("metrics", "ledger", "batches", "runs", "judged", "delivered")
+            assert name in ("metrics", "ledger", "folders", "batches", "runs", "judged", "delivered")
             continue
         found = rows(tables, name)
         one, other = ([_without_ids(row) for row in found if row["cluster_id"] == each] for each in ("a", ""))

@@ -67,7 +67,7 @@ def test_rows_statistics_removals_and_compaction_are_read_by_delta_lake(tmp_path
     store = Store(str(tmp_path))
     to = store.files_of(catalog.POINTS)
     store.change(catalog.POINTS, list(written(to, [arrow(points(before=timedelta(hours=1)))])))
-    old = store.log(catalog.POINTS).files()["path"].to_pylist()
+    old = store.log(catalog.POINTS).paths()
     store.change(catalog.POINTS, list(written(to, [arrow(points()[:3])])), remove=old)
     store.change(catalog.POINTS, list(written(to, [arrow(points()[3:4])])))
     store.change(catalog.POINTS, list(written(to, [arrow(points()[4:])])))

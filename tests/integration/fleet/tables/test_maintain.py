@@ -125,10 +125,10 @@ def test_upkeep_leaves_every_row_in_one_file_a_day_in_order_of_clients(store: St
 
 def test_a_day_without_small_files_is_left_alone(store: Store) -> None:
     keep_up(store)
-    old = set(store.log(catalog.POINTS).files()["path"].to_pylist())
+    old = set(store.log(catalog.POINTS).paths())
     add(store, catalog.POINTS, rows_of(catalog.POINTS, TODAY, 7))
     assert keep_up(store)["points"].files == 2
-    new = set(store.log(catalog.POINTS).files()["path"].to_pylist())
+    new = set(store.log(catalog.POINTS).paths())
     assert {path.split("/")[0] for path in old & new} == {"date=2026-03-01"}
     assert {path.split("/")[0] for path in new - old} == {"date=2026-03-02"}
 
@@ -268,7 +268,7 @@ def test_files_that_were_replaced_stay_for_as_long_as_they_are_asked_for(store: 
     earlier = DeltaTable(catalog.POINTS.path(store.root), version=version).to_pyarrow_table()
     assert sorted(map(repr, earlier.to_pylist())) == before
     keep_up(store, vacuum_after_hours=0)
-    assert on_disk(store, catalog.POINTS) == set(store.log(catalog.POINTS).files()["path"].to_pylist())
+    assert on_disk(store, catalog.POINTS) == set(store.log(catalog.POINTS).paths())
     assert contents(store, catalog.POINTS) == before
 
 
@@ -348,3 +348,21 @@ def test_the_command_says_that_there_are_no_tables(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "there is no table pushes" in " ".join(result.output.split())
     assert not (tmp_path / "none").exists()
+
+
+def test_the_ledger_keeps_what_a_zone_has_and_where_a_topic_was_read_to(tmp_path: Path) -> None:
+    store = Store(f"file:{tmp_path}")
+    row = {"app_id": "zone-0", "begin": 0, "end": 1}
+    paths = ("date=2026-02-28/hour=01/a", "date=2026-03-01/hour=00/a", "2026-02-01", "loose")
+    for number, path in enumerate(paths):
+        batch = None if number == 2 else number
+        store.append_rows(catalog.LEDGER, [row | {"source": "zone", "batch_id": batch, "path": path}])
+    topic = {"source": "topic", "app_id": "topic-0"}
+    for number in range(3):
+        own = topic | {"batch_id": number, "begin": 10 * number, "end": 10 * (number + 1)}
+        store.append_rows(catalog.LEDGER, [own | {"path": path} for path in ("0", "1")])
+    store.append_rows(catalog.FOLDERS, [{"source": "zone", "folder": "date=2026-03-01/hour=00"}])
+    maintain(store, keep_from=None, vacuum_after_hours=0, stage=lambda _: None)
+    found = {(each["source"], each["path"], each["batch_id"], each["end"]) for each in store.rows(catalog.LEDGER)}
+    kept = {("zone", path, None if number == 1 else number + 1, 1) for number, path in enumerate(paths[1:])}
+    assert found == kept | {("topic", "0", 2, 30), ("topic", "1", 2, 30)}

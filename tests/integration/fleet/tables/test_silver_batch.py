@@ -219,6 +219,23 @@ def test_files_of_several_shards_are_parted_before_a_batch_writes_some_of_them(t
     assert grown in (3.0, 4.0)
 
 
+def test_tables_with_a_file_a_character_go_on_with_more_shards_and_back(
+    tables: SilverTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As runs here and on a cluster take turns."""
+    ids = [f"{first}{second:A<21}" for first in "Aa" for second in "-Kz"]
+    for minute, shards in enumerate((64, 256, 4096, 64)):
+        monkeypatch.setattr(InProcess, "shards", shards)
+        tables.read(
+            of("A", minute, total(10.0 + minute), client_instance_id=each) | {"push_id": f"{minute:016x}{number:016x}"}
+            for number, each in enumerate(ids)
+        )
+        files = tables.store.log(catalog.SERIES).files().num_rows
+        assert files == (2 if shards == 64 else 6)
+    assert [grown for _, minute, grown in deltas(tables) if minute] == [1.0] * 18
+    assert {amount for _, amount, _ in amounts(tables)} == {13.0}
+
+
 ODD_IDS = (None, "", "A", "A" * 21 + "=", "\u00e9" * 22, "~" * 22, "\U0010ffff" * 22, "A" * 21 + "\n")
 
 

@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from support.fleet.full_points import LAST, LONG_GROUP, arrow, points
 from support.fleet.written_files import written
 
+from fleetgauge.fleet.arrow import to_list
 from fleetgauge.fleet.schemas import POINTS, TIME
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Layout, Transaction
@@ -76,7 +77,7 @@ def test_files_that_were_written_are_rows_of_the_table_with_every_value(store: S
     log = store.log(catalog.POINTS)
     assert log.size() == (2, sum(file.size_bytes for file in new), len(rows))
     assert (store.rows_written["points"], store.last_version(catalog.POINTS, "checkpoint")) == (len(rows), 0)
-    assert set(log.files()["path"].to_pylist()) == {file.path for file in new}
+    assert set(log.paths()) == {file.path for file in new}
 
 
 def test_another_engine_reads_the_same_of_the_same_files(store: Store) -> None:
@@ -128,7 +129,7 @@ def test_a_snapshot_is_the_table_as_a_commit_left_it(store: Store) -> None:
     store.change(catalog.POINTS, files(store, old))
     log = store.log(catalog.POINTS)
     sent = pickle.dumps(log.snapshot())
-    store.change(catalog.POINTS, files(store, new), remove=log.files()["path"].to_pylist())
+    store.change(catalog.POINTS, files(store, new), remove=log.paths())
     found = [row for batch in pickle.loads(sent).scan() for row in batch.to_pylist()]
     assert sorted(found, key=repr) == in_types(old)
     assert read(store) == in_types(new)
@@ -137,7 +138,7 @@ def test_a_snapshot_is_the_table_as_a_commit_left_it(store: Store) -> None:
 def test_files_are_read_by_their_names(store: Store) -> None:
     store.change(catalog.POINTS, files(store, points()))
     log = store.log(catalog.POINTS)
-    day = [path for path in log.files()["path"].to_pylist() if path.startswith("date=2026-03-01/")]
+    day = [path for path in log.paths() if path.startswith("date=2026-03-01/")]
     found = [row for rows in log.snapshot().scan(paths=day) for row in rows.to_pylist()]
     assert sorted(row["push_id"] for row in found) == ["01-0", "01-1", "01-2"]
     assert {row["date"] for row in found} == {date(2026, 3, 1)}
@@ -149,7 +150,7 @@ def test_a_scan_that_began_reads_on_what_was_there_when_it_began(store: Store) -
     log = store.log(catalog.POINTS)
     scan = log.snapshot().scan(["push_id"])
     first = next(scan)
-    store.change(catalog.POINTS, files(store, points(before=HOUR)), remove=log.files()["path"].to_pylist())
+    store.change(catalog.POINTS, files(store, points(before=HOUR)), remove=log.paths())
     rest = [row["push_id"] for batch in scan for row in batch.to_pylist()]
     assert sorted([*first["push_id"].to_pylist(), *rest]) == sorted(row["push_id"] for row in old)
 
@@ -158,7 +159,7 @@ def test_files_come_and_go_in_one_commit(store: Store) -> None:
     log = store.log(catalog.POINTS)
     store.change(catalog.POINTS, files(store, points()))
     before = log.version()
-    day = [path for path in log.files()["path"].to_pylist() if path.startswith("date=2026-03-01/")]
+    day = [path for path in log.paths() if path.startswith("date=2026-03-01/")]
     store.change(catalog.POINTS, files(store, points(before=HOUR)[3:]), remove=day, transaction=FIRST)
     assert log.version() == before + 1
     assert log.size().rows == 6
@@ -166,7 +167,7 @@ def test_files_come_and_go_in_one_commit(store: Store) -> None:
         row["received_at"] for row in points(before=HOUR)[3:]
     }
     DeltaTable(catalog.POINTS.path(store.root)).vacuum(0, dry_run=False, enforce_retention_duration=False)
-    assert on_disk(store) == set(log.files()["path"].to_pylist()), "what was removed is what VACUUM takes away"
+    assert on_disk(store) == set(log.paths()), "what was removed is what VACUUM takes away"
 
 
 def test_a_table_without_days_changes_likewise(store: Store) -> None:
@@ -175,7 +176,7 @@ def test_a_table_without_days_changes_likewise(store: Store) -> None:
 
     store.change(catalog.RUNS, files(store, run(1), run(2), table=catalog.RUNS))
     log = store.log(catalog.RUNS)
-    first = log.files().filter(pc.field("max.finished_at") < LAST + 2 * HOUR)["path"].to_pylist()
+    first = to_list(log.files().filter(pc.field("max.finished_at") < LAST + 2 * HOUR)["path"])
     assert len(first) == 1
     store.change(catalog.RUNS, files(store, run(3), table=catalog.RUNS), remove=first)
     assert [row["source"] for row in read(store, catalog.RUNS)] == ["s2", "s3"]
@@ -197,7 +198,7 @@ def test_a_transaction_is_done_once(store: Store, again: Transaction) -> None:
     store.change(catalog.POINTS, files(store, points()), transaction=FIRST)
     log = store.log(catalog.POINTS)
     before = log.version(), read(store)
-    store.change(catalog.POINTS, files(store, points()), remove=log.files()["path"].to_pylist(), transaction=again)
+    store.change(catalog.POINTS, files(store, points()), remove=log.paths(), transaction=again)
     assert not store.append_rows(catalog.POINTS, points(), again)
     assert (log.version(), read(store)) == before
     assert store.rows_written["points"] == 6
@@ -276,7 +277,7 @@ def test_of_two_writers_that_remove_the_same_file_the_second_loses(store: Store)
     """Else the rows of both would stand for those of the file."""
     store.change(catalog.POINTS, files(store, points()))
     new = files(store, points(before=2 * HOUR))
-    old = store.log(catalog.POINTS).files()["path"].to_pylist()
+    old = store.log(catalog.POINTS).paths()
 
     def while_another_writes() -> Iterator[WrittenFile]:
         other = Store(store.root)
@@ -297,7 +298,7 @@ def test_what_compaction_wrote_anew_is_not_removed_by_the_old_name(store: Store)
     store.change(catalog.POINTS, files(store, points()[:3], points(before=HOUR)[:3]))
     new = files(store, points(before=2 * HOUR)[:3])
     log = store.log(catalog.POINTS)
-    old = log.files()["path"].to_pylist()
+    old = log.paths()
 
     def while_another_compacts() -> Iterator[WrittenFile]:
         log.open().optimize.compact()

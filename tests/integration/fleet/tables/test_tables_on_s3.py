@@ -74,7 +74,7 @@ def test_files_that_tasks_write_to_an_object_store_are_the_tables_rows(store: St
     found = log.snapshot().scan(["push_id"], pc.field("received_at") == LAST)
     assert [row["push_id"] for batch in found for row in batch.to_pylist()] == ["02-0"]
 
-    (day,) = [path for path in log.files()["path"].to_pylist() if path.startswith("date=2026-03-01/")]
+    (day,) = [path for path in log.paths() if path.startswith("date=2026-03-01/")]
     corrected = [{**row, "gap": True} for row in points()[3:]]
     store.change(catalog.POINTS, list(written(files, [arrow(corrected)])), remove=[day])
     assert in_order(log.snapshot().scan()) == in_order([arrow([*points()[:3], *corrected])])

@@ -4,13 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from fleetgauge.cli.fleet.options import SparkJob, shipped
+from fleetgauge.cli.fleet.options import SparkJob
 from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.spark.session import spark_options
+
+SHIPPING = ("spark.files", "spark.submit.pyFiles", "spark.archives")
+
+
+def shipped(job: SparkJob) -> dict[str, str]:
+    options = spark_options(job.settings())
+    return {name: options[name] for name in SHIPPING if name in options}
 
 
 def test_nothing_is_set_where_nothing_is_shipped() -> None:
-    assert shipped(None, None) == {}
-    assert shipped("", ",") == {}
+    assert shipped(SparkJob()) == {}
+    assert shipped(SparkJob(py_files="", archives=",")) == {}
 
 
 def test_files_are_named_whole_since_spark_looks_for_them_elsewhere(
@@ -20,7 +28,8 @@ def test_files_are_named_whole_since_spark_looks_for_them_elsewhere(
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
     both = f"{tmp_path}/fleet.zip,{tmp_path}/more.py,hdfs:///others.zip,local:/opt/all.zip"
-    assert shipped("fleet.zip,more.py,hdfs:///others.zip,local:/opt/all.zip", "env.tar.gz#environment") == {
+    files = "fleet.zip,more.py,hdfs:///others.zip,local:/opt/all.zip"
+    assert shipped(SparkJob(py_files=files, archives="env.tar.gz#environment")) == {
         "spark.files": both,
         "spark.submit.pyFiles": both,
         "spark.archives": f"{tmp_path}/env.tar.gz#environment",
@@ -29,9 +38,9 @@ def test_files_are_named_whole_since_spark_looks_for_them_elsewhere(
 
 def test_files_of_spark_s_own_settings_are_shipped_too() -> None:
     own = ["spark.files=hdfs:///log4j2.properties"]
-    options = SparkJob(master="yarn", conf=own, py_files="hdfs:///fleet.zip").settings().options
-    assert options["spark.files"] == "hdfs:///log4j2.properties,hdfs:///fleet.zip"
-    assert SparkJob(master="yarn", conf=own).settings().options["spark.files"] == "hdfs:///log4j2.properties"
+    with_code = shipped(SparkJob(master="yarn", conf=own, py_files="hdfs:///fleet.zip"))
+    assert with_code["spark.files"] == "hdfs:///log4j2.properties,hdfs:///fleet.zip"
+    assert shipped(SparkJob(master="yarn", conf=own)) == {"spark.files": "hdfs:///log4j2.properties"}
 
 
 @pytest.mark.parametrize(
@@ -41,4 +50,4 @@ def test_a_file_that_is_missing_is_named_with_its_option(
     py_files: str | None, archives: str | None, option: str
 ) -> None:
     with pytest.raises(FleetError, match=rf"{option}: there is no file no\.(zip|gz)$"):
-        shipped(py_files, archives)
+        SparkJob(py_files=py_files, archives=archives).settings()

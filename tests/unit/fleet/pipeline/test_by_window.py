@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Table, pc
-from fleetgauge.fleet.engines import shards
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.pipeline import by_window as module
 from fleetgauge.fleet.pipeline.by_window import by_window, judged_rows

@@ -1,6 +1,7 @@
 """What is new of a landing zone, how it is cut into batches, and that a batch which was planned is planned for good."""
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from fleetgauge.fleet.engines.engine import MAX_BAD_FILES
 from fleetgauge.fleet.errors import LandingError, TableError, TopicError
+from fleetgauge.fleet.pipeline.folders import KnownFolders
 from fleetgauge.fleet.pipeline.ledger import Ledger, Part, Plan
 from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES, Bounds, LandingSource, source_name
 from fleetgauge.fleet.pipeline.topic_source import TopicStretch
@@ -20,6 +22,7 @@ from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Transaction
 from fleetgauge.fleet.tables.store import Store
 
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 DAY = "date=2026-03-01/hour=12"
 
 
@@ -47,8 +50,9 @@ def put(path: Path, size: int) -> None:
 
 def look(store: Store, zone: Path) -> tuple[Ledger, LandingSource]:
     """As each run does."""
-    ledger = Ledger(store, source_name(str(zone)))
-    return ledger, LandingSource(no_spark, str(zone), ledger)
+    name = source_name(str(zone))
+    ledger = Ledger(store, name)
+    return ledger, LandingSource(no_spark, str(zone), ledger, KnownFolders(store, name, NOW, but=ledger.redecoding))
 
 
 def test_rows_of_other_kinds_beside_the_pushes_are_no_news(store: Store, zone: Path) -> None:
@@ -166,8 +170,8 @@ def test_two_runs_never_plan_the_same_batch(store: Store, zone: Path) -> None:
 def test_the_numbers_of_a_lost_ledger_are_not_used_again(store: Store, zone: Path) -> None:
     plan_all(store, zone)
     before = look(store, zone)[0].app_id
-    store.log(catalog.LEDGER).delete("true")
-    ledger, source = look(store, zone)
+    shutil.rmtree(catalog.LEDGER.path(store.root).removeprefix("file:"))
+    ledger, source = look(Store(store.root), zone)
     assert ledger.app_id != before
     assert source.new_input().amount == 5
 

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from fleetgauge.fleet.arrow import pa
+from fleetgauge.fleet.arrow import pa, to_list
 from fleetgauge.fleet.pipeline.spans import MAX_SPANS, Span, bounded, days, meets, of_windows, whole, windows, within
 from fleetgauge.fleet.schemas import TIME
 
@@ -18,7 +18,7 @@ def at(text: str) -> datetime:
 
 def chosen(spans: list[Span], *times: datetime) -> list[datetime]:
     rows = pa.table({"date": pa.array([each.date() for each in times]), "at": pa.array(times, TIME)})
-    found: list[datetime] = rows.filter(within(spans, "at"))["at"].to_pylist()
+    found: list[datetime] = to_list(rows.filter(within(spans, "at"))["at"])
     return found
 
 

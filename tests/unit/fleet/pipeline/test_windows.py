@@ -65,7 +65,7 @@ def listed(table: Table) -> list[dict[str, Any]]:
 
 
 def paths(store: Store) -> set[str]:
-    return set(store.log(catalog.WINDOWS).files()["path"].to_pylist())
+    return set(store.log(catalog.WINDOWS).paths())
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.fleet.views.verdict_list import Judged, folded, print_list
+from fleetgauge.fleet.fleet import Judged
+from fleetgauge.fleet.views.verdict_list import folded, print_list
 from fleetgauge.terminal.table import wide_console
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from fleetgauge.fleet.engines.shards import divided, parts, together, within
+from fleetgauge.fleet.shards import by_shard, divided, parts, shards_for, shards_of, together, within
 
 CHANCE = Random(7)
 IDS = [urlsafe_b64encode(CHANCE.randbytes(16)).decode().rstrip("=") for _ in range(4_000)]
@@ -44,3 +44,22 @@ def test_tasks_share_all_ranges_in_order() -> None:
 
 def test_no_rows_are_one_range() -> None:
     assert divided(0, 8) == [[("", None)]]
+
+
+@pytest.mark.parametrize("count", [64, 256, 4_096])
+def test_the_shard_of_an_id_is_the_part_that_has_it(count: int) -> None:
+    rows = pa.table({"client_instance_id": IDS})
+    found = {shard: of_shard["client_instance_id"].to_pylist() for shard, of_shard in by_shard(rows, count)}
+    expected = (rows.filter(within(part))["client_instance_id"].to_pylist() for part in parts(count))
+    assert found == {shard: names for shard, names in enumerate(expected) if names}
+
+
+def test_what_is_no_id_has_some_shard() -> None:
+    assert {0 <= shard < 256 for shard in shards_of(pa.array([None, *ODD]), 256).tolist()} == {True}
+
+
+@pytest.mark.parametrize("tasks", [1, 8, 32, 200, 5_000])
+def test_tasks_have_about_as_many_shards_each(tasks: int) -> None:
+    count = shards_for(tasks)
+    of_task = Counter(shard * tasks // count for shard in range(count))
+    assert max(of_task.values()) <= 1.13 * count / tasks or count == 4_096

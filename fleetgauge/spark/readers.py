@@ -10,35 +10,29 @@ and which push ids are in it twice; which files a table has. A frame of a table 
 
 from typing import Final
 
-from deltalake.exceptions import DeltaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.engines import jobs
-from fleetgauge.fleet.errors import FleetError, TableError, first_line
-from fleetgauge.fleet.schemas import conform
-from fleetgauge.fleet.source.bronze import select_pushes
+from fleetgauge.fleet.errors import TableError
+from fleetgauge.fleet.fleet import WINDOWED
+from fleetgauge.fleet.frames import Frames
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.topic import connector
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
-from fleetgauge.fleet.spark.errors import what_failed
-from fleetgauge.fleet.spark.local_rows import local_rows
-from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables import catalog
-from fleetgauge.fleet.tables.paths import qualified, storage_options
-from fleetgauge.fleet.views.show import open_table
 
-__all__ = ["SESSION_OPTIONS", "Selection", "TopicSource", "read_points", "read_pushes", "read_windows"]
+__all__ = [
+    "SESSION_OPTIONS",
+    "Frames",
+    "Selection",
+    "TopicSource",
+    "read_points",
+    "read_pushes",
+    "read_windows",
+]
 
 SESSION_OPTIONS: Final = {"spark.jars.packages": connector.CONNECTOR.coordinates}
 """What a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need none."""
-
-WINDOWED: Final = {
-    name: table
-    for name, table in catalog.TABLES.items()
-    if table.layer == "gold" and "window_start" in table.schema.names
-}
 
 
 def read_pushes(
@@ -88,7 +82,7 @@ def read_windows(spark: SparkSession, name: str, selection: Selection | None = N
     """
     if name not in WINDOWED:
         raise TableError(f"there is no table {name} by window: give one of {', '.join(WINDOWED)}")
-    return _standing(spark, None, selection, tables, WINDOWED[name])
+    return Frames(spark, tables).table(name, selection)
 
 
 def _given(source: Source | None) -> Source:
@@ -102,22 +96,4 @@ def _standing(
 ) -> DataFrame:
     if source is not None:
         raise ValueError("give a source or tables=, not both")
-    rows = _files_of(spark, root, table)
-    time = next(name for name in ("received_at", "window_start") if name in rows.columns)
-    return select_pushes(rows, selection or Selection(), time)
-
-
-def _files_of(spark: SparkSession, root: str, table: catalog.Table) -> DataFrame:
-    """The rows of the files that the table's log names now; null where they are older than a column."""
-    path = table.path(qualified(root))
-    try:
-        log = open_table(table, root, storage_options(dict(spark.sparkContext.getConf().getAll())))
-        files = [f"{path}/{name}" for name in pa.table(log.get_add_actions())["path"].to_pylist()]
-        if not files:
-            return local_rows(spark, [], table.schema)
-        return conform(
-            spark.read.schema(spark_schema(table.schema)).option("basePath", path).parquet(*files), table.schema
-        )
-    except (PySparkException, DeltaError) as error:
-        what = what_failed(error) if isinstance(error, PySparkException) else first_line(error)
-        raise FleetError(f"cannot read the table {table.name} in {root}: {what}") from error
+    return Frames(spark, root).table(table.name, selection)

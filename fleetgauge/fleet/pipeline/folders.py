@@ -1,0 +1,111 @@
+"""What is known of a landing zone's folders: the table `folders`, by which most of a zone is not listed again.
+
+A folder that was listed is passed over if nothing was written into it since. On this machine its file system says so:
+the time that its entries changed last, if that was an hour before it was listed. In S3 nothing does: there, days before
+yesterday are passed over. The first run of a day (UTC) lists everything, so that what comes into older days, or what a
+file system does not tell, waits for that run at most.
+
+Of what is listed, folders with the names and sizes that they had are of no further interest: the ledger is read for
+the others alone.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from fleetgauge.fleet.arrow import pa
+from fleetgauge.fleet.pipeline.ledger import day_of
+from fleetgauge.fleet.pipeline.spans import from_micros
+from fleetgauge.fleet.source.zone_files import Folder
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
+
+_QUIET: Final = timedelta(hours=1)
+"""Clocks of file servers are nearer than that to ours, and the least difference of times that they tell is smaller."""
+
+_OPEN_DAYS: Final = 2
+"""Days, today among them, that are listed in each run where a file system says nothing of a folder's changes."""
+
+
+class KnownFolders:
+    """What earlier runs saw of a zone, and this one.
+
+    Args:
+        store: the tables.
+        source: names the zone.
+        now: the time.
+        but: days whose files are to be read again.
+    """
+
+    def __init__(self, store: Store, source: str, now: datetime, but: Collection[date] = ()) -> None:
+        self._store = store
+        self._source = source
+        self._now = now
+        self._ledger = store.log(catalog.LEDGER).table_id() if store.has(catalog.LEDGER) else None
+        rows = [row for row in store.rows(catalog.FOLDERS) if row["ledger"] == self._ledger]
+        self._others = [row for row in rows if row["source"] != source]
+        self._known = {row["folder"]: row for row in rows if row["source"] == source}
+        self._before = {path: row for path, row in self._known.items() if day_of(f"{path}/") not in but}
+        self._below = _below(self._before)
+        self._after: dict[str, dict[str, Any]] = {}
+
+    def passes_over(self, path: str, changed_us: int | None) -> bool:
+        """True for a folder that need not be listed; notes that it is there, with all below it."""
+        known = [self._before[folder] for folder in self._below.get(path, ())]
+        if not known or any(row["listed_on"] != self._now.date() for row in known):
+            return False
+        if changed_us is None:
+            day = day_of(f"{path}/")
+            is_closed = day is not None and day <= self._now.date() - timedelta(days=_OPEN_DAYS)
+        else:
+            is_closed = len(known) == 1 and known[0]["changed_at"] == from_micros(changed_us)
+        if is_closed:
+            self._after |= {row["folder"]: row for row in known}
+        return is_closed
+
+    def is_as_known(self, folder: Folder) -> bool:
+        """True for a folder that has the files that it had, all of which were read; notes what it has."""
+        changed_at = None if folder.changed_us is None else from_micros(folder.changed_us)
+        is_quiet = changed_at is not None and self._now - changed_at >= _QUIET
+        self._after[folder.path] = {
+            "source": self._source,
+            "folder": folder.path,
+            "digest": folder.digest,
+            "listed_on": self._now.date(),
+            "changed_at": changed_at if is_quiet else None,
+        }
+        return folder.path in self._before and self._before[folder.path]["digest"] == folder.digest
+
+    def leave_open(self, path: str) -> None:
+        """Has a folder listed in each run."""
+        self._after.pop(path, None)
+
+    def forget_days(self) -> None:
+        """Has the files of the days that are to be read again looked for, also by later runs."""
+        self._write(self._before)
+
+    def save(self) -> None:
+        """Once all that was found is read, by all readers of the zone."""
+        self._write(self._after)
+
+    def _write(self, rows: dict[str, dict[str, Any]]) -> None:
+        ledger = self._ledger or self._store.make(catalog.LEDGER).table_id()
+        own = {path: row | {"ledger": ledger} for path, row in rows.items()}
+        if own != self._known:
+            found = pa.Table.from_pylist([*self._others, *own.values()], schema=catalog.FOLDERS.schema)
+            self._store.replace(catalog.FOLDERS, found)
+
+
+def _below(folders: Iterable[str]) -> dict[str, list[str]]:
+    """For each folder and each above one: itself, and the folders below it.
+
+    >>> _below(["a/b", "a/c"])
+    {'a/b': ['a/b'], 'a': ['a/b', 'a/c'], 'a/c': ['a/c']}
+    """
+    found: dict[str, list[str]] = {}
+    for folder in folders:
+        path = folder
+        while path:
+            found.setdefault(path, []).append(folder)
+            path = path.rpartition("/")[0]
+    return found

@@ -1,0 +1,157 @@
+"""The format `fleetgauge` of `spark.read` and `spark.readStream`, over landing zones on this machine."""
+
+import os
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
+from unit.fleet.decode import dialect_payloads as dialect
+
+from fleetgauge.fleet.engines import jobs
+from fleetgauge.fleet.engines.questions import question
+from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.spark import read_pushes, register
+
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def read(spark: SparkSession, zone: LandingZone) -> Callable[..., DataFrame]:
+    register(spark)
+
+    def load(**options: str) -> DataFrame:
+        return spark.read.format("fleetgauge").options(**options).load(str(zone.root))
+
+    return load
+
+
+def fill(zone: LandingZone) -> None:
+    for number, client_id in enumerate(("one", "two")):
+        payload = dialect.java_producer({"node-1": 2.5 + number})
+        received_at = NOON_US + number * DAY_US
+        rows = [push(payload, client_id=client_id, received_at=received_at), push(dialect.MALFORMED)]
+        zone.write(rows, name=f"part-{number}", date=f"2026-03-0{number + 1}")
+
+
+def in_order(frame: DataFrame) -> list[str]:
+    return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
+
+
+@pytest.mark.parametrize("kind", ["points", "rejects"])
+def test_rows_are_those_of_the_question(
+    kind: str, spark: SparkSession, zone: LandingZone, read: Callable[..., DataFrame]
+) -> None:
+    fill(zone)
+    answer = jobs.answer(spark, question(kind), str(zone.root), Selection()).frame
+    assert in_order(read(kind=kind)) == in_order(answer) != []
+
+
+def test_pushes_are_those_of_the_reader_but_for_repeats(
+    spark: SparkSession, zone: LandingZone, read: Callable[..., DataFrame]
+) -> None:
+    one, two = push(client_id="one"), push(client_id="two", client_instance_id=OTHER_INSTANCE)
+    zone.write([one, two])
+    zone.write([two], name="part-1", hour="13")
+    found = read(kind="pushes")
+    assert found.schema == read_pushes(spark, str(zone.root)).schema
+    assert found.count() == 3
+    assert in_order(found.dropDuplicates(["push_id"])) == in_order(read_pushes(spark, str(zone.root)))
+
+
+def test_options_and_conditions_choose_days_and_clients(zone: LandingZone, read: Callable[..., DataFrame]) -> None:
+    fill(zone)
+    assert {row.client_id for row in read(kind="pushes", client_id="one").collect()} == {"one"}
+    assert {row.client_id for row in read(kind="pushes", since="2026-03-02").collect()} == {"two"}
+    (zone.root / "date=2026-03-01" / "hour=12" / "part-0.parquet").write_bytes(b"what no reader of the other day opens")
+    second = read(kind="pushes").where(F.col("date") == F.lit(date(2026, 3, 2)))
+    assert {row.client_id for row in second.collect()} == {"two"}
+    assert {row.client_id for row in second.where("client_id = 'one'").collect()} == set()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kind": "metrics"}, "there is no kind 'metrics': give one of pushes, points, rejects"),
+        ({}, "holds no push yet, or is another directory"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    options: dict[str, str], sentence: str, zone: LandingZone, read: Callable[..., DataFrame]
+) -> None:
+    zone.root.mkdir()
+    with pytest.raises(PySparkException, match=sentence):
+        read(**options).collect()
+
+
+def test_a_path_that_is_not_there_is_named(spark: SparkSession, read: Callable[..., DataFrame]) -> None:
+    with pytest.raises(PySparkException, match="nosuch"):
+        spark.read.format("fleetgauge").load("/nosuch").collect()
+
+
+class Streamed:
+    """A query that appends the client ids of pushes to a directory, whenever it is run."""
+
+    def __init__(self, spark: SparkSession, zone: LandingZone, root: Path, **trigger: Any) -> None:
+        self._spark = spark
+        self._zone = zone
+        self._root = root
+        self._trigger = trigger or {"availableNow": True}
+
+    def run(self) -> list[str]:
+        pushes = self._spark.readStream.format("fleetgauge").option("kind", "pushes").load(str(self._zone.root))
+        writer = pushes.select("client_id").writeStream.option("checkpointLocation", str(self._root / "checkpoint"))
+        query = writer.trigger(**self._trigger).start(str(self._root / "found"), format="parquet")
+        try:
+            query.processAllAvailable() if "processingTime" in self._trigger else query.awaitTermination()
+        finally:
+            query.stop()
+        return sorted(row.client_id for row in self._spark.read.parquet(str(self._root / "found")).collect())
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
+def test_a_stream_that_is_started_again_reads_every_file_once(
+    trigger: dict[str, Any], spark: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    register(spark)
+    stream = Streamed(spark, zone, tmp_path, **trigger)
+    zone.write([push(client_id="a")], name="part-0", hour="11")
+    zone.write([push(client_id="b")], name="part-1", hour="12")
+    assert stream.run() == ["a", "b"]
+    assert stream.run() == ["a", "b"]
+    zone.write([push(client_id="c")], name="part-2", hour="12")
+    zone.write([push(client_id="of an hour long past")], name="part-3", date="2026-01-01", hour="03")
+    assert stream.run() == ["a", "b", "c", "of an hour long past"]
+
+
+def test_a_batch_that_was_cut_off_is_read_again_with_the_files_that_it_had(
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    register(spark)
+    stream = Streamed(spark, zone, tmp_path)
+    zone.write([push(client_id="a")], name="part-0")
+    assert stream.run() == ["a"]
+    (tmp_path / "checkpoint" / "commits" / "0").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink()
+    zone.write([push(client_id="b")], name="part-1")
+    assert stream.run() == ["a", "b"], "the directory has batch 0, and takes it once"
+
+
+def test_files_that_were_written_long_ago_are_forgotten_and_read_once(
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    register(spark)
+    stream = Streamed(spark, zone, tmp_path)
+    for number, hour in enumerate(("09", "10", "11")):
+        path = zone.write([push(client_id=hour)], name="part-0", hour=hour)
+        written_s = NOON_US // 1_000_000 + number * 7_200
+        os.utime(path, (written_s, written_s))
+        assert stream.run() == [f"{9 + each:02}" for each in range(number + 1)]
+    offset = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]"), key=lambda file: int(file.name)).read_text()
+    assert "hour=11" in offset
+    assert "hour=09" not in offset
