@@ -303,7 +303,9 @@ class _Run:
             ledger.note_query(query_id, {})
             self._write_batch(query_id, batch)
 
-        checkpoint = f"{self.store.root}/{CHECKPOINTS}/{source_name(self.request.source)}"
+        # Who removes the ledger, to read a topic that was made anew, has the query begin anew, too.
+        of_ledger = self.store.make(catalog.LEDGER).table_id()
+        checkpoint = f"{self.store.root}/{CHECKPOINTS}/{source_name(self.request.source)}-{of_ledger}"
         query_id, end = read_available(source.stream(self._bounds()), checkpoint, write)
         ledger.note_query(query_id, source.read_to(end))
 

@@ -144,7 +144,7 @@ def _needed(store: Store, ledger: Table) -> Table:
     zone, as it was listed last, has no more.
     """
     by, others = ["source", "app_id", "path"], ["batch_id", "begin", "end"]
-    rows = ledger.sort_by([(name, "ascending") for name in (*by, "batch_id")]).group_by(by, use_threads=False)
+    rows = ledger.sort_by([(name, "ascending") for name in (*by, "batch_id", "end")]).group_by(by, use_threads=False)
     found = rows.aggregate([(name, "last") for name in others]).rename_columns([*by, *others])
     first_days: dict[str, str] = {}
     for row in store.rows(catalog.FOLDERS):
