@@ -80,6 +80,7 @@ def test_options_and_conditions_choose_days_and_clients(zone: LandingZone, read:
     [
         ({"kind": "metrics"}, "there is no kind 'metrics': give one of pushes, points, rejects"),
         ({}, "holds no push yet, or is another directory"),
+        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger is a number of files, and '0' is none"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(
@@ -115,10 +116,12 @@ class Streamed:
         self._spark = spark
         self._zone = zone
         self._root = root
+        self._options = {"maxFilesPerTrigger": trigger.pop("files")} if "files" in trigger else {}
         self._trigger = trigger or {"availableNow": True}
 
     def run(self) -> list[str]:
-        pushes = self._spark.readStream.format("fleetgauge").option("kind", "pushes").load(str(self._zone.root))
+        reader = self._spark.readStream.format("fleetgauge").options(kind="pushes", **self._options)
+        pushes = reader.load(str(self._zone.root))
         writer = pushes.select("client_id").writeStream.option("checkpointLocation", str(self._root / "checkpoint"))
         query = writer.trigger(**self._trigger).start(str(self._root / "found"), format="parquet")
         try:
@@ -126,6 +129,10 @@ class Streamed:
         finally:
             query.stop()
         return sorted(row.client_id for row in self._spark.read.parquet(str(self._root / "found")).collect())
+
+    @property
+    def batches(self) -> int:
+        return len(list((self._root / "checkpoint" / "commits").glob("[0-9]*")))
 
 
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
@@ -141,6 +148,21 @@ def test_a_stream_that_is_started_again_reads_every_file_once(
     zone.write([push(client_id="c")], name="part-2", hour="12")
     zone.write([push(client_id="of an hour long past")], name="part-3", date="2026-01-01", hour="03")
     assert stream.run() == ["a", "b", "c", "of an hour long past"]
+
+
+def test_a_batch_has_as_many_files_as_are_asked_for_the_oldest_first(
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    register(spark)
+    stream = Streamed(spark, zone, tmp_path, files="2")
+    for number in range(5):
+        path = zone.write([push(client_id=str(number))], name=f"part-{4 - number}")
+        os.utime(path, (NOON_US // 1_000_000, NOON_US // 1_000_000 + number))
+    assert stream.run() == ["0", "1", "2", "3", "4"]
+    assert stream.batches == 3
+    first = (tmp_path / "checkpoint" / "offsets" / "0").read_text()
+    assert ("part-4" in first, "part-3" in first, "part-2" in first) == (True, True, False)
+    assert stream.run() == ["0", "1", "2", "3", "4"]
 
 
 def test_a_batch_that_was_cut_off_is_read_again_with_the_files_that_it_had(
