@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from spark.topic_records import frame_of, good
+from support.receivers.s3_store import SECRET, s3, s3_store
 from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.fleet.engines import jobs
@@ -191,3 +193,22 @@ def test_files_that_were_written_long_ago_are_forgotten_and_read_once(
     offset = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]"), key=lambda file: int(file.name)).read_text()
     assert "hour=11" in offset
     assert "hour=09" not in offset
+
+
+def test_a_zone_in_s3_is_read_in_batch_and_as_a_stream(spark: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
+    register(spark)
+    fill(zone)
+    with s3_store(tmp_path / "access.log") as port:
+        s3(port).create_dir("lake")
+        fs.copy_files(str(zone.root), "lake/pushes", destination_filesystem=s3(port))
+        places = {"endpoint": f"http://127.0.0.1:{port}", "endpoint.region": "us-east-1"}
+        keys = {**places, "access.key": "key", "secret.key": SECRET}
+        options = {"kind": "pushes", **{f"spark.hadoop.fs.s3a.{key}": value for key, value in keys.items()}}
+        read = spark.read.format("fleetgauge").options(**options).load("s3://lake/pushes")
+        assert {row.client_id for row in read.collect()} == {"one", "two"}
+        streamed = spark.readStream.format("fleetgauge").options(**options).load("s3a://lake/pushes")
+        writer = streamed.select("client_id").writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        for _ in range(2):
+            query = writer.trigger(availableNow=True).start(str(tmp_path / "found"), format="parquet")
+            query.awaitTermination()
+    assert sorted(row.client_id for row in spark.read.parquet(str(tmp_path / "found")).collect()) == ["one", "two"]
