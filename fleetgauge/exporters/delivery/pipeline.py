@@ -166,6 +166,7 @@ class Pipeline:
                 self._keep_to_rate(batch)
                 self._export(batch)
                 self._report.passed_on(self._retry(partial(self._reader.commit, batch)))
+                batch = None  # not held while the next one, which may be as large, is read
             elif self._deadline_ms is not None:
                 return
             elif self._exporter.batch.linger_ms < _IDLE_WAIT_MS:
