@@ -67,6 +67,7 @@ class Stage:
 
     def wait_for_history(self) -> None:
         """Waits until all clients were seen for long enough to be compared with: JVMs may take a while to start."""
+        pause(2 * self.pace.push_interval_ms / 1_000, "first pushes come within one and a half intervals")
         self.pipeline.wait_for_pushes({client_id for each in self._processes for client_id in each.client_ids})
         pause(self.pace.history_s, "the windows that later ones are compared with")
 
