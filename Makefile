@@ -71,7 +71,7 @@ bridge:  ## builds and tests the broker plugin and the filter for Kroxylicious: 
 docs: setup  ## dist/site: the documentation as a site; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=tests:tools $(BIN)/mkdocs build --strict
 
-manifests: setup  ## dist/kubernetes: the Helm chart, and what it renders with the values of docs/kubernetes.md (needs Go)
+manifests: setup  ## dist/kubernetes: the Helm chart, and what it renders with the values of docs/operate/kubernetes.md (needs Go)
 	PYTHONPATH=tests $(BIN)/python tests/support/helm.py dist/kubernetes
 
 format: setup  ## formats and fixes what can be fixed by itself

@@ -524,7 +524,7 @@ def _gravity(rows: Sequence[Row]) -> int | None:
 
 
 def names_of(instance_id: str) -> dict[str, str]:
-    """How clients' own logs name an instance id (docs/client-logs.md).
+    """How clients' own logs name an instance id (docs/operate/client-logs.md).
 
     >>> names_of("Tm-1TLjmRReIm-FbmcCcIA")["librdkafka"]
     'Tm+1TLjmRReIm+FbmcCcIA'

@@ -231,7 +231,7 @@ ALL = [[*SLEEPING, *QUOTA, *TINY, *CLOCK], [*LATE, *IDLE], [*FAR_AWAY, *CRASHING
 FOUR = [[SLEEPING[2], CLOCK[0], FAR_AWAY[1]], SLOW_BROKER]
 """Of an application, a machine and a network; then of a broker.
 
-Not at once: see the limits of slow-path in docs/verdicts.md.
+Not at once: see the limits of slow-path in docs/analyse/verdicts.md.
 """
 BY_DEFAULT = [SLEEPING[1], QUOTA[2], CLOCK[0], STOPPED[2]]
 """Those that need no history, and can be found within twenty minutes with default settings."""

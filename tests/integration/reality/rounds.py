@@ -118,7 +118,7 @@ def _assign(outcomes: Sequence[Outcome], rows: Sequence[Row]) -> list[Row]:
 
 
 def table(outcomes: Iterable[Outcome]) -> str:
-    """The table of docs/verdicts.md."""
+    """The table of docs/analyse/verdicts.md."""
     lines = ["| what is done | library | verdict | found after | other rows |", "|---|---|---|---|---|"]
     for each in outcomes:
         fault, others = each.fault, sorted({_named(row) for row in each.others})

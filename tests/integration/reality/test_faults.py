@@ -1,6 +1,6 @@
 """Verdicts about real clients of three real brokers, on which faults are made outside of Fleetgauge's code.
 
-docs/verdicts.md has the table that the long run writes to .results/reality.md.
+docs/analyse/verdicts.md has the table that the long run writes to .results/reality.md.
 """
 
 import shutil
