@@ -111,6 +111,7 @@ class Finding:
         of: for each unit a number that has to stay the same from window to window: which member, for instance.
         sources: for each unit which of SOURCES it was judged by, as a sum of 1, 2 and 4; None is telemetry.
         principals: for each unit its principal, where it has no instances that say it; else None.
+        since_us: for each unit when it began, where that is known better than by the first bad window [us].
     """
 
     subjects: Subjects
@@ -125,6 +126,7 @@ class Finding:
     of: Numbers | None = None
     sources: Numbers | None = None
     principals: Numbers | None = None
+    since_us: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount
+from fleetgauge.verdicts.exposure import Exposure
 from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.notes import note_clients, note_groups, note_traffic, note_window
 from fleetgauge.verdicts.paths import paths_of
@@ -39,6 +40,9 @@ _NOTED_US: Final = 3_600_000_000
 _LATENCY: Final = "request_latency_avg_ms"
 
 _MOST_EVIDENCE: Final = 6
+
+_BY_BROKERS: Final = frozenset(name for verdict in VERDICTS if verdict.kind == "node" for name in verdict.explains)
+"""Verdicts that a broker may be the cause of."""
 
 
 def judge(
@@ -197,6 +201,7 @@ class _Round:
         self._verdict, self._finding, self._window = verdict, finding, window
         self._memory, self._figures = memory, figures
         self._cases = memory.cases.setdefault(verdict.id, {})
+        self._exposure: Exposure | None = None
 
     def take(self) -> None:
         """Raises and lowers the cases of the subjects that are judged."""
@@ -212,6 +217,8 @@ class _Round:
         places, begins = np.unique(finding.unit_of[bad_units], return_index=True)
         excess = np.stack([test.excess(bad_units) for test in finding.tests])
         ends = np.append(begins[1:], len(bad_units))
+        if len(places) and self._verdict.id in _BY_BROKERS:
+            self._exposure = Exposure(self._window, finding, judged, bad)
         for place, begin, end in zip(places.tolist(), begins.tolist(), ends.tolist(), strict=False):
             self._raise(place, bad_units[begin:end], excess[:, begin:end])
         having = self._memory.codes(self._verdict.id)
@@ -248,6 +255,10 @@ class _Round:
         if not case.is_open and case.level_s > for_s:
             case.is_open, case.opened_us = True, window.end_us
         case.excess = own
+        if self._exposure is not None:
+            self._exposure.note(place, case.alike, memory)
+        if finding.since_us is not None:
+            case.first_bad_us = min(case.first_bad_us, int(finding.since_us[unit]))
         self._describe(case, place, units, unit, test)
 
     def _worst(self, units: Numbers, excess: Numbers) -> tuple[Threshold, int]:

@@ -20,7 +20,7 @@ has become the expected value after some 14 hours."""
 _YOUNG: Final = 3
 """Windows of which a history takes everything in."""
 
-FORM: Final = 7
+FORM: Final = 8
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -115,6 +115,7 @@ INSTANCE_FIELDS: Final = {
             "says_when_it_ends",
             "may_say_nothing",
             "has_latency",
+            "in_loop",
         ),
         np.int64,
     ),
@@ -137,6 +138,7 @@ class Instances:
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
         may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
         has_latency: 1 once it sent a latency by broker.
+        in_loop: 1 for a life of a crash loop.
         interval_s: that it is waited for by [s]; see `base.presence`.
         pushed_s: of its pushes in the latest window that has any [s].
         windows, latency, waited, failed, throughput: see `verdicts.families.deploys`.
@@ -184,6 +186,8 @@ class Case:
         is_hint: see `Finding.is_hint`; false for good once it was in a window.
         judged_by: of SOURCES, those by which it was so in its last bad window.
         about: subjects that it concerns, by their kinds: what it may be the cause of.
+        alike: for each broker of its clients the largest part of those as exposed to it that showed the same in one
+            window; 1 where this subject is more exposed than they are. Brokers without others as exposed are left out.
         of: see `Finding.of`.
     """
 
@@ -215,6 +219,7 @@ class Case:
     instance_count: int = 0
     judged_by: list[str] = field(default_factory=lambda: ["telemetry"])
     about: dict[str, list[str]] = field(default_factory=dict)
+    alike: dict[str, float] = field(default_factory=dict)
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -1,5 +1,6 @@
 """Consumers whose applications hardly poll, or that fetch next to nothing at a time."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -34,7 +35,11 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     are filled.
     """
     rows, share = window.rows, figures["poll_interval_share"]
-    is_old = window.begin_us - memory.instances["first_us"][window.instance] >= figures["young_s"] * 1_000_000
+    began_us = memory.instances["first_us"][window.instance]
+    judged_us = began_us + int(figures["young_s"]) * 1_000_000
+    is_old = window.begin_us >= judged_us
+    # One that is so in its first window that is judged was not seen otherwise since it began.
+    since_us = np.where(window.begin_us < judged_us + window.length_s * 1_000_000, began_us, window.begin_us)
     falls = np.append(lag_growth(window, memory)[1] < 0, False)[window.groups.of_row]
     is_judged = is_old & ~falls & ~has_most_work(window, figures.of["uneven-group"])
     ratio = np.where(is_judged, rows.number("poll_idle_ratio_avg"), np.nan)
@@ -44,7 +49,7 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     between_ms = np.fmax(rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000)
     grows = np.append(is_growing(window, figures.of["lagging"]), False)[window.groups.of_row]
     beside_lag = _beside_lag(of_polls, grows, figures)
-    return of_clients(
+    found = of_clients(
         window,
         [
             Threshold(
@@ -68,6 +73,7 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
         certainty=np.where(np.isnan(of_polls), PHYSICAL, OWN_HISTORY),
         sources=BY_TELEMETRY + BY_OFFSETS * beside_lag.is_bad,
     )
+    return replace(found, since_us=since_us)
 
 
 # librdkafka's ratio is a mean over the calls of poll(), however long each took: an application that takes one message a

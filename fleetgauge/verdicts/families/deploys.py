@@ -97,7 +97,13 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"])
     bad = judged & np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
     more = _words(window, memory, deploys, bad, medians(of_row, latency.own, len(clients)))
-    return of_subjects(clients, [replace(test, more=more) for test in tests], judged=judged, certainty=OWN_HISTORY)
+    return of_subjects(
+        clients,
+        [replace(test, more=more) for test in tests],
+        judged=judged,
+        certainty=OWN_HISTORY,
+        since_us=deploys.began_us,
+    )
 
 
 def _latency(window: Window, memory: Memory, figures: Figures) -> _Latency:

@@ -417,7 +417,7 @@ VERDICTS: Final = (
         id="stalled", kind="group", find=_stalled, needs=_LAG, roles=("consumer",),
         by_offsets=True,
         action="Look at the application of {subject}: it holds partitions and reads nothing; restart it if it hangs.",
-        explains=("lagging",),
+        explains=("lagging", "uneven-group"),
     ),
     Verdict(
         id="uneven-group", kind="group", find=_uneven_group, needs={"java": ("records_consumed",)},
