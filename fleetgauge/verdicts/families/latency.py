@@ -42,6 +42,7 @@ class Parts:
         client_part: of each path, what its series has in common beside that.
         wait: how long a fetch may wait for data, of consumers; 0 of others.
         own: what is above history and cannot be a fetch that waits for data.
+        is_telling: see `_is_telling`.
         by_series: the paths in the order of their series.
         nodes: codes, of which `at` is each path's place; `by_node` has the paths in their order.
         node_effect: of each node, less what all nodes of its cluster have in common.
@@ -61,6 +62,7 @@ class Parts:
     client_part: Numbers
     wait: Numbers
     own: Numbers
+    is_telling: Numbers
     by_series: Groups
     nodes: Numbers
     at: Numbers
@@ -88,10 +90,11 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     any_away = is_away.any()
     link_value = np.where(is_away, np.minimum(measured, usual), measured) if any_away else measured
     value = by_path.medians(link_value)
-    node_effect = _polished(value - before, by_node, by_series)
     wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
+    is_telling = _is_telling(wait == 0, ~np.isnan(value - before), by_node)
+    node_effect = _polished(np.where(is_telling, value - before, np.nan), by_node, by_series)
     own = np.maximum(value, wait) - np.maximum(before, wait)
-    node_delay_ms = _delays(value, before, wait == 0, by_node)
+    node_delay_ms = np.fmax(by_node.medians(np.where(is_telling, _ms(value) - _ms(before), np.nan)), 0)
     of_delay = np.nan_to_num(np.log1p(_ms(before) + node_delay_ms[at]) - before)
     common = np.maximum(np.fmax(node_effect, 0)[at], of_delay)
     own_client = by_series.medians(own - common, low=True)
@@ -104,7 +107,7 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=paths.client, node=paths.node, series=by_series.of,
         value=value, expected=before, node_part=common, client_part=own_client[by_series.of], wait=wait, own=own,
-        by_series=by_series, nodes=paths.nodes, at=at, by_node=by_node,
+        is_telling=is_telling, by_series=by_series, nodes=paths.nodes, at=at, by_node=by_node,
         node_effect=_less_common(node_effect, paths.cluster, figures["least_nodes"]),
         node_delay_ms=node_delay_ms, cluster=paths.cluster,
     )  # fmt: skip
@@ -125,16 +128,14 @@ def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
     return by_node.medians(rest)
 
 
-def _delays(value: Numbers, before: Numbers, is_short: Numbers, by_node: Groups) -> Numbers:
-    """The delay of each node that most of its clients see: the same time for every request [ms].
+def _is_telling(is_short: Numbers, is_known: Numbers, by_node: Groups) -> Numbers:
+    """Paths that say how long their node takes: those of consumers only where it has few others.
 
-    A request that takes 2 ms suffers more from 10 ms in a broker's queue than one that waits 80 ms for data: so
-    consumers, which do not have `is_short`, count only where there are few others.
+    A request that takes 2 ms is 6 times as long with 10 ms in a broker's queue. A fetch that waits 80 ms for data is
+    hardly longer, or not at all, since more data has gathered by then: it cannot show the delay, and does not deny it.
     """
-    at = by_node.of
-    delay_ms = _ms(value) - _ms(before)
-    enough = np.bincount(at[is_short & ~np.isnan(delay_ms)], minlength=len(by_node)) >= LEAST_CLIENTS
-    return np.fmax(by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan)), 0)
+    enough = np.bincount(by_node.of[is_short & is_known], minlength=len(by_node)) >= LEAST_CLIENTS
+    return is_short | ~enough[by_node.of]
 
 
 def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbers:
@@ -167,8 +168,8 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
     parts = parts_of(window, memory, figures)
     count = len(parts.nodes)
     is_slow = parts.value - parts.expected - np.nan_to_num(parts.client_part) > np.log(figures["factor"])
-    clients = np.bincount(parts.at[~np.isnan(parts.value)], minlength=count)
-    slow = np.bincount(parts.at[is_slow], minlength=count)
+    clients = np.bincount(parts.at[parts.is_telling & ~np.isnan(parts.value)], minlength=count)
+    slow = np.bincount(parts.at[parts.is_telling & is_slow], minlength=count)
     enough = clients >= figures["least_clients"]
     most = slow >= figures["share"] * clients
     effect = np.where(most, parts.node_effect, np.fmin(parts.node_effect, 0))

