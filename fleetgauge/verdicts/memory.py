@@ -119,7 +119,22 @@ INSTANCE_FIELDS: Final = {
         ),
         np.int64,
     ),
-    **dict.fromkeys(("interval_s", "pushed_s", "windows", "latency", "waited", "failed", "throughput"), np.float64),
+    **dict.fromkeys(
+        (
+            "interval_s",
+            "pushed_s",
+            "windows",
+            "latency",
+            "waited",
+            "failed",
+            "commits",
+            "throughput",
+            "read",
+            "recent_throughput",
+            "recent_read",
+        ),
+        np.float64,
+    ),
 }
 
 
@@ -141,7 +156,8 @@ class Instances:
         in_loop: 1 for a life of a crash loop.
         interval_s: that it is waited for by [s]; see `base.presence`.
         pushed_s: of its pushes in the latest window that has any [s].
-        windows, latency, waited, failed, throughput: see `verdicts.families.deploys`.
+        windows, latency, waited, failed, commits, throughput, read, recent_throughput, recent_read: see
+            `verdicts.families.deploys`.
     """
 
     def __init__(self, table: Table | None = None) -> None:

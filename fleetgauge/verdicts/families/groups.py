@@ -223,17 +223,33 @@ def _growing(window: Window) -> Numbers:
     return np.where(_is_sampled(window), grown, np.nan)
 
 
-def is_growing(window: Window, figures: Figures) -> Numbers:
-    """True for groups whose lag grows, as brokers know it, by as much as `lagging` asks for.
+def lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
+    """Of each group 1 if its lag grows as `lagging` asks for, -1 if it falls by that share of what is read, else 0.
+
+    NaN where the lag is not known. A group that reads 60,000 records in a window and then has 40 less to read is not
+    working off a backlog: 600 are 1 %.
 
     Args:
         window: what is judged.
+        memory: of the windows before.
         figures: of lagging.
     """
-    if window.offsets is None:
-        return np.zeros(len(window.groups), np.bool_)
-    bound = figures["share"] * _of_samples(window, window.offsets.whole.committed)
-    return _growing(window) > bound
+    _, grown = lag_growth(window, memory)
+    read = np.nan_to_num(window.groups.sum(window.rows.number("records_consumed")))
+    least = np.full(len(read), figures["least_records"])
+    if window.offsets is not None:
+        is_sampled = _is_sampled(window)
+        read = np.where(is_sampled, _of_samples(window, window.offsets.whole.committed), read)
+        grown = np.where(is_sampled, _steady(window, grown), grown)
+        least[is_sampled] = 0.0
+    bound = figures["share"] * read
+    found = np.where(grown > np.maximum(bound, least), 1.0, np.where(grown < -bound, -1.0, 0.0))
+    return np.where(np.isnan(grown), np.nan, found)
+
+
+def _steady(window: Window, grown: Numbers) -> Numbers:
+    """The growth of sampled groups, 0 where it is no trend: commits come in steps."""
+    return np.where((grown > 0) & ~(_growing(window) > 0), 0.0, grown)
 
 
 def _durations(seconds: Numbers) -> Numbers:
@@ -307,7 +323,7 @@ def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
     rows = np.arange(len(window))
     clients, sources = window.client, np.full(len(window), BY_TELEMETRY)
     if (offsets := window.offsets) is not None:
-        is_stable = np.array([state == "STABLE" for state in offsets.state], np.bool_)[offsets.members.group]
+        is_stable = np.array([state.upper() == "STABLE" for state in offsets.state], np.bool_)[offsets.members.group]
         own = _row_of_member(window, offsets)
         agrees = np.append(assigned < 1, False)[own]
         of_members = np.where(is_stable, offsets.members.partitions, np.nan)

@@ -23,10 +23,24 @@ from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import CONSUMER, DIALECTS, JAVA, Groups, Subjects, Window
+from fleetgauge.verdicts.window import CONSUMER, DIALECTS, JAVA, Groups, Subjects, Window, medians, numbered
 from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
 
 _ROUNDS: Final = 3
+
+_MOST_DELAYS: Final = 3.0
+"""Times the delay that most clients of a broker see: one with larger requests may see more of it, but no factor of what
+it takes anyway. Where near clients take 55 ms in place of 5, a far one of 80 ms takes 130, at most 230, and not 880."""
+
+_UNCERTAIN: Final = 1 / 3
+"""Of a coordinator's delay that is taken off commits, what it may be off by."""
+
+_OF_COMMITS: Final = 0.5
+"""Of what a slow client's commits take longer, what its fetches take longer at least: those that wait for data take the
+whole of it where there is none, and less where more has gathered meanwhile."""
+
+_ALIKE: Final = float(np.log(1.3))
+"""Latencies this near to the usual ones (log) are as before."""
 
 
 @dataclass(slots=True)
@@ -96,7 +110,8 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     own = np.maximum(value, wait) - np.maximum(before, wait)
     node_delay_ms = np.fmax(by_node.medians(np.where(is_telling, _ms(value) - _ms(before), np.nan)), 0)
     of_delay = np.nan_to_num(np.log1p(_ms(before) + node_delay_ms[at]) - before)
-    common = np.maximum(np.fmax(node_effect, 0)[at], of_delay)
+    most = np.nan_to_num(np.log1p(_ms(before) + _MOST_DELAYS * node_delay_ms[at]) - before)
+    common = np.maximum(np.minimum(np.fmax(node_effect, 0)[at], most), of_delay)
     own_client = by_series.medians(own - common, low=True)
     # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
     age_us = window.begin_us - memory.instances["first_us"][window.instance[row]]
@@ -240,25 +255,78 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     )
 
 
-def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Threshold:
-    """Commits of each client, less the longest delay of a broker of its cluster: any may coordinate its group.
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """How long commits take [ms]; NaN where unknown.
 
-    Where its fetches take no longer, from each broker if they are known by broker, it is its coordinator or the path
-    to it; where they are unknown, so is this.
+    Attributes:
+        own_ms: of each row, less what its coordinator takes longer than before.
+        delay_ms: of each row, what that is.
     """
-    of_nodes, least_log = figures.of["slow-node"], np.log(figures["factor"])
-    commits, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
+
+    own_ms: Numbers
+    delay_ms: Numbers
+
+
+def commits_of(window: Window, memory: Memory, figures: Figures) -> Commits:
+    """The commits of a window, computed once."""
+    return window.once("commits", lambda: _commits(window, memory, figures))
+
+
+def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
+    """Commits less the delay of each group's coordinator, or the longest of its cluster where that is not known.
+
+    A coordinator's delay is that of its node, or what commits of most clients that it coordinates take longer: its
+    other work may be fast.
+    """
+    parts, clients, coordinator = parts_of(window, memory, figures), window.clients, window.coordinator
+    commit_ms = _no_wait(window, "commit_latency_avg_ms")
+    usual = memory.history("commit_latency_avg_ms").expected(clients.codes, figures.of["slow-node"]["history_windows"])
+    by_cluster = np.zeros(int(window.cluster.max(initial=-1)) + 1)
+    np.maximum.at(by_cluster, parts.cluster, np.nan_to_num(parts.node_delay_ms))
+    nodes, at = numbered(coordinator)
+    of_node = np.zeros(len(nodes))
+    is_known = np.isin(parts.nodes, nodes)
+    of_node[np.searchsorted(nodes, parts.nodes[is_known])] = np.nan_to_num(parts.node_delay_ms[is_known])
+    of_client = np.zeros(len(clients), np.int64)
+    of_client[clients.of_row] = at
+    longer_ms = np.where(nodes[of_client] >= 0, clients.median(commit_ms) - _ms(usual), np.nan)
+    many = np.bincount(of_client[~np.isnan(longer_ms)], minlength=len(nodes)) >= LEAST_CLIENTS
+    of_node = np.where(many, np.fmax(of_node, medians(of_client, longer_ms, len(nodes))), of_node)
+    delay_ms = np.where(coordinator >= 0, of_node[at], by_cluster[window.cluster])
+    return Commits(np.fmax(commit_ms - delay_ms, 0.0) + 0 * commit_ms, delay_ms)
+
+
+def _no_wait(window: Window, column: str) -> Numbers:
+    """A latency of each row [ms]; NaN where its consumer was away from poll() long enough to explain it."""
+    rows = window.rows
+    latency_ms, client_of = rows.number(column), np.arange(len(window))
+    is_away = waits_for_poll(rows.number, window.dialect == JAVA, client_of, np.nan_to_num(latency_ms))
+    return np.where(is_away, np.nan, latency_ms)
+
+
+def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Threshold:
+    """Commits of each client, less what its coordinator takes.
+
+    Unknown where what is left is less than a third of what was taken off, which is not known to the millisecond: 7 ms
+    beside the 230 ms of a slow coordinator. Where its fetches take no longer, from each broker if they are known by
+    broker, it is its coordinator or the path to it; where they are unknown, so is this.
+    """
+    of_nodes, clients = figures.of["slow-node"], window.clients
+    own = commits_of(window, memory, figures)
+    commits, delay_ms = np.log1p(clients.median(own.own_ms)), clients.max(own.delay_ms)
+    _, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
     fetches, usual = _beside_usual("fetch_latency_avg_ms", window, memory, of_nodes)
-    worst_ms = np.zeros(int(window.cluster.max(initial=-1)) + 1)
-    np.maximum.at(worst_ms, parts.cluster, np.nan_to_num(parts.node_delay_ms))
-    delay_ms = window.clients.max(worst_ms[window.cluster])
-    effect = np.log1p(np.fmax(_ms(commits) - delay_ms, 0)) - expected
-    may_be = effect > least_log
+    effect, more_ms = commits - expected, _ms(commits) - _ms(expected)
+    may_be = (effect > np.log(figures["factor"])) & (more_ms > figures["least_ms"])
+    effect[may_be & (more_ms < _UNCERTAIN * delay_ms)] = np.nan
     if may_be.any():
         by_path = _fetches_by_path(window, parts, may_be)
         longer = np.where(np.isnan(by_path), fetches - usual, by_path)
-        not_slow = np.where(np.isnan(longer), np.nan, 0.0)
-        effect = np.where(may_be & ~(longer > np.log(figures["fetches_factor"])), not_slow, effect)
+        fetch_ms = _ms(fetches) - _ms(usual)
+        is_longer = longer > np.log(figures["fetches_factor"])
+        is_longer |= np.isnan(by_path) & (fetch_ms > _OF_COMMITS * more_ms)
+        effect = np.where(may_be & ~is_longer, np.where(np.isnan(longer), np.nan, np.fmin(effect, 0.0)), effect)
     return _test(
         expected, effect, figures["factor"], figures["least_ms"],
         "{subject} waits {observed} for commits of its offsets, {expected} are usual, and longer for its fetches, too, "
@@ -270,7 +338,7 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
 def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
     """The log of a latency of each client [ms] and 1, now and usually; NaN where unknown. The history learns of it."""
     clients, history = window.clients, memory.history(column)
-    taken = np.where(_waits_for_poll(window), np.nan, np.log1p(window.rows.number(column)))
+    taken = np.log1p(_no_wait(window, column))
     usual = history.expected(clients.codes, figures["history_windows"])
     is_young = window.begin_us - memory.instances["first_us"][window.instance] < figures["young_s"] * 1_000_000
     now = clients.median(taken)
@@ -278,6 +346,17 @@ def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures)
         clients.codes, clients.median(np.where(is_young, np.nan, taken)) if is_young.any() else now, window.length_s
     )
     return now, usual
+
+
+def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures) -> Numbers:
+    """True for rows whose fetches take as long as before, on half of their links or more: data comes as before.
+
+    False where that is not known.
+    """
+    parts = parts_of(window, memory, figures)
+    off = np.abs(parts.value - parts.expected)[parts.path_of]
+    has = (parts.wait > 0)[parts.path_of] & ~np.isnan(off)
+    return medians(parts.row[has], off[has], len(window)) < _ALIKE
 
 
 def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> Numbers:
@@ -296,6 +375,8 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
     # Beside what this path would take with what its node and its client have in common: `least_ms` is of that, not of
     # what is left when it is divided by it.
     common = parts.node_part + np.fmax(parts.client_part, 0)
+    is_clean = (parts.own - parts.node_part < _ALIKE) & ~np.isnan(parts.own)
+    clean = np.bincount(parts.series[is_clean], minlength=len(sizes) + 1)[parts.series]
     test = _test(
         parts.expected + common, parts.own - common, figures["factor"], figures["least_ms"],
         "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
@@ -310,7 +391,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
         subjects=subjects,
         tests=[test],
         unit_of=subjects.of_row,
-        judged=sizes > 1,
+        judged=clean > 0,
         concerned=lambda place: np.unique(parts.row[(subjects.of_row == place)[parts.path_of]]),
         certainty=OWN_HISTORY,
     )
