@@ -100,8 +100,9 @@ def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Fi
     less, or where that is not known, only a ratio of next to nothing says so.
     """
     history, clients = memory.history("idle"), window.clients
-    usual = np.exp(history.expected(clients.codes, figures["history_windows"]))[clients.of_row]
-    history.learn(clients.codes, np.log(np.maximum(clients.median(of_polls), _LEAST_RATIO)), window.length_s)
+    least_s, ratio = figures.history_s(window.length_s), np.maximum(clients.median(of_polls), _LEAST_RATIO)
+    usual = np.exp(history.expected(clients.codes, least_s))[clients.of_row]
+    history.learn(clients.codes, np.log(ratio), window.length_s, least_s)
     bound = figures["idle_ratio"] * usual
     bound = np.where(fetches_wait_as_usual(window, memory, figures), bound, np.minimum(bound, figures["waiting_polls"]))
     return Threshold(

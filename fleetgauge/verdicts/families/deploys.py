@@ -201,7 +201,7 @@ def _throughput(window: Window, memory: Memory) -> Numbers:
     """
     known = memory.instances
     rate = window.rows.number("records_sent") / window.seconds
-    usual = np.where(known["windows"][window.instance] > 0, np.expm1(known["throughput"][window.instance]), np.nan)
+    usual = np.where(known["judged_s"][window.instance] > 0, np.expm1(known["throughput"][window.instance]), np.nan)
     least = 1 / window.length_s  # one record a window
     change = np.log(np.maximum(rate, least)) - np.log(np.maximum(usual, least))
     change[np.maximum(rate, usual) <= least] = np.nan  # of those that send nothing
@@ -240,7 +240,7 @@ def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
     place = np.minimum(np.searchsorted(clients.codes, known["client"]), len(clients) - 1)
     gap_us = (figures["gap_s"] + 2 * known["interval_s"]) * _US
     last = known["last_us"]
-    is_before = (clients.codes[place] == known["client"]) & (known["windows"] >= figures["history_windows"])
+    is_before = (clients.codes[place] == known["client"]) & (known["judged_s"] >= figures.history_s(window.length_s))
     is_before &= (known["first_us"] < began_us[place]) & (last >= began_us[place] - gap_us)
     is_before[window.instance] = False
     before = np.flatnonzero(is_before & (last < window.begin_us - _ENDED_INTERVALS * known["interval_s"] * _US))
@@ -265,15 +265,15 @@ def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
 def _remember(window: Window, memory: Memory, values: dict[str, Numbers]) -> None:
     """Takes a window into what each instance remembers."""
     known, code = memory.instances, window.instance
-    windows = known["windows"][code]
+    judged_s = known["judged_s"][code]
     recent = {f"recent_{name}": values[name] for name in ("throughput", "read")}
     for settles_s, measures in ((_REMEMBERED_S, values), (_RECENT_S, recent)):
-        weight = np.maximum(1 / (windows + 1), min(window.length_s / settles_s, 1.0))
+        weight = np.maximum(window.length_s / (judged_s + window.length_s), min(window.length_s / settles_s, 1.0))
         for name, value in measures.items():
-            before = np.where(windows > 0, known[name][code], np.nan)
+            before = np.where(judged_s > 0, known[name][code], np.nan)
             mean = np.where(np.isnan(before), value, before + weight * (value - before))
             known[name][code] = np.where(np.isnan(value), before, mean)
-    known["windows"][code] += 1
+    known["judged_s"][code] += window.length_s
 
 
 def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers, own: Numbers) -> dict[str, Numbers]:

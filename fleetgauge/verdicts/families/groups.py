@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Finding, Threshold, Verdict, of_subjects
+from fleetgauge.verdicts.evidence import base_s
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import Subjects, Window, medians
@@ -181,7 +182,7 @@ def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
 def _lag_of_members(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
     """The lag of each group by its members, and what it grew by; see `once`, as it is learned."""
     lag, last = window.rows.number("lag_records"), memory.history("lag")
-    grown = lag - last.expected(window.instance, 1)
+    grown = lag - last.expected(window.instance, 0)
     last.put(window.instance, lag)
     return window.groups.sum(lag), window.groups.sum(grown)
 
@@ -192,7 +193,7 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     consumed = np.nan_to_num(groups.sum(window.rows.number("records_consumed")))
     telemetry = Threshold(
         metric="lag_records", unit="records", observed=grown,
-        bound=np.maximum(figures["least_records"], figures["share"] * consumed),
+        bound=np.maximum(_least_records(window, figures), figures["share"] * consumed),
         says="the lag of group {subject} grows, by {observed} in one window to {lag:,.0f} records, while it "
         "reads {consumed:,.0f}",
         more={"lag": lag, "consumed": consumed},
@@ -212,6 +213,11 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
         },
     )  # fmt: skip
     return _by_either(window, [telemetry], offsets)
+
+
+def _least_records(window: Window, figures: Figures) -> float:
+    """By how much a lag has to grow in a window: `least_records`, or a part of it in less than five minutes."""
+    return figures["least_records"] * min(1.0, window.length_s / base_s(figures["for_s"]))
 
 
 def _growing(window: Window) -> Numbers:
@@ -236,7 +242,7 @@ def lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
     """
     _, grown = lag_growth(window, memory)
     read = np.nan_to_num(window.groups.sum(window.rows.number("records_consumed")))
-    least = np.full(len(read), figures["least_records"])
+    least = np.full(len(read), _least_records(window, figures))
     if window.offsets is not None:
         is_sampled = _is_sampled(window)
         read = np.where(is_sampled, _of_samples(window, window.offsets.whole.committed), read)

@@ -96,7 +96,8 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     row, kind, key, by_path = links.row, paths.kind, paths.key, paths.by_path
     by_series, by_node = paths.by_series, paths.by_node
     path_of, at = by_path.of, by_node.of
-    before = history.expected(key, figures["history_windows"])
+    least_s = figures.history_s(window.length_s)
+    before = history.expected(key, least_s)
     measured = np.log1p(links.latency_ms)
     # What a consumer that is away from poll() measures is no evidence where it is more than usual.
     usual = before[path_of]
@@ -118,7 +119,7 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     is_young = age_us < figures["young_s"] * 1_000_000
     is_other = any_away or is_young.any()
     learned = by_path.medians(np.where(is_young, np.nan, measured)) if is_other else value
-    history.learn(key, learned, window.length_s)
+    history.learn(key, learned, window.length_s, least_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=paths.client, node=paths.node, series=by_series.of,
         value=value, expected=before, node_part=common, client_part=own_client[by_series.of], wait=wait, own=own,
@@ -281,7 +282,8 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     """
     parts, clients, coordinator = parts_of(window, memory, figures), window.clients, window.coordinator
     commit_ms = _no_wait(window, "commit_latency_avg_ms")
-    usual = memory.history("commit_latency_avg_ms").expected(clients.codes, figures.of["slow-node"]["history_windows"])
+    least_s = figures.of["slow-node"].history_s(window.length_s)
+    usual = memory.history("commit_latency_avg_ms").expected(clients.codes, least_s)
     by_cluster = np.zeros(int(window.cluster.max(initial=-1)) + 1)
     np.maximum.at(by_cluster, parts.cluster, np.nan_to_num(parts.node_delay_ms))
     nodes, at = numbered(coordinator)
@@ -339,12 +341,12 @@ def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures)
     """The log of a latency of each client [ms] and 1, now and usually; NaN where unknown. The history learns of it."""
     clients, history = window.clients, memory.history(column)
     taken = np.log1p(_no_wait(window, column))
-    usual = history.expected(clients.codes, figures["history_windows"])
+    least_s = figures.history_s(window.length_s)
+    usual = history.expected(clients.codes, least_s)
     is_young = window.begin_us - memory.instances["first_us"][window.instance] < figures["young_s"] * 1_000_000
     now = clients.median(taken)
-    history.learn(
-        clients.codes, clients.median(np.where(is_young, np.nan, taken)) if is_young.any() else now, window.length_s
-    )
+    learned = clients.median(np.where(is_young, np.nan, taken)) if is_young.any() else now
+    history.learn(clients.codes, learned, window.length_s, least_s)
     return now, usual
 
 

@@ -119,15 +119,15 @@ def test_a_slow_broker_explains_what_others_share_or_those_that_send_most(
 
 
 def test_of_two_causes_the_one_that_fits_in_time_is_named() -> None:
-    """The buffer is full since the quota of 12:30, not since the broker that is slow from 12:15 on."""
+    """The buffer is full since the quota of 12:45, not since the broker that is slow from 12:30 on."""
 
     def rows(number: int) -> list[Row]:
-        held = {"produce_throttle_avg_ms": 40.0, "request_rate_per_s": 20.0} if number >= 6 else {}
-        full = {"buffer_wait_ratio_avg": 0.5 if number >= 6 else 0.0}
-        found = fleet(number, of_node(3, 6.0) if number >= 3 else {})
+        held = {"produce_throttle_avg_ms": 40.0, "request_rate_per_s": 20.0} if number >= 9 else {}
+        full = {"buffer_wait_ratio_avg": 0.5 if number >= 9 else 0.0}
+        found = fleet(number, of_node(3, 6.0) if number >= 6 else {})
         return [row | held | full if row.get("client_id") == "app-2" else row for row in found]
 
-    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(12, rows).rows}
+    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(15, rows).rows}
     assert causes == {"slow-node": None, "throttled": None, "buffer-full": "throttled:client:app-2"}
 
 
