@@ -97,9 +97,18 @@ def test_no_document_is_cited_that_readers_do_not_have() -> None:
     assert not cited
 
 
-def test_every_decision_is_in_the_index_of_documents() -> None:
-    index = (ROOT / "docs/README.md").read_text()
-    pages = sorted((ROOT / "docs/decisions").glob("*.md"))
+def test_every_decision_is_in_the_index_of_decisions() -> None:
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    pages = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
     assert pages
-    assert not [page.name for page in pages if f"(decisions/{page.name})" not in index]
+    assert not [page.name for page in pages if f"({page.name})" not in index]
     assert [page.name[:3] for page in pages] == [f"{number:03d}" for number in range(1, len(pages) + 1)]
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path for path in (ROOT / "docs").iterdir() if path.is_dir()), ids=lambda each: each.name
+)
+def test_every_page_is_in_the_index_of_its_folder(folder: Path) -> None:
+    index = (folder / "README.md").read_text()
+    assert not [page.name for page in folder.glob("*.md") if page.name != "README.md" and f"({page.name}" not in index]
+    assert f"({folder.name}/README.md)" in (ROOT / "docs/README.md").read_text()

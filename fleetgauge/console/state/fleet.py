@@ -75,6 +75,7 @@ class FleetSettings:
         tables: root of standing tables whose verdicts are shown; None for live ones.
         rules: rule file of live verdicts; None for the defaults.
         decode_cores: CPU for payloads, in cores; payloads beyond it are skipped and counted.
+        kept_memory: file for what the live judge remembers; None keeps nothing.
     """
 
     form: Literal["serve", "export", "console"] = "console"
@@ -82,6 +83,7 @@ class FleetSettings:
     tables: str | None = None
     rules: Path | None = None
     decode_cores: float = 0.5
+    kept_memory: Path | None = None
 
     def __post_init__(self) -> None:
         if self.clients_max < 1:
@@ -150,6 +152,8 @@ class Fleet:
             self._node.stop()
         if self._thread is not None:
             self._thread.join()
+            if self._analysis is not None:
+                self._analysis.close()
         self._source.close()
 
     # --- the thread
@@ -489,7 +493,9 @@ def _analysis(settings: FleetSettings, time: Time) -> "tuple[Analysis | None, bo
         from fleetgauge.console.state.analysis import Analysis
     except ModuleNotFoundError as error:
         return None, f"Measures and verdicts need {error.name}: pip install 'fleetgauge[console]'."
-    found = Analysis(settings.clients_max, settings.decode_cores, settings.tables, settings.rules, time)
+    found = Analysis(
+        settings.clients_max, settings.decode_cores, settings.tables, settings.rules, settings.kept_memory, time
+    )
     return found, True
 
 
@@ -518,7 +524,7 @@ def _gravity(rows: Sequence[Row]) -> int | None:
 
 
 def names_of(instance_id: str) -> dict[str, str]:
-    """How clients' own logs name an instance id (docs/client-logs.md).
+    """How clients' own logs name an instance id (docs/operate/client-logs.md).
 
     >>> names_of("Tm-1TLjmRReIm-FbmcCcIA")["librdkafka"]
     'Tm+1TLjmRReIm+FbmcCcIA'

@@ -1,4 +1,4 @@
-"""docs/destinations.md names every destination with every key; the one that has a page of its own has them there."""
+"""docs/deliver/destinations.md names every destination with its keys, or the destination's own page does."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from fleetgauge.exporters.registry import EXPORTER_TYPES, check_exporter
 from fleetgauge.exporters.self_metrics import SELF_METRICS
 from fleetgauge.node.config import load_config
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs" / "deliver"
 PAGE = (DOCS / "destinations.md").read_text(encoding="utf-8")
 OWN_PAGES = {"prometheus": (DOCS / "prometheus.md").read_text(encoding="utf-8")}
 NEEDED = {

@@ -23,7 +23,7 @@ def state(judged: Judged) -> str:
 
 
 def test_noise_about_a_mean_beyond_the_bound_is_seen_in_windows_of_any_length() -> None:
-    """0.05, 0.12, 0.04, 0.11 and 0.04 have a mean of 0.072: windows of 60 s are good by themselves twice of five times."""
+    """0.05, 0.12, 0.04, 0.11 and 0.04 have a mean of 0.072: windows of 60 s are good twice of five times."""
     noisy = (0.05, 0.12, 0.04, 0.11, 0.04)
     assert state(polled(*noisy * 4, window_s=60)) == "open"
     assert state(polled(*[sum(noisy) / 5] * 4, window_s=300)) == "open"

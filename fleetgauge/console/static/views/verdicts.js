@@ -105,7 +105,7 @@ class VerdictsView {
             ? "Nothing fits the filter."
             : this.notJudged
               ? ""
-              : "There is none. What a client's library does not send is not judged: docs/verdicts.md.";
+              : "There is none. What a client's library does not send is not judged: docs/analyse/verdicts.md.";
   }
 
   close() {

@@ -33,7 +33,7 @@ from fleetgauge.telemetry.instances.client_metrics import INSTANCE_METRICS, TOTA
 from fleetgauge.telemetry.instances.client_state import ClientState
 from fleetgauge.telemetry.instances.inventory import ClientRow
 
-DOCS = Path(__file__).parents[4] / "docs" / "http.md"
+DOCS = Path(__file__).parents[4] / "docs" / "operate" / "http.md"
 
 
 def status(**changes: Any) -> dict[str, Any]:
