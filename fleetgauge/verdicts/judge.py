@@ -42,6 +42,7 @@ _MOST_EVIDENCE: Final = 6
 _MOST_EXCESS: Final = 100.0
 """Times its bound, what a figure counts for at most."""
 
+_OF_BROKERS: Final = tuple(verdict.id for verdict in VERDICTS if verdict.kind == "node")
 _BY_BROKERS: Final = frozenset(name for verdict in VERDICTS if verdict.kind == "node" for name in verdict.explains)
 """Verdicts that a broker may be the cause of."""
 
@@ -200,7 +201,7 @@ class _Round:
             judged &= finding.judged
         judged &= finding.unit_of >= 0
         bad = judged & np.logical_or.reduce([test.is_bad for test in finding.tests])
-        if bad.any() and self._verdict.id in _BY_BROKERS:
+        if bad.any() and self._verdict.id in _BY_BROKERS and any(map(self._memory.cases.get, _OF_BROKERS)):
             self._exposure = Exposure(self._window, finding, judged, bad)
         has_case = np.isin(finding.subjects.codes, self._memory.codes(self._verdict.id))
         units = np.flatnonzero(bad | (judged & has_case[finding.unit_of]))

@@ -104,7 +104,10 @@ def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Fi
     usual = np.exp(history.expected(clients.codes, least_s))[clients.of_row]
     history.learn(clients.codes, np.log(ratio), window.length_s, least_s)
     bound = figures["idle_ratio"] * usual
-    bound = np.where(fetches_wait_as_usual(window, memory, figures), bound, np.minimum(bound, figures["waiting_polls"]))
+    may_be = np.flatnonzero(of_polls < bound)
+    if len(may_be):
+        other = may_be[~fetches_wait_as_usual(window, memory, figures)[may_be]]
+        bound[other] = np.minimum(bound[other], figures["waiting_polls"])
     return Threshold(
         metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, observed=of_polls, bound=bound, expected=usual,
         says="{subject} waits in hardly any of its calls of poll(), in {expected} of them usually",

@@ -240,6 +240,10 @@ def lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
         memory: of the windows before.
         figures: of lagging.
     """
+    return window.once("lag trend", lambda: _lag_trend(window, memory, figures))
+
+
+def _lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
     _, grown = lag_growth(window, memory)
     read = np.nan_to_num(window.groups.sum(window.rows.number("records_consumed")))
     least = np.full(len(read), _least_records(window, figures))
