@@ -90,7 +90,7 @@ def configuration() -> str:
             table(head, rows(of_listeners)),
             "## Tables",
             table(("table", "meaning"), ((code(name.replace("_", ".")), texts[name]) for name in nested)),
-            "Keys of exporters: [destinations.md](../deliver/destinations.md) and [prometheus.md](../deliver/prometheus.md); of subscriptions: [metrics-and-guard.md](../operate/metrics-and-guard.md); of quotas: [quotas-at-work.md](../limit/quotas-at-work.md).",
+            "Keys of exporters: [landing.md](../deliver/destinations.md) and [prometheus.md](../deliver/prometheus.md); of subscriptions: [metrics-and-guard.md](../operate/metrics-and-guard.md); of quotas: [quotas.md](../limit/quotas.md).",
         )
     )
 
