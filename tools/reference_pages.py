@@ -233,7 +233,7 @@ def tables() -> str:
     texts = constant_meanings()
     parts = [
         "# Tables of the fleet",
-        "What `fleet run` writes below `--tables`, as Delta Lake. Meanings: [fleet-tables.md](fleet-tables.md).",
+        "What `fleet run` writes below `--tables`, as Delta Lake. Meanings: [fleet-run.md](../analyse/fleet-run.md#the-tables).",
     ]
     for each in TABLES.values():
         parts += [f"## {each.name}", texts.get(id(each.schema), ""), layout(each)]
