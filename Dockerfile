@@ -1,7 +1,7 @@
 # Two images:
 #   docker build --target fleetgauge       -t fleetgauge .         serve, gateway, export, console and every other command
 #   docker build --target fleetgauge-fleet -t fleetgauge-fleet .   the same with PySpark and Java, for fleet on Spark
-# docs/install.md has how to run them: uid 10001, root file system read-only, data in /var/lib/fleetgauge, configuration
+# docs/start/install.md has how to run them: uid 10001, root file system read-only, data in /var/lib/fleetgauge, configuration
 # in /etc/fleetgauge.
 ARG BASE=python:3.13-slim-bookworm
 

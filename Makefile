@@ -8,7 +8,7 @@ RESULTS := .results
 # Without bytecode every process that a test starts would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java lint check test test-real test-python soak demo demo-broker demo-gateway bridge docs manifests format lock dist clean
+.PHONY: help setup java lint check test test-real test-python soak soak-faults demo demo-broker demo-gateway bridge docs manifests format lock dist clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -52,6 +52,9 @@ test-python: setup  ## the tests that need no Java on another interpreter: make 
 soak: setup  ## the long runs
 	$(BIN)/python -m pytest -q tests -m soak --timeout 7200
 
+soak-faults: setup  ## real faults with default settings, two hours; some of them: make soak-faults FAULTS=slow-broker
+	FLEETGAUGE_PATIENCE=6 PYTHONPATH=tests $(BIN)/python tests/soak_faults.py $(FAULTS)
+
 demo: setup  ## real clients through everything, tables by PySpark where Java is, and the ranked list
 	$(BIN)/fleetgauge demo
 
@@ -68,7 +71,7 @@ bridge:  ## builds and tests the broker plugin and the filter for Kroxylicious: 
 docs: setup  ## dist/site: the documentation as a site; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=tests:tools $(BIN)/mkdocs build --strict
 
-manifests: setup  ## dist/kubernetes: the Helm chart, and what it renders with the values of docs/kubernetes.md (needs Go)
+manifests: setup  ## dist/kubernetes: the Helm chart, and what it renders with the values of docs/operate/kubernetes.md (needs Go)
 	PYTHONPATH=tests $(BIN)/python tests/support/helm.py dist/kubernetes
 
 format: setup  ## formats and fixes what can be fixed by itself

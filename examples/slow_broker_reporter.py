@@ -4,7 +4,7 @@ Register it with `metric.reporters = "slow_broker_reporter.SlowBrokerReporter"` 
 example by PYTHONPATH) and choose the limit with `SLOW_BROKER_LIMIT_MS` in the environment.
 
 `export_metrics` runs on a thread of the reporter's own: it delays no client. While 1,000 exports wait for that thread
-in a node, further pushes are not shown to it and counted (docs/write-a-reporter.md). Destinations belong into
+in a node, further pushes are not shown to it and counted (docs/develop/write-a-reporter.md). Destinations belong into
 `[exporters.<name>]`, which read the push log instead.
 """
 

@@ -1,4 +1,4 @@
-"""An example of your own exporter: sends pushes as JSON to a web server, one POST per batch. docs/write-an-exporter.md.
+"""An example of your own exporter (docs/develop/write-an-exporter.md): one POST of JSON per batch to a web server.
 
     [exporters.hook]
     type = "webhook_exporter:webhook_exporter"      # the module must be importable, for example by PYTHONPATH

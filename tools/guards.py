@@ -8,16 +8,17 @@ document, line and row.
 
 What needs a test:
 
-- docs/conformance.md and docs/hardening.md: every row of every table. The row names its tests, as
+- docs/reference/conformance.md and docs/reference/hardening.md: every row of every table. The row names its tests, as
   `unit/wire/tls/test_server.py::test_name` below tests/; a line that ends with a colon names those of the table that it
   introduces. Tests that the text between tables names are checked, too.
-- README.md: every list item below "What it promises:". docs/delivery.md: every paragraph and every row of a table above
-  "What to watch"; below it, the page describes metrics, events and keys. A paragraph or a list item is one promise;
-  code and headings are none. These pages name no tests. The tables below "Promises" in docs/conformance.md do: one row
-  per promise, with the page, the words that the promise begins with, and its tests.
-- "The specification, statement by statement" in docs/conformance.md: one table per document, one row per statement. A
-  row of another table of that page names the ids of the statements that it shows at the beginning of its first cell.
-  A statement that acts in none of our parts says why, and needs no row.
+- README.md: every list item below "What it promises:". docs/deliver/delivery.md: every paragraph and every row of a
+  table above "What to watch"; below it, the page describes metrics, events and keys. A paragraph or a list item is one
+  promise; code and headings are none. These pages name no tests. The tables below "Promises" in
+  docs/reference/conformance.md do: one row per promise, with the page, the words that the promise begins with, and its
+  tests.
+- "The specification, statement by statement" in docs/reference/conformance.md: one table per document, one row per
+  statement. A row of another table of that page names the ids of the statements that it shows at the beginning of its
+  first cell. A statement that acts in none of our parts says why, and needs no row.
 
 Faults are: a row or a promise without a test that `make test` or `make test-real` runs, a row of "Promises" that fits
 not exactly one promise, a statement that no row shows, an id that stands twice or is no statement's, a test that does
@@ -39,8 +40,8 @@ from typing import Final
 from xml.etree import ElementTree
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-CONFORMANCE: Final = "docs/conformance.md"
-NAMING_TESTS: Final = (CONFORMANCE, "docs/hardening.md")
+CONFORMANCE: Final = "docs/reference/conformance.md"
+NAMING_TESTS: Final = (CONFORMANCE, "docs/reference/hardening.md")
 PROMISES_HEAD: Final = ["page", "the promise begins with", "shown by"]
 STATEMENTS_HEAD: Final = ["id", "section", "statement", "class", "where it acts"]
 PARTS: Final = ("serve", "gateway", "plugin", "library")
@@ -67,7 +68,7 @@ class Part:
 
 PROMISING: Final = {
     "README.md": Part(after="What it promises:", until="| to "),
-    "docs/delivery.md": Part(after="# ", until="## What to watch"),
+    "docs/deliver/delivery.md": Part(after="# ", until="## What to watch"),
 }
 DOCUMENTS: Final = (*PROMISING, *NAMING_TESTS)
 

@@ -1,7 +1,7 @@
 """Makes the dashboards of client metrics in the Helm chart: python tools/make_dashboards.py
 
 They read what the rules beside them record (fleetgauge-clients.rules.yml), and for the clients of one application,
-group or broker the series of the page themselves. See docs/grafana.md.
+group or broker the series of the page themselves. See docs/deliver/grafana.md.
 """
 
 import json

@@ -82,15 +82,15 @@ def configuration() -> str:
     return "\n\n".join(
         (
             "# Configuration keys",
-            "`fleetgauge config` prints them with their values in force. How a file is written and where else values come from: [configuration.md](../configuration.md).",
+            "`fleetgauge config` prints them with their values in force. How a file is written and where else values come from: [configuration.md](../operate/configuration.md).",
             "## Of the process",
             table(head, rows(own)),
             "## Of listeners",
-            "For all listeners, or for one: `listener.name.<name in lower case>.<key>`. See [security.md](../security.md) and [connection-limits.md](../connection-limits.md).",
+            "For all listeners, or for one: `listener.name.<name in lower case>.<key>`. See [security.md](../operate/security.md) and [connection-limits.md](../limit/connection-limits.md).",
             table(head, rows(of_listeners)),
             "## Tables",
             table(("table", "meaning"), ((code(name.replace("_", ".")), texts[name]) for name in nested)),
-            "Keys of exporters: [destinations.md](../destinations.md) and [prometheus.md](../prometheus.md); of subscriptions: [metrics-and-guard.md](../metrics-and-guard.md); of quotas: [quotas-at-work.md](../quotas-at-work.md).",
+            "Keys of exporters: [landing.md](../deliver/destinations.md) and [prometheus.md](../deliver/prometheus.md); of subscriptions: [metrics-and-guard.md](../operate/metrics-and-guard.md); of quotas: [quotas.md](../limit/quotas.md).",
         )
     )
 
@@ -136,7 +136,7 @@ def metrics() -> str:
     return "\n\n".join(
         (
             "# Metrics of a process",
-            "What `fleetgauge serve` and `export` serve at `/metrics` of their [HTTP port](../http.md). Series of clients are on [a page of their own](../prometheus.md).",
+            "What `fleetgauge serve` and `export` serve at `/metrics` of their [HTTP port](../operate/http.md). Series of clients are on [a page of their own](../deliver/prometheus.md).",
             table(("metric", "type", "labels", "meaning"), map(row, found)),
         )
     )
@@ -170,7 +170,7 @@ def verdicts() -> str:
     blocks = dict(re.findall(r"^\[([\w-]+)\]\n(.*?)(?=^\[|\Z)", DEFAULTS.read_text(), re.MULTILINE | re.DOTALL))
     parts = [
         "# Verdicts",
-        "How they are judged and ranked: [verdicts.md](../verdicts.md). `fleetgauge fleet rules` prints the figures.",
+        "How they are judged and ranked: [verdicts.md](../analyse/verdicts.md). `fleetgauge fleet rules` prints the figures.",
     ]
     rows = (
         (f"[{each.id}](#{each.id})", str(defaults[each.id]["severity"]), each.kind, each.side, ", ".join(each.explains))
@@ -233,7 +233,7 @@ def tables() -> str:
     texts = constant_meanings()
     parts = [
         "# Tables of the fleet",
-        "What `fleet run` writes below `--tables`, as Delta Lake. Meanings: [fleet-tables.md](../fleet-tables.md).",
+        "What `fleet run` writes below `--tables`, as Delta Lake. Meanings: [fleet-run.md](../analyse/fleet-run.md#the-tables).",
     ]
     for each in TABLES.values():
         parts += [f"## {each.name}", texts.get(id(each.schema), ""), layout(each)]
@@ -304,7 +304,7 @@ def versions() -> str:
             "# Versions",
             "The versions in the middle are those that the tests of every change run; this page is made from their constants.",
             table(("part", "tested", "supported"), rows),
-            "Client versions that need care: [metrics-and-guard.md](../metrics-and-guard.md).",
+            "Client versions that need care: [metrics-and-guard.md](../operate/metrics-and-guard.md).",
         )
     )
 

@@ -5,7 +5,6 @@ A file outside of docs/ has its place on the site under repository/. Links stay 
 
 import posixpath
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +18,12 @@ _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
 
 def on_config(config: Any) -> Any:
-    """Lists the decisions, which are many and are named by number, and pages that the navigation does not name."""
-    decisions = pages("docs/decisions")
-    listed = set(leaves(config.nav))
-    more = [page for page in pages("docs") if page not in listed]
-    for section in config.nav:
-        if "Explanation" in section:
-            section["Explanation"].append({"Decisions": decisions})
-        if "How-to" in section and more:
-            section["How-to"].append({"More": more})
+    """Adds the decisions, which are many and are named by number, to the navigation."""
+    folder = ROOT / "docs/decisions"
+    decisions = [f"decisions/{path.name}" for path in sorted(folder.glob("[0-9]*.md"))]
+    (develop,) = (section["Develop"] for section in config.nav if "Develop" in section)
+    develop.append({"Decisions": ["decisions/README.md", *decisions]})
     return config
-
-
-def pages(folder: str) -> list[str]:
-    """The pages in a folder of docs/, by their places on the site."""
-    return [path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / folder).glob("*.md"))]
-
-
-def leaves(nav: Any) -> Iterator[str]:
-    """Every page that a navigation names."""
-    if isinstance(nav, str):
-        yield nav
-    else:
-        for entry in nav.values() if isinstance(nav, dict) else nav:
-            yield from leaves(entry)
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -3,11 +3,10 @@
     python benchmarks/fleet/bench_decode.py [--of WHEEL] [--against DIRECTORY] > decode.json
 
 One process a round, no Spark: what a worker's Python does with a chunk of payloads (`decode_and_count`), and the
-listener with one (`validate_metrics`, beside `MetricsData.FromString`). Shapes: S, F and J of docs/performance.md (10
-points; 700 in one ResourceMetrics; 700 with one each), and the largest recorded pushes of a Java producer and consumer.
-With
-`--against`, the modules of another checkout or of an unpacked wheel take turns with these; only ratios within one run
-mean anything. Figures are of CPU time, medians of the rounds.
+listener with one (`validate_metrics`, beside `MetricsData.FromString`). Shapes: S, F and J of
+docs/reference/performance.md (10 points; 700 in one ResourceMetrics; 700 with one each), and the largest recorded
+pushes of a Java producer and consumer. With `--against`, the modules of another checkout or of an unpacked wheel take
+turns with these; only ratios within one run mean anything. Figures are of CPU time, medians of the rounds.
 """
 
 import argparse

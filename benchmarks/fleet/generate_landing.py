@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.fleet.shapes import CLIENTS, Numbers, Shape, load_shape
-from fleetgauge.exporters.landing.exporter import LandingSettings, partition_of
+from fleetgauge.exporters.landing.exporter import MAX_BATCH_BYTES, partition_of
 from fleetgauge.exporters.landing.parquet import encode
 from fleetgauge.telemetry.push_record import PushIds, PushRecord, format_instance_id
 
@@ -36,7 +36,7 @@ _JITTER_US: Final = 100_000
 _MEASURED_BEFORE_US: Final = 1_500
 """A client measures shortly before its push is received."""
 _PUSHES_AT_ONCE: Final = 512
-_FILE_BYTES: Final = LandingSettings(path="").batch.max_bytes
+_FILE_BYTES: Final = MAX_BATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

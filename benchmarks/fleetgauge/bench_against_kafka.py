@@ -4,8 +4,8 @@
         [--workers 2] [--modules DIRECTORY] [--set KEY=VALUE ...] [--within 230]
 
 Both are driven by the same generator over loopback, one after the other, in an order that changes, with S of
-docs/performance.md (1.4 kB, 10 points, zstd) on 4,000 connections: first as fast as they answer, then at so many
-pushes a second, whatever they answer. Without `--rates` these are 0.3, 0.5 and 0.8 of what the slower of the two
+docs/reference/performance.md (1.4 kB, 10 points, zstd) on 4,000 connections: first as fast as they answer, then at so
+many pushes a second, whatever they answer. Without `--rates` these are 0.3, 0.5 and 0.8 of what the slower of the two
 answered in the warm-up. The node validates, counts and logs each push before it answers (its exporter process delivers
 to the landing zone meanwhile); the broker parses, labels and serialises it, as every receiver must, and keeps nothing.
 An echo on a loop like the node's is the measure of the generator itself. `--workers` gives the node so many listener

@@ -6,7 +6,8 @@ The real channel, codec, manager, sensors, push log and responses; only the tran
 count bytes and keep calls. `--batch` connections have a push each in every iteration of the loop, of 2,000 connections
 with 8 instances each, so that a commit takes so many rows. Beside it, with the same frames in the same slices of time,
 the floor: decompress (zstd), `MetricsData.FromString` and one row in a commit of as many, and nothing else. S, F, J
-and C are the payloads of docs/performance.md: J has one ResourceMetrics for each metric, as the Java client writes it.
+and C are the payloads of docs/reference/performance.md: J has one ResourceMetrics for each metric, as the Java client
+writes it.
 
 Every figure is process CPU time [us a push], the median of rounds that take turns; `stages` are measured apart, each by
 itself. `--against` runs the same in a process of its own on another checkout, turn by turn with this one.

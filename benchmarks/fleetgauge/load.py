@@ -1,8 +1,8 @@
 """Load for a listener, from one process over loopback: as fast as it answers, or so many pushes a second. The echo
 beside it, and how a run begins, tells what it found so far, and ends.
 
-Payloads are those of docs/performance.md: S is 1.4 kB and 10 points (zstd 0.4 kB), F is 102 kB and 700 points, J the
-same points as the Java client sends them, one ResourceMetrics for each metric (198 kB).
+Payloads are those of docs/reference/performance.md: S is 1.4 kB and 10 points (zstd 0.4 kB), F is 102 kB and 700
+points, J the same points as the Java client sends them, one ResourceMetrics for each metric (198 kB).
 """
 
 import asyncio

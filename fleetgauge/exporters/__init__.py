@@ -2,7 +2,7 @@
 
     from fleetgauge.exporters import BatchSettings, Delivered, Exporter, Options, Outcome, Retry, RetrySettings
 
-The names are those that an exporter of your own needs (docs/write-an-exporter.md). They are imported on
+The names are those that an exporter of your own needs (docs/develop/write-an-exporter.md). They are imported on
 first use, so that importing one module of the package stays cheap.
 """
 

@@ -1,6 +1,6 @@
 """The interface between the pipeline and a destination: the exporter, its settings, and the outcomes of an export.
 
-docs/write-an-exporter.md explains it to authors of exporters. `reason` is a short stable word to count by
+docs/develop/write-an-exporter.md explains it to authors of exporters. `reason` is a short stable word to count by
 (`unavailable`, `invalid_argument`, `no_space`); `detail` is text for a person.
 """
 

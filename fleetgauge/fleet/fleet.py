@@ -71,7 +71,7 @@ class Tables(ABC, Generic[RowsT]):
         return self.table(catalog.INVENTORY.name, Selection(**selected))
 
     def verdicts(self) -> RowsT:
-        """One row per verdict about a subject, open or cleared (docs/verdicts.md)."""
+        """One row per verdict about a subject, open or cleared (docs/analyse/verdicts.md)."""
         return self.table(catalog.VERDICTS.name)
 
 

@@ -177,11 +177,11 @@ SENT_POINTS: Final = _joined(_POINT_PUSH, _POINT, _DIALECT, _DATE)
 `cumulative` or null; `value` is null where the client recorded nothing (NaN, or OTLP's flag) and for the three last
 types, which have `count`, `sum` and `distribution` instead, null with that flag; `attributes` and `resource` are what
 the client sent, values as text; `unit` is null for the catalogue's unit, which values are converted to, and for none;
-`origin` is the scope and the service of a point as JSON, null for known clients (docs/points.md). From `node_id` on,
-the columns are the normalised ones of `fleet.decode.dialects`: `node_id` is -1 for a bootstrap or logical link; `twin`
-marks the second copy of a dotted topic's point; `occurrence` is 0, and 1, 2, ... for further points of the same series
-and time in one push, as librdkafka sends them for
-its logical brokers; `dialect` is that of the client's library; `date` is that of receipt (UTC).
+`origin` is the scope and the service of a point as JSON, null for known clients (docs/reference/points.md). From
+`node_id` on, the columns are the normalised ones of `fleet.decode.dialects`: `node_id` is -1 for a bootstrap or logical
+link; `twin` marks the second copy of a dotted topic's point; `occurrence` is 0, and 1, 2, ... for further points of the
+same series and time in one push, as librdkafka sends them for its logical brokers; `dialect` is that of the client's
+library; `date` is that of receipt (UTC).
 """
 
 _CHANGE: Final = schema_of(
@@ -440,7 +440,7 @@ GROUP_OFFSETS: Final = schema_of(
     ("error", pa.string()),
 )
 """One row a sample of a partition of a consumer group, of a member without partitions, or of what could not be sampled,
-as `fleetgauge offsets` writes them (docs/group-offsets.md)."""
+as `fleetgauge offsets` writes them (docs/deliver/group-offsets.md)."""
 
 TRAFFIC: Final = schema_of(
     ("date", pa.date32()),
@@ -459,7 +459,7 @@ TRAFFIC: Final = schema_of(
     ("errors", pa.map_(pa.int32(), pa.int64())),
 )
 """One row a client, API and group that sent requests through a gateway in an interval, as the gateway writes them
-(docs/gateway.md)."""
+(docs/start/gateway.md)."""
 
 METRICS: Final = _joined(
     schema_of(("metric_name", pa.string()), ("metric_type", pa.string())),

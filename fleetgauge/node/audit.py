@@ -1,8 +1,8 @@
 """The audit log: log-ins, denials, changes of configuration, administrative commands. One JSON object per line.
 
 All processes of a node write to one stream: a file, which whichever process fills it rotates, or the node's standard
-output. As with logging, each process configures its stream once; until then `record` does nothing. See docs/audit.md
-for the events.
+output. As with logging, each process configures its stream once; until then `record` does nothing. See
+docs/reference/audit.md for the events.
 
 `record` never waits for a disk: lines pass a bounded queue to a thread. Every occurrence without a line of its own is
 counted: log-ins and denials that repeat, and what exceeds the rate or the queue.
@@ -287,7 +287,7 @@ def record(event: str, principal: object, address: str, /, **fields: Any) -> Non
     """Writes what happened to the audit log.
 
     Args:
-        event: a short, stable name, for example `client_metrics.changed`; see docs/audit.md.
+        event: a short, stable name, for example `client_metrics.changed`; see docs/reference/audit.md.
         principal: who, in Kafka's form (`User:orders`); `User:ANONYMOUS` for an unauthenticated client.
         address: the client's address, without its port; empty for a command on this machine.
         fields: what, in plain values; `api` and `reason` tell denials of one client apart. Values of keys that name a

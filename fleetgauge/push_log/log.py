@@ -2,7 +2,7 @@
 
 Implemented by the embedded log (SQLite segments) and by a Kafka topic. The listener appends pushes; each exporter reads
 independently from its own durable cursor. Records are delivered in the order of the log, at least once;
-`PushRecord.push_id` is the key for deduplication (docs/delivery.md).
+`PushRecord.push_id` is the key for deduplication (docs/deliver/delivery.md).
 """
 
 from collections.abc import Callable, Sequence

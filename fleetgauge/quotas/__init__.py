@@ -2,8 +2,9 @@
 
     from fleetgauge.quotas import ClientQuotaManager, ClientQuotaManagerConfig, Metrics, Quota, QuotaType, Session
 
-Every public name is imported from here; docs/quotas.md lists and explains them, with a first quota. The engine opens no
-socket and starts no thread or loop: it is given what was used and the time, and returns how long to hold a client.
+Every public name is imported from here; docs/develop/quotas.md lists and explains them, with a first quota. The engine
+opens no socket and starts no thread or loop: it is given what was used and the time, and returns how long to hold a
+client.
 
 Rules of the interface:
 

@@ -30,15 +30,19 @@ from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables.paths import plain_path, qualified, storage_options, without_parameters
 
 try:
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow
 except ModuleNotFoundError:  # before 4.2 Spark reads all that is there as one batch by itself
     SupportsTriggerAvailableNow = object  # type: ignore[misc, assignment]
+    ReadMaxFiles = None  # type: ignore[misc, assignment]
 
 _TASK_BYTES: Final = 4 * 1024 * 1024
 """Parquet that a task reads [B], of files that are not larger: of real clients some million data points, in seconds."""
 
 _ID_FIELDS: Final = {"client_id": "client_ids", "client_instance_id": "instance_ids"}
 """Fields of a selection by the columns that they are of."""
+
+_MAX_FILES: Final = "maxFilesPerTrigger"
+"""As Spark's own sources of files have it."""
 
 _SETTLED_US: Final = 3_600 * 1_000_000
 """How long after its time of writing a file may still appear in the zone [us]: its rename, and clocks that differ."""
@@ -75,7 +79,8 @@ def register(spark: SparkSession, tables: str | None = None, prefix: str = "") -
 
     Options of the format: `path`, the landing zone (a directory or `s3://...`), as the argument of `load`; `kind`, one
     of `KINDS`, by default `points`; `since`, `until`, `client_id` and `instance_id` as `Selection` has them, ids
-    comma-separated; and Spark's settings for S3 (`spark.hadoop.fs.s3a...`). From Spark 4.1 on, conditions on `date`,
+    comma-separated; Spark's settings for S3 (`spark.hadoop.fs.s3a...`); and for a stream `maxFilesPerTrigger` (from
+    Spark 4.2 on), the files of one batch, oldest first. From Spark 4.1 on, conditions on `date`,
     `client_id` and `client_instance_id` choose files and rows as these options do.
 
     A stream's batch has the files that came since the last one, wherever in the zone. Its offset is the time at which
@@ -112,6 +117,7 @@ class _Asked:
     kind: Kind
     selection: Selection
     storage: Mapping[str, str]
+    max_files: int | None
 
     def files(self, since_us: int = 0) -> list[Written]:
         """Files of pushes of the selected days that were written since then, in the order of their paths."""
@@ -180,7 +186,18 @@ def _asked(options: Mapping[str, str]) -> _Asked:
         instance_ids=parse_instance_ids(ids["instance_id"]),
     )
     kind = _kind(options.get("kind", "points"))
-    return _Asked(path.rstrip("/"), kind, selection, storage_options(options))
+    return _Asked(path.rstrip("/"), kind, selection, storage_options(options), _max_files(options))
+
+
+def _max_files(options: Mapping[str, str]) -> int | None:
+    text = options.get(_MAX_FILES)
+    if text is None:
+        return None
+    if ReadMaxFiles is None:
+        raise SourceError(f"{_MAX_FILES} needs Spark 4.2 or later")
+    if not text.isdecimal() or not int(text):
+        raise SourceError(f"{_MAX_FILES} is a number of files, and {text!r} is none")
+    return int(text)
 
 
 class FleetgaugeSource(DataSource):
@@ -238,17 +255,21 @@ class ZoneStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Before the first file."""
         return {"written_us": 0, "recent": {}}
 
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """What the options say."""
+        return ReadAllAvailable() if self._asked.max_files is None else ReadMaxFiles(self._asked.max_files)
+
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
-        """After the newest file; `start`, which Spark gives from 4.2 on, spares folders in which nothing is new."""
-        if self._last is not None:
-            return self._last
-        known_us = start["written_us"] if start else 0
-        files = self._asked.files(known_us - _SETTLED_US)
-        written_us = max([known_us, *(file.written_us for file in files)])
-        settled_us = written_us - _SETTLED_US
+        """After the newest file that is to be read; Spark gives `start` and `limit` from 4.2 on."""
+        start = start or self.initialOffset()
+        files = self._asked.files(start["written_us"] - _SETTLED_US)
+        new = [file for file in files if not _has(start, file) and (self._last is None or _has(self._last, file))]
+        taken = sorted(new, key=lambda file: file.written_us)[: getattr(limit, "max_files", None)]
+        written_us = max([start["written_us"], *(file.written_us for file in taken)])
+        known = start["recent"] | {file.path: file.written_us for file in taken}
         return {
             "written_us": written_us,
-            "recent": {file.path: file.written_us for file in files if file.written_us > settled_us},
+            "recent": {path: at_us for path, at_us in known.items() if at_us > written_us - _SETTLED_US},
         }
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -257,15 +278,8 @@ class ZoneStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The files of `end` that `start` does not have, a few each."""
-        settled_us = start["written_us"] - _SETTLED_US
-        files = self._asked.files(settled_us)
-        return self._asked.tasks(
-            file
-            for file in files
-            if settled_us < file.written_us
-            and file.path not in start["recent"]
-            and (file.written_us <= end["written_us"] - _SETTLED_US or file.path in end["recent"])
-        )
+        files = self._asked.files(start["written_us"] - _SETTLED_US)
+        return self._asked.tasks(file for file in files if _has(end, file) and not _has(start, file))
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Rows of these files."""
@@ -273,3 +287,8 @@ class ZoneStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing is kept until then."""
+
+
+def _has(offset: Mapping[str, Any], file: Written) -> bool:
+    """True for a file that was read up to an offset."""
+    return file.written_us <= offset["written_us"] - _SETTLED_US or file.path in offset["recent"]

@@ -1,8 +1,8 @@
 """Counts and logs pushes in the push log whose payload is not well-formed OTLP.
 
-A broker parses nothing and answers NONE; so does a node by default (docs/conformance.md). The client does not learn of
-it, so the operator has to: from the node's log, or that of `fleetgauge export` behind a topic, `fleetgauge status` and
-the listing of clients.
+A broker parses nothing and answers NONE; so does a node by default (docs/reference/conformance.md). The client does not
+learn of it, so the operator has to: from the node's log, or that of `fleetgauge export` behind a topic, `fleetgauge
+status` and the listing of clients.
 """
 
 from collections import Counter

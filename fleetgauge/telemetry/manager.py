@@ -198,7 +198,7 @@ class ClientMetricsManager:
     ) -> Push | ErrorCode:
         """Validates a push of a known instance, and exports an accepted one to the receivers.
 
-        The order of the checks is that of docs/conformance.md.
+        The order of the checks is that of docs/reference/conformance.md.
 
         Returns:
             An error code to answer at once; or the accepted push, which the caller appends to the push log, passes to

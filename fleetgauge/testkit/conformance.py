@@ -1,4 +1,4 @@
-"""The requirements of every exporter, as tests to inherit, also for your own exporters (docs/write-an-exporter.md).
+"""The requirements of every exporter, also of your own, as tests to inherit (docs/develop/write-an-exporter.md).
 
     class TestWebhook(ExporterConformance):
         @pytest.fixture(autouse=True)

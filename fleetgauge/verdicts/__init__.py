@@ -1,1 +1,1 @@
-"""The judge: wide rows of a fleet's windows into verdicts. See docs/verdicts.md."""
+"""The judge: wide rows of a fleet's windows into verdicts. See docs/analyse/verdicts.md."""

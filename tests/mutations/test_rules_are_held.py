@@ -1,4 +1,4 @@
-"""The tests of docs/conformance.md are worth something: breaking a rule of the code makes its test fail.
+"""The tests of docs/reference/conformance.md are worth something: breaking a rule of the code makes its test fail.
 
 Each case changes one line in a copy of the project and runs the tests that stand beside the rule; they have to fail. A
 line that is not found any more fails its case, too, so that the list keeps up with the code.

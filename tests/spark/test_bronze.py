@@ -108,7 +108,7 @@ def test_a_column_of_another_type_is_refused_by_name(spark: SparkSession, zone: 
     table = pq.read_table(path)
     index = table.column_names.index("received_at")
     pq.write_table(table.set_column(index, "received_at", table["received_at"].cast(pa.int64())), path)
-    with pytest.raises(LandingError, match="its files have received_at as bigint"):
+    with pytest.raises(LandingError, match="its files have received_at as int64"):
         read_landing(spark, str(zone.root))
 
 
@@ -134,5 +134,5 @@ def test_files_of_a_newer_form_beside_ours_leave_ours_readable(spark: SparkSessi
 def test_what_is_no_parquet_is_refused_with_its_path(spark: SparkSession, zone: LandingZone) -> None:
     zone.root.mkdir()
     (zone.root / "notes.txt").write_text("hello")
-    with pytest.raises(LandingError, match=r"cannot read .*notes\.txt cannot be read: take it out"):
+    with pytest.raises(LandingError, match=r"/notes\.txt cannot be read: take it out"):
         read_landing(spark, str(zone.root))

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from spark.landing_zone import NOON_US, OTHER_INSTANCE, LandingZone, push
 from spark.topic_records import frame_of, good
+from support.receivers.s3_store import SECRET, s3, s3_store
 from unit.fleet.decode import dialect_payloads as dialect
 
 from fleetgauge.fleet.engines import jobs
@@ -80,6 +82,7 @@ def test_options_and_conditions_choose_days_and_clients(zone: LandingZone, read:
     [
         ({"kind": "metrics"}, "there is no kind 'metrics': give one of pushes, points, rejects"),
         ({}, "holds no push yet, or is another directory"),
+        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger is a number of files, and '0' is none"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(
@@ -115,10 +118,12 @@ class Streamed:
         self._spark = spark
         self._zone = zone
         self._root = root
+        self._options = {"maxFilesPerTrigger": trigger.pop("files")} if "files" in trigger else {}
         self._trigger = trigger or {"availableNow": True}
 
     def run(self) -> list[str]:
-        pushes = self._spark.readStream.format("fleetgauge").option("kind", "pushes").load(str(self._zone.root))
+        reader = self._spark.readStream.format("fleetgauge").options(kind="pushes", **self._options)
+        pushes = reader.load(str(self._zone.root))
         writer = pushes.select("client_id").writeStream.option("checkpointLocation", str(self._root / "checkpoint"))
         query = writer.trigger(**self._trigger).start(str(self._root / "found"), format="parquet")
         try:
@@ -126,6 +131,10 @@ class Streamed:
         finally:
             query.stop()
         return sorted(row.client_id for row in self._spark.read.parquet(str(self._root / "found")).collect())
+
+    @property
+    def batches(self) -> int:
+        return len(list((self._root / "checkpoint" / "commits").glob("[0-9]*")))
 
 
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
@@ -141,6 +150,21 @@ def test_a_stream_that_is_started_again_reads_every_file_once(
     zone.write([push(client_id="c")], name="part-2", hour="12")
     zone.write([push(client_id="of an hour long past")], name="part-3", date="2026-01-01", hour="03")
     assert stream.run() == ["a", "b", "c", "of an hour long past"]
+
+
+def test_a_batch_has_as_many_files_as_are_asked_for_the_oldest_first(
+    spark: SparkSession, zone: LandingZone, tmp_path: Path
+) -> None:
+    register(spark)
+    stream = Streamed(spark, zone, tmp_path, files="2")
+    for number in range(5):
+        path = zone.write([push(client_id=str(number))], name=f"part-{4 - number}")
+        os.utime(path, (NOON_US // 1_000_000, NOON_US // 1_000_000 + number))
+    assert stream.run() == ["0", "1", "2", "3", "4"]
+    assert stream.batches == 3
+    first = (tmp_path / "checkpoint" / "offsets" / "0").read_text()
+    assert ("part-4" in first, "part-3" in first, "part-2" in first) == (True, True, False)
+    assert stream.run() == ["0", "1", "2", "3", "4"]
 
 
 def test_a_batch_that_was_cut_off_is_read_again_with_the_files_that_it_had(
@@ -169,3 +193,22 @@ def test_files_that_were_written_long_ago_are_forgotten_and_read_once(
     offset = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]"), key=lambda file: int(file.name)).read_text()
     assert "hour=11" in offset
     assert "hour=09" not in offset
+
+
+def test_a_zone_in_s3_is_read_in_batch_and_as_a_stream(spark: SparkSession, zone: LandingZone, tmp_path: Path) -> None:
+    register(spark)
+    fill(zone)
+    with s3_store(tmp_path / "access.log") as port:
+        s3(port).create_dir("lake")
+        fs.copy_files(str(zone.root), "lake/pushes", destination_filesystem=s3(port))
+        places = {"endpoint": f"http://127.0.0.1:{port}", "endpoint.region": "us-east-1"}
+        keys = {**places, "access.key": "key", "secret.key": SECRET}
+        options = {"kind": "pushes", **{f"spark.hadoop.fs.s3a.{key}": value for key, value in keys.items()}}
+        read = spark.read.format("fleetgauge").options(**options).load("s3://lake/pushes")
+        assert {row.client_id for row in read.collect()} == {"one", "two"}
+        streamed = spark.readStream.format("fleetgauge").options(**options).load("s3a://lake/pushes")
+        writer = streamed.select("client_id").writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        for _ in range(2):
+            query = writer.trigger(availableNow=True).start(str(tmp_path / "found"), format="parquet")
+            query.awaitTermination()
+    assert sorted(row.client_id for row in spark.read.parquet(str(tmp_path / "found")).collect()) == ["one", "two"]

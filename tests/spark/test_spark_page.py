@@ -1,4 +1,4 @@
-"""`fleetgauge.spark` on pushes of real clients, and the questions of docs/fleet-spark.md answered by its own code."""
+"""`fleetgauge.spark` on pushes of real clients; the questions of docs/analyse/fleet-spark.md, answered by its code."""
 
 import re
 from collections import Counter, defaultdict
@@ -20,7 +20,7 @@ from fleetgauge.fleet.schemas import CONSUMERS, POINTS, PUSHES
 from fleetgauge.spark import Selection, read_points, read_pushes, read_windows
 from fleetgauge.telemetry.catalogue.dialects import parse_node
 
-PAGE = Path(__file__).parents[2] / "docs" / "fleet-spark.md"
+PAGE = Path(__file__).parents[2] / "docs" / "analyse" / "fleet-spark.md"
 LANDING = str(Path(__file__).parent / "recorded" / "broker")
 NODE_LATENCY = re.compile(r"org\.apache\.kafka\..*\.node\.request\.latency\.avg")
 CONSUMED = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"

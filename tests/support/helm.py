@@ -19,7 +19,7 @@ from support.waiting import PATIENCE_S
 VERSION = "v3.18.6"
 CHART = ROOT / "deploy" / "helm" / "fleetgauge"
 STRIMZI = ROOT / "deploy" / "strimzi"
-PAGE = ROOT / "docs" / "kubernetes.md"
+PAGE = ROOT / "docs" / "operate" / "kubernetes.md"
 KUBERNETES = ("1.28", "1.34")
 """The oldest version that the chart takes, and a current one."""
 

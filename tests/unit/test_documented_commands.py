@@ -12,7 +12,7 @@ from fleetgauge.cli import app as fleetgauge
 from fleetgauge.cli.fleet.app import app as fleet
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 
 
 def documented() -> Iterator[object]:

@@ -76,8 +76,8 @@ CONFORMANCE = """# Conformance
 |---|---|---|
 | README.md | Nothing is lost. | `unit/test_a.py::test_kept` |
 | README.md | Losses | `unit/test_a.py::test_counted` |
-| docs/delivery.md | The log keeps every push. | `unit/test_a.py::test_kept` |
-| docs/delivery.md | busy | `integration/test_b.py::test_again` |
+| docs/deliver/delivery.md | The log keeps every push. | `unit/test_a.py::test_kept` |
+| docs/deliver/delivery.md | busy | `integration/test_b.py::test_again` |
 """
 UNIT = """
 def test_flood(): ...
@@ -95,9 +95,9 @@ def test_for_hours(): ...
 """
 FILES = {
     "README.md": README,
-    "docs/delivery.md": DELIVERY,
-    "docs/hardening.md": HARDENING,
-    "docs/conformance.md": CONFORMANCE,
+    "docs/deliver/delivery.md": DELIVERY,
+    "docs/reference/hardening.md": HARDENING,
+    "docs/reference/conformance.md": CONFORMANCE,
     "tests/unit/test_a.py": UNIT,
     "tests/integration/test_b.py": INTEGRATION,
 }
@@ -126,6 +126,11 @@ STATEMENTS = """## The specification, statement by statement
 """
 SHOWN = "| K714-1 C-1 KIP | holds | `unit/test_a.py::test_rule` |"
 COUNTED = '<testcase classname="tests.unit.test_a" name="test_counted"/>'
+
+
+SEVERAL_ROWS = (
+    'README.md, line 5: "Promises" in docs/reference/conformance.md has several rows for "Nothing is lost. It is kept."'
+)
 
 
 class Project:
@@ -168,9 +173,9 @@ def test_documents_whose_rows_all_have_tests_are_a_line_each(project: Project) -
         0,
         [
             "README.md: 2 rows, guarded by 2 tests (make test 2)",
-            "docs/delivery.md: 2 rows, guarded by 2 tests (make test 1, make test-real 1)",
-            "docs/conformance.md: 1 rows, guarded by 1 tests (make test 1)",
-            "docs/hardening.md: 2 rows, guarded by 3 tests (make test 2, make test-real 1)",
+            "docs/deliver/delivery.md: 2 rows, guarded by 2 tests (make test 1, make test-real 1)",
+            "docs/reference/conformance.md: 1 rows, guarded by 1 tests (make test 1)",
+            "docs/reference/hardening.md: 2 rows, guarded by 3 tests (make test 2, make test-real 1)",
         ],
     )
 
@@ -179,64 +184,64 @@ def test_documents_whose_rows_all_have_tests_are_a_line_each(project: Project) -
     ("name", "old", "new", "fault"),
     [
         (
-            "docs/hardening.md",
+            "docs/reference/hardening.md",
             "| much | `unit/test_a.py::test_flood` `integration/test_b.py::test_flood` |",
             "| much | |",
-            'docs/hardening.md, line 7, "a flood: much": names no test',
+            'docs/reference/hardening.md, line 7, "a flood: much": names no test',
         ),
         (
-            "docs/conformance.md",
+            "docs/reference/conformance.md",
             "test_rule",
             "test_gone",
-            'docs/conformance.md, line 5, "KIP: holds": there is no test unit/test_a.py::test_gone',
+            'docs/reference/conformance.md, line 5, "KIP: holds": there is no test unit/test_a.py::test_gone',
         ),
         (
-            "docs/hardening.md",
+            "docs/reference/hardening.md",
             "test_text",
             "test_gone",
-            'docs/hardening.md, line 9, "text of Requests": there is no test unit/test_a.py::test_gone',
+            'docs/reference/hardening.md, line 9, "text of Requests": there is no test unit/test_a.py::test_gone',
         ),
         (
-            "docs/conformance.md",
+            "docs/reference/conformance.md",
             "test_counted",
             "test_gone",
-            'docs/conformance.md, line 12, "Losses are counted.": there is no test unit/test_a.py::test_gone',
+            'docs/reference/conformance.md, line 12, "Losses are counted.": there is no test unit/test_a.py::test_gone',
         ),
         (
-            "docs/conformance.md",
+            "docs/reference/conformance.md",
             "test_again",
             "test_for_hours",
-            'docs/conformance.md, line 14, "busy: tried again": has no test but those of make soak',
+            'docs/reference/conformance.md, line 14, "busy: tried again": has no test but those of make soak',
         ),
         (
             "README.md",
             "- **Losses",
             "- **More.**\n- **Losses",
-            'README.md, line 7: "Promises" in docs/conformance.md has no row for "More."',
+            'README.md, line 7: "Promises" in docs/reference/conformance.md has no row for "More."',
         ),
         (
-            "docs/delivery.md",
+            "docs/deliver/delivery.md",
             "## What to watch",
             "Once more.\n\n## What to watch",
-            'docs/delivery.md, line 15: "Promises" in docs/conformance.md has no row for "Once more."',
+            f'docs/deliver/delivery.md, line 15: "Promises" in {guards.CONFORMANCE} has no row for "Once more."',
         ),
         (
-            "docs/delivery.md",
+            "docs/deliver/delivery.md",
             "| busy | tried again |\n",
             "",
-            'docs/conformance.md, line 14: not one promise of docs/delivery.md begins with "busy"',
+            'docs/reference/conformance.md, line 14: not one promise of docs/deliver/delivery.md begins with "busy"',
         ),
         (
-            "docs/conformance.md",
+            "docs/reference/conformance.md",
             "| README.md | Losses |",
-            "| README.md | Nothing is | `unit/test_a.py::test_kept` |\n| README.md | Losses |",
-            'README.md, line 5: "Promises" in docs/conformance.md has several rows for "Nothing is lost. It is kept."',
+            "| README.md | Nothing | `unit/test_a.py::test_kept` |\n| README.md | Losses |",
+            SEVERAL_ROWS,
         ),
         (
-            "docs/conformance.md",
-            "| docs/delivery.md | busy |",
-            "| CHANGELOG.md | busy | `unit/test_a.py::test_kept` |\n| docs/delivery.md | busy |",
-            'docs/conformance.md, line 14: "CHANGELOG.md" is not a page with promises: README.md, docs/delivery.md',
+            "docs/reference/conformance.md",
+            "| docs/deliver/delivery.md | busy |",
+            "| CHANGELOG.md | busy | `unit/test_a.py::test_kept` |\n| docs/deliver/delivery.md | busy |",
+            f'{guards.CONFORMANCE}, line 14: "CHANGELOG.md" is not a page with promises: {", ".join(guards.PROMISING)}',
         ),
     ],
 )
@@ -253,7 +258,9 @@ def test_a_line_that_ends_with_a_colon_names_the_tests_of_the_table_below_it(
 ) -> None:
     table = "\n\n| attack | answer |\n|---|---|\n| a trickle | none |"
     project.replace(
-        "docs/hardening.md", "Also `unit/test_a.py::test_text`.", f"By `unit/test_a.py::test_text`{end}{table}"
+        "docs/reference/hardening.md",
+        "Also `unit/test_a.py::test_text`.",
+        f"By `unit/test_a.py::test_text`{end}{table}",
     )
     assert project.check()[0] == code
 
@@ -261,14 +268,14 @@ def test_a_line_that_ends_with_a_colon_names_the_tests_of_the_table_below_it(
 @pytest.fixture
 def specified(project: Project) -> Project:
     """The project with a specification whose statements have their row."""
-    project.replace("docs/conformance.md", "## Promises\n", STATEMENTS)
-    project.replace("docs/conformance.md", "| KIP | holds | `unit/test_a.py::test_rule` |", SHOWN)
+    project.replace("docs/reference/conformance.md", "## Promises\n", STATEMENTS)
+    project.replace("docs/reference/conformance.md", "| KIP | holds | `unit/test_a.py::test_rule` |", SHOWN)
     return project
 
 
 def test_statements_that_rows_show_need_no_test_of_their_own(specified: Project) -> None:
     code, said = specified.check()
-    assert (code, said[2]) == (0, "docs/conformance.md: 1 rows, guarded by 1 tests (make test 1)")
+    assert (code, said[2]) == (0, "docs/reference/conformance.md: 1 rows, guarded by 1 tests (make test 1)")
 
 
 @pytest.mark.parametrize(
@@ -297,12 +304,12 @@ def test_statements_that_rows_show_need_no_test_of_their_own(specified: Project)
 def test_a_statement_without_its_row_and_a_wrong_id_are_named(
     specified: Project, old: str, new: str, faults: list[str]
 ) -> None:
-    specified.replace("docs/conformance.md", old, new)
-    assert specified.check() == (1, [f"docs/conformance.md, {fault}" for fault in faults])
+    specified.replace("docs/reference/conformance.md", old, new)
+    assert specified.check() == (1, [f"docs/reference/conformance.md, {fault}" for fault in faults])
 
 
 def test_every_class_that_a_statement_names_is_in_our_source() -> None:
-    page = (ROOT / "docs/conformance.md").read_text()
+    page = (ROOT / "docs/reference/conformance.md").read_text()
     columns = [
         cells[3]
         for _, head, line in guards.table_lines(page)
@@ -338,9 +345,10 @@ def test_tests_of_the_target_that_passed_are_in_order_whatever_others_did(projec
     [("<skipped/>", "passed and skipped"), ("<failure/>", "failed and passed"), ("<error/>", "failed and passed")],
 )
 def test_one_parameter_that_did_not_pass_is_named(project: Project, second: str, outcome: str) -> None:
+    place = 'docs/reference/hardening.md, line 7, "a flood: much"'
     assert project.check("--target", "test", project.results(second=second)) == (
         1,
-        [f'docs/hardening.md, line 7, "a flood: much": unit/test_a.py::test_flood was {outcome} in make test'],
+        [f"{place}: unit/test_a.py::test_flood was {outcome} in make test"],
     )
 
 
@@ -353,9 +361,10 @@ def test_of_a_parameter_that_ran_again_the_last_result_counts(project: Project) 
 
 
 def test_a_test_that_the_target_did_not_run_is_named(project: Project) -> None:
+    place = f'{guards.CONFORMANCE}, line 12, "Losses are counted."'
     assert project.check("--target", "test", project.results(last="")) == (
         1,
-        ['docs/conformance.md, line 12, "Losses are counted.": unit/test_a.py::test_counted was not run in make test'],
+        [f"{place}: unit/test_a.py::test_counted was not run in make test"],
     )
 
 
@@ -376,7 +385,8 @@ def test_the_table_has_a_row_for_each_row_of_the_documents(project: Project) -> 
         "| README.md:5 | Nothing is lost. It is kept. | unit/test_a.py::test_kept | make test |",
     ]
     assert table[-2] == (
-        "| docs/hardening.md:7 | a flood: much | unit/test_a.py::test_flood<br>integration/test_b.py::test_flood "
+        "| docs/reference/hardening.md:7 | a flood: much | unit/test_a.py::test_flood"
+        "<br>integration/test_b.py::test_flood "
         "| make test<br>make test-real |"
     )
     assert project.check("--table", "-")[1][:9] == table

@@ -3,9 +3,9 @@
 `fleet simulate` has a model of Kafka's clients, and the rules of the judge were developed on it; a judge that is
 measured on it alone may have learnt the model. This is another model of the same clients: queues at brokers and batches
 in producers, causes at brokers, links, hosts and applications, and pushes that follow from them. It shares no code with
-the first, has its own OTLP encoder, and was written from docs/verdicts.md, docs/destinations.md and what real clients
-push. It is changed when clients are found to behave otherwise, and never because of what the judge says of it: it is
-kept free of the first one's code, and is never what rules are tuned on.
+the first, has its own OTLP encoder, and was written from docs/analyse/verdicts.md, docs/deliver/destinations.md and
+what real clients push. It is changed when clients are found to behave otherwise, and never because of what the judge
+says of it: it is kept free of the first one's code, and is never what rules are tuned on.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Which verdicts are right, by the definitions of docs/verdicts.md and the state of the model: no push is read.
+"""Which verdicts are right, by the definitions of docs/analyse/verdicts.md and the state of the model: no push is read.
 
 Each has a stretch in which it has to be found, and around it a wider one in which it may be: where a condition is near
 its bound, either is right.

@@ -11,7 +11,7 @@ def gateway(options: ConfigOptions) -> None:
     names, and which clients tell apart by the server name of TLS. Clients connect to the gateway's listeners; they
     get their records from the broker, and their telemetry subscriptions from the gateway, whether the broker knows
     them or not. The brokers' addresses in responses must lead through gateways, too: advertise the gateway in the
-    broker's advertised.listeners, or map them by gateway.nodes (docs/gateway.md).
+    broker's advertised.listeners, or map them by gateway.nodes (docs/start/gateway.md).
 
     Everything else is as in fleetgauge serve: configuration, push log, exporters, HTTP port, signals. A stop closes the
     clients' connections once their requests are answered; they connect again when the gateway is back.

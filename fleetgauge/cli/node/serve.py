@@ -11,7 +11,8 @@ def serve(options: ConfigOptions) -> None:
     its push log and a landing zone for Spark in ./fleetgauge-data.
 
     It receives telemetry only, no records: do not use it as the bootstrap server of an application. In production
-    the brokers receive the pushes, with the plugin (docs/deploy-broker-plugin.md), and fleetgauge export delivers them.
+    the brokers receive the pushes, with the plugin (docs/start/deploy-broker-plugin.md), and fleetgauge export delivers
+    them.
 
     SIGTERM and SIGINT stop it gracefully: no new connections, pending responses sent, exporters flushed within
     shutdown.timeout.ms. SIGHUP rereads subscriptions, users, limits and log level; a file with an error is refused as

@@ -1,4 +1,4 @@
-"""The site of the console: the page, its API, and the endpoints of the process beside it; see docs/console.md."""
+"""The site of the console (docs/analyse/console.md): the page, its API, and the endpoints of the process beside it."""
 
 import hashlib
 import importlib.metadata

@@ -10,6 +10,7 @@ from fleetgauge.base.clock import Time
 from fleetgauge.console.state import measures
 from fleetgauge.console.state.clients import Clients, Entry, Instance, InstanceKey, Known, application_of
 from fleetgauge.console.state.judged import live_verdicts, standing_clients, standing_verdicts
+from fleetgauge.console.state.kept_memory import KeptMemory
 from fleetgauge.console.state.live import LiveMeasures, clients_table, put_into
 from fleetgauge.console.state.query import worst
 from fleetgauge.console.state.rings import MINUTES, Numbers, Rings
@@ -39,10 +40,13 @@ class Analysis:
         cores: CPU for payloads, in cores.
         tables: root of standing tables, whose verdicts are shown; None for live ones.
         rules: rule file; None for the defaults.
+        kept: file for what the live judge remembers; None keeps nothing.
         time: the clocks.
     """
 
-    def __init__(self, clients_max: int, cores: float, tables: str | None, rules: Path | None, time: Time) -> None:
+    def __init__(
+        self, clients_max: int, cores: float, tables: str | None, rules: Path | None, kept: Path | None, time: Time
+    ) -> None:
         self._time = time
         self._tables = tables
         self._notices: dict[str, str] = {}
@@ -52,9 +56,12 @@ class Analysis:
                 self._rules = load_rules(rules)
             except RulesError as error:
                 self._notices["rules"] = f"Live verdicts are judged by the default rules: {error}."
-        self.live = LiveMeasures(None if tables else self._rules, clients_max, cores)
+        self._kept = KeptMemory(None if tables else kept, self._rules, time)
+        self.live = LiveMeasures(None if tables else self._rules, clients_max, cores, self._kept.load())
         self.rings = Rings(measures.COLUMNS)
         self.verdicts = Verdicts(source="tables" if tables else "live")
+        if self.live.memory.judged_to_us:
+            self.verdicts = live_verdicts(self.live.memory, self._rules, lambda _: None)
         self._standing_due_ms = 0
         self._numbers = 0
         self._free: list[int] = []
@@ -104,6 +111,7 @@ class Analysis:
         closed = self.live.close(read_up_to_us - _GRACE_US, lambda: clients_table(clients, self._rules))
         verdicts = None
         if closed and self._tables is None:
+            self._kept.save_if_due(self.live.memory)
             verdicts = live_verdicts(self.live.memory, self._rules, clients.first_push_us)
         elif self._tables is not None:
             verdicts = self._standing(clients)
@@ -135,6 +143,10 @@ class Analysis:
         took_ms = self._time.hi_res_clock_ms() - now_ms
         self._standing_due_ms = now_ms + max(_STANDING_EVERY_MS, 50 * took_ms)
         return found
+
+    def close(self) -> None:
+        """Keeps what the judge remembers."""
+        self._kept.save(self.live.memory)
 
     def drop(self, instances: Iterable[Instance]) -> None:
         """Forgets clients."""

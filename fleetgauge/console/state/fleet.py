@@ -75,6 +75,7 @@ class FleetSettings:
         tables: root of standing tables whose verdicts are shown; None for live ones.
         rules: rule file of live verdicts; None for the defaults.
         decode_cores: CPU for payloads, in cores; payloads beyond it are skipped and counted.
+        kept_memory: file for what the live judge remembers; None keeps nothing.
     """
 
     form: Literal["serve", "export", "console"] = "console"
@@ -82,6 +83,7 @@ class FleetSettings:
     tables: str | None = None
     rules: Path | None = None
     decode_cores: float = 0.5
+    kept_memory: Path | None = None
 
     def __post_init__(self) -> None:
         if self.clients_max < 1:
@@ -150,6 +152,8 @@ class Fleet:
             self._node.stop()
         if self._thread is not None:
             self._thread.join()
+            if self._analysis is not None:
+                self._analysis.close()
         self._source.close()
 
     # --- the thread
@@ -257,7 +261,8 @@ class Fleet:
             "verdicts": {
                 **{severity: severities.get(severity, 0) for severity in SEVERITIES},
                 "top": rows[:_TOP_VERDICTS],
-                "not_judged": self._not_judged(),
+                "suspected": len(self._verdicts().suspected),
+                **self._judged(),
             },
             "brokers": None if self._analysis is None else self._analysis.rings.nodes,
             "groups": None if self._analysis is None else len(_groups_of(self._entries)),
@@ -287,6 +292,15 @@ class Fleet:
         if self._settings.tables:
             return f"No verdicts could be read from {self._settings.tables} yet."
         return "Nothing is judged yet: the first minute of pushes has to be over."
+
+    def _judged(self) -> dict[str, Any]:
+        found = self._verdicts()
+        return {
+            "judged_from": found.judged_from,
+            "judged_to": found.judged_to,
+            "first_verdicts": found.first_verdicts,
+            "not_judged": self._not_judged(),
+        }
 
     def _why_not_measured(self) -> str | None:
         return self._measures if isinstance(self._measures, str) else None
@@ -430,6 +444,7 @@ class Fleet:
                 "series": [] if self._analysis is None else self._analysis.series(entry, self._entries),
                 "not_judged": self._not_judged(),
                 "verdicts": verdicts,
+                "suspected": self._verdicts().suspected_of(entry),
             }
 
     def groups(self) -> dict[str, Any]:
@@ -476,10 +491,9 @@ class Fleet:
         rows = [row for row in found.rows if state in ("all", row["state"])]
         return {
             "source": found.source,
-            "judged_from": found.judged_from,
-            "judged_to": found.judged_to,
-            "not_judged": self._not_judged(),
+            **self._judged(),
             "verdicts": rows,
+            "suspected": found.suspected,
         }
 
 
@@ -489,7 +503,9 @@ def _analysis(settings: FleetSettings, time: Time) -> "tuple[Analysis | None, bo
         from fleetgauge.console.state.analysis import Analysis
     except ModuleNotFoundError as error:
         return None, f"Measures and verdicts need {error.name}: pip install 'fleetgauge[console]'."
-    found = Analysis(settings.clients_max, settings.decode_cores, settings.tables, settings.rules, time)
+    found = Analysis(
+        settings.clients_max, settings.decode_cores, settings.tables, settings.rules, settings.kept_memory, time
+    )
     return found, True
 
 
@@ -518,7 +534,7 @@ def _gravity(rows: Sequence[Row]) -> int | None:
 
 
 def names_of(instance_id: str) -> dict[str, str]:
-    """How clients' own logs name an instance id (docs/client-logs.md).
+    """How clients' own logs name an instance id (docs/operate/client-logs.md).
 
     >>> names_of("Tm-1TLjmRReIm-FbmcCcIA")["librdkafka"]
     'Tm+1TLjmRReIm+FbmcCcIA'

@@ -143,6 +143,7 @@ class LiveMeasures:
         rules: of the verdicts; None where verdicts come from elsewhere.
         clients_max: most instances whose totals are remembered.
         cores: see `Budget`.
+        memory: what the judge remembers of before.
 
     Attributes:
         memory: the judge's.
@@ -152,9 +153,9 @@ class LiveMeasures:
         budget: of CPU.
     """
 
-    def __init__(self, rules: Rules | None, clients_max: int, cores: float) -> None:
+    def __init__(self, rules: Rules | None, clients_max: int, cores: float, memory: Memory | None = None) -> None:
         self.rules = rules
-        self.memory = Memory()
+        self.memory = memory or Memory()
         self.skipped = 0
         self.malformed = 0
         self.restarts = 0

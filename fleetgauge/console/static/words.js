@@ -92,7 +92,7 @@ export const mark = (of) =>
     ? el("span", { class: `sev ${of}`, title: SEVERITIES[of][1], role: "img", "aria-label": SEVERITIES[of][1] }, SEVERITIES[of][0])
     : null;
 
-// The states of docs/http.md, in the order in which they are worth attention.
+// The states of docs/operate/http.md, in the order in which they are worth attention.
 export const STATES = {
   vanished: "its last connection ended without a terminating push, or nothing came from it for three push intervals; listed for a day",
   refused: "its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED",

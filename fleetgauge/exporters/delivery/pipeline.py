@@ -1,4 +1,4 @@
-"""Delivers pushes from the push log to one destination: poll, export, keep dead letters, commit (docs/delivery.md).
+"""Delivers pushes of the push log to one destination (docs/deliver/delivery.md): poll, export, dead letters, commit.
 
 `Pipeline._deliver_all` is the promise. Delivery is in the log's order and at least once. While the destination is away
 the cursor waits; the cursor passes a push only when it was delivered, or was rejected permanently and is a dead letter.
@@ -166,6 +166,7 @@ class Pipeline:
                 self._keep_to_rate(batch)
                 self._export(batch)
                 self._report.passed_on(self._retry(partial(self._reader.commit, batch)))
+                batch = None  # not held while the next one, which may be as large, is read
             elif self._deadline_ms is not None:
                 return
             elif self._exporter.batch.linger_ms < _IDLE_WAIT_MS:

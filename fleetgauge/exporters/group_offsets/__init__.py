@@ -1,1 +1,1 @@
-"""Samples of consumer groups: committed and end offsets and members, by Kafka's Admin API (docs/group-offsets.md)."""
+"""Samples of consumer groups (docs/deliver/group-offsets.md): committed, end offsets, members, by Kafka's Admin API."""

@@ -1,7 +1,7 @@
 """Exports to a Kafka topic: push records unchanged, or labelled OTLP for other consumers.
 
-`format = record` writes the records of a push log's topic (docs/push-log-kafka.md), which `fleetgauge export` and
-`fleet` read. `format = otlp` writes each push as an `ExportMetricsServiceRequest` with the broker's labels, as the
+`format = record` writes the records of a push log's topic (docs/operate/push-log-kafka.md), which `fleetgauge export`
+and `fleet` read. `format = otlp` writes each push as an `ExportMetricsServiceRequest` with the broker's labels, as the
 Collector's Kafka receiver reads it (`encoding: otlp_proto`), without heartbeats. In both formats the key is the client
 instance id, which keeps a client's pushes in order, and the header `push_id` identifies repeats.
 

@@ -1,4 +1,4 @@
-"""Exports push records as Parquet files for Spark, unchanged, by the hour of receipt (docs/destinations.md, landing).
+"""Exports push records unchanged as Parquet files, by the hour of receipt (docs/deliver/landing.md).
 
 `<path>/date=YYYY-MM-DD/hour=HH/pushes-<first position>_<last position>-<push id>.parquet`: complete files only, one for
 each hour in a batch. Names sort as the log does; the push id of the first row distinguishes files of different nodes,
@@ -14,12 +14,13 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from fleetgauge.base.clock import SystemTime, Time
+from fleetgauge.base.machine import memory_bytes
 from fleetgauge.base.redaction import without_credentials
 from fleetgauge.exporters.exporter import (
     BatchSettings,
@@ -58,6 +59,23 @@ _REASONS: Final = {
 }
 
 
+_MEMORY_SHARE: Final = 8
+"""Divisor of the machine's memory for the payloads of a batch, of which an exporter may hold two."""
+_MIN_BATCH_BYTES: Final = 64 * 1024 * 1024
+MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
+"""Real clients' payloads compress 16 times: a file of 16 MiB, which `fleet run` reads at a time in one process."""
+
+
+def default_batch(machine_bytes: int) -> BatchSettings:
+    """Limits of a file on a machine with so much memory [B].
+
+    >>> [default_batch(gib << 30).max_bytes >> 20 for gib in (0, 1, 2, 64)]
+    [64, 128, 256, 256]
+    """
+    max_bytes = min(max(machine_bytes // _MEMORY_SHARE, _MIN_BATCH_BYTES), MAX_BATCH_BYTES)
+    return BatchSettings(max_bytes=max_bytes, max_records=100_000, linger_ms=60_000)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingSettings:
     """A `landing` exporter's settings; the keys are those of `[exporters.<name>]`.
@@ -74,7 +92,7 @@ class LandingSettings:
     path: str
     writer: str | None = None
     retention_ms: int | None = None
-    batch: BatchSettings = BatchSettings(max_bytes=64 * 1024 * 1024, max_records=100_000, linger_ms=60_000)
+    batch: BatchSettings = field(default_factory=lambda: default_batch(memory_bytes()))
     retry: RetrySettings = RetrySettings()
 
 

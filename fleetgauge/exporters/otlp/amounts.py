@@ -16,7 +16,7 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class MalformedPointError(ValueError):
-    """A point whose content makes no sense, see docs/points.md."""
+    """A point whose content makes no sense, see docs/reference/points.md."""
 
 
 class Number(NamedTuple):

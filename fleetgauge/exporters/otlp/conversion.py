@@ -1,4 +1,4 @@
-"""Delivers batches in one temporality, and keeps the state of the series that this takes (docs/delivery.md).
+"""Delivers batches in one temporality, and keeps the state of the series that this takes (docs/deliver/delivery.md).
 
 A batch is converted from the state after the pushes that were delivered so far, sent, and only then are the changes
 made and saved; the log's cursor passes it later. So a push that is sent again, because an answer was lost or this

@@ -1,4 +1,4 @@
-"""The state of one series: what it has counted, since when. Pure; the rules are those of docs/points.md."""
+"""The state of one series: what it has counted, since when. Pure; the rules are those of docs/reference/points.md."""
 
 from typing import Final, NamedTuple
 

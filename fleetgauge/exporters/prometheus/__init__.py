@@ -1,1 +1,1 @@
-"""The destination `prometheus`: client series on a page of its own, for Prometheus to scrape (docs/prometheus.md)."""
+"""The destination `prometheus`: client series on their own page for Prometheus (docs/deliver/prometheus.md)."""

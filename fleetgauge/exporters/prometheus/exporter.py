@@ -1,4 +1,4 @@
-"""The exporter: sums up pushes into client series, and serves them on a page of its own (docs/prometheus.md).
+"""The exporter: sums up pushes into client series, and serves them on a page of its own (docs/deliver/prometheus.md).
 
 A batch is applied in memory, saved, and only then shown. A push that is delivered again, after a crash or a failed
 save, is recognised by its push id and counted once.

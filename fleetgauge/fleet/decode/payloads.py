@@ -210,7 +210,7 @@ def _interpret(found: _Read, names: Collection[str] | None) -> DecodedPayloads:
 
 
 class _Apart(NamedTuple):
-    """What sets the series of metrics apart beside name, type and attributes (docs/points.md).
+    """What sets the series of metrics apart beside name, type and attributes (docs/reference/points.md).
 
     Attributes:
         number: for each metric its place in the others; None if all have place 0, as those of known clients.

@@ -182,7 +182,7 @@ class OnSpark:
     def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
         """What a task makes of each client's pushes, which one shuffle brings together."""
         spark = self.spark  # which says what is missing, if anything is
-        from fleetgauge.fleet.spark.errors import SPARK_ERRORS, unreadable_file
+        from fleetgauge.fleet.source.bronze import read_files
 
         def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             allocate_with_jemalloc()
@@ -190,70 +190,23 @@ class OnSpark:
             made = task(_without_files(batches, unread))
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps((made, unread))], pa.binary())], names=["made"])
 
-        while True:
-            try:
-                rows = in_order(_bronze(spark, batch, bad)).mapInArrow(pickled, "made binary").collect()
-            except SPARK_ERRORS as error:
-                path = unreadable_file(error)
-                if path is None or path not in batch.files or path in bad:
-                    raise
-                set_aside(bad, path, error)
-                continue
-            found = [pickle.loads(row.made) for row in rows]  # noqa: S301  # of our own executors
-            for path in (path for _, unread in found for path in unread):
-                set_aside(bad, path)
-            return [made for made, _ in found]
+        bronze = batch.records
+        if bronze is None:
+            good = [path for path in batch.files if path not in bad]
+            bronze = read_files(spark, good, batch.system, tasks=4 * _tasks(spark))
+        rows = in_order(bronze).mapInArrow(pickled, "made binary").collect()
+        found = [pickle.loads(row.made) for row in rows]  # noqa: S301  # of our own executors
+        for path in (path for _, unread in found for path in unread):
+            set_aside(bad, path)
+        return [made for made, _ in found]
 
 
 def _without_files(batches: Iterable[RecordBatch], unread: list[str]) -> Iterator[RecordBatch]:
-    """BRONZE without the rows of `_ReadFiles` that stand for a file, whose paths are noted."""
+    """BRONZE without the rows that stand for a file which cannot be read, whose path is noted."""
     for rows in batches:
         is_file = pc.and_(rows.column("fault").is_valid(), rows.column("source_row").is_null())
         unread += to_list(rows.filter(is_file).column("source_file"))
         yield rows.filter(pc.invert(is_file))
-
-
-def _bronze(spark: "SparkSession", batch: Batch, bad: dict[str, str]) -> "DataFrame":
-    from fleetgauge.fleet.schemas import PUSH_RECORD
-    from fleetgauge.fleet.source.bronze import with_origin
-    from fleetgauge.fleet.spark.local_rows import local_rows
-    from fleetgauge.fleet.spark_schema import spark_schema
-    from fleetgauge.fleet.tables.paths import qualified
-
-    if batch.records is not None:
-        return batch.records
-    good = [path for path in batch.files if path not in bad]
-    if not good:
-        return local_rows(spark, [], BRONZE)
-    if batch.system is None:
-        return with_origin(spark.read.schema(spark_schema(PUSH_RECORD)).parquet(*map(qualified, good)))
-    paths = local_rows(spark, [{"source_file": path} for path in good], _PATHS).repartition(
-        min(len(good), 4 * _tasks(spark))
-    )
-    return paths.mapInArrow(_ReadFiles(None if batch.system is LOCAL else batch.system), spark_schema(BRONZE))
-
-
-_PATHS: Final = pa.schema([BRONZE.field("source_file")])
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadFiles:
-    """A step of `mapInArrow`: paths of files -> BRONZE of all of them. For one that cannot be read, which had Spark
-    begin again without it, there is one row with a fault and without a number.
-
-    Attributes:
-        system: that has them; None for the machine that this runs on.
-    """
-
-    system: FileSystem | None
-
-    def __call__(self, paths: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        for path in (path for batch in paths for path in to_list(batch.column("source_file"))):
-            try:
-                yield from list(landing.read(path, Selection(), system=self.system or LOCAL))  # all of it or nothing
-            except LandingError:
-                row = {"source_file": path, "fault": _CANNOT_BE_READ}
-                yield pa.RecordBatch.from_pylist([row], schema=BRONZE)
 
 
 def in_order(bronze: "DataFrame") -> "DataFrame":

@@ -1,4 +1,4 @@
-"""Silver: what sums grew by, whatever their temporality, and where that is not the whole truth (docs/points.md).
+"""Silver: increases of sums in either temporality, and where they are incomplete (docs/reference/points.md).
 
 Points of a series are compared in the order of their receipt (`received_at`, `push_id`): a client's pushes come one
 after the other, while its clock may be set back or forth. Those of one push come by their time, then their place. A

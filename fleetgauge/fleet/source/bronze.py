@@ -1,16 +1,24 @@
 """Bronze: the landing zone as it lies, push records in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC)."""
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyarrow.fs import FileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
-from pyspark.sql import types as T  # noqa: N812
 
+from fleetgauge.fleet.arrow import RecordBatch, pa
 from fleetgauge.fleet.errors import LandingError
-from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD, conform
+from fleetgauge.fleet.schemas import BRONZE
+from fleetgauge.fleet.source import landing
 from fleetgauge.fleet.source.selection import Selection
-from fleetgauge.fleet.source.zone_files import has_pushes, is_of_days, list_files, refuse_newer
-from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
+from fleetgauge.fleet.source.zone_files import LOCAL, has_pushes, is_of_days, list_files
+from fleetgauge.fleet.spark.local_rows import local_rows
 from fleetgauge.fleet.spark_schema import spark_schema
-from fleetgauge.fleet.tables.paths import qualified, without_parameters
+from fleetgauge.fleet.tables.paths import plain_path, qualified, without_parameters
+
+_PATHS: Final = pa.schema([pa.field("path", pa.string())])
 
 
 def read_landing(spark: SparkSession, source: str, selection: Selection | None = None) -> DataFrame:
@@ -19,25 +27,67 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
     Raises:
         LandingError: the path is missing, holds no Parquet file, or what it holds are no push records.
     """
-    root = qualified(without_parameters(source))
+    root, selection = qualified(without_parameters(source)), selection or Selection()
     names = [path for path in list_files(source, lambda: spark) if has_pushes(path)]
     files = [f"{root}/{name}" if name else root for name in names]
-    _check_form(spark, source, files)
-    selection = selection or Selection()
+    first = _contents(spark, files[:1]).head(1) if files else []
+    landing.check_form(source, files, content=first[0].content if first else None)
     chosen = [file for file, name in zip(files, names, strict=True) if is_of_days(name, selection)]
-    raw = spark.read.schema(spark_schema(PUSH_RECORD)).parquet(*chosen or files[:1])
-    return select_pushes(with_origin(raw), selection)
+    if not chosen:
+        return local_rows(spark, [], BRONZE)
+    return _contents(spark, chosen).mapInArrow(_ReadFiles(selection=selection), spark_schema(BRONZE))
 
 
-def with_origin(raw: DataFrame) -> DataFrame:
-    """Parquet files that were read with PUSH_RECORD as their schema -> BRONZE."""
-    frame = raw.select(
-        *PUSH_RECORD.names,
-        F.col("_metadata.file_path").alias("source_file"),
-        F.col("_metadata.row_index").alias("source_row"),
-        F.lit(None).cast("string").alias("fault"),
-    )
-    return conform(frame, BRONZE)
+def read_files(spark: SparkSession, paths: Sequence[str], system: FileSystem | None, tasks: int) -> DataFrame:
+    """Files of a zone -> BRONZE, and a row with a fault and without a number for each that cannot be read.
+
+    Args:
+        spark: the session.
+        paths: whole paths or URIs.
+        system: that has them, which executors read by themselves; None where only Spark does.
+        tasks: at most.
+    """
+    if not paths:
+        return local_rows(spark, [], BRONZE)
+    if system is None:
+        frame = _contents(spark, [qualified(path) for path in paths])
+    else:
+        frame = local_rows(spark, [{"path": path} for path in paths], _PATHS).repartition(min(len(paths), tasks))
+    step = _ReadFiles(selection=Selection(), system=None if system is LOCAL else system, sets_aside=True)
+    return frame.mapInArrow(step, spark_schema(BRONZE))
+
+
+def _contents(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    """Files by Spark, whichever file system they are on."""
+    return spark.read.format("binaryFile").load(list(files)).select("path", "content")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadFiles:
+    """A step of `mapInArrow`: paths of files, perhaps with their contents -> BRONZE.
+
+    Attributes:
+        selection: of rows.
+        system: has the files, unless their contents are given; None for the machine that this runs on.
+        sets_aside: a file that cannot be read is one row with a fault and without a number; else it is an error.
+    """
+
+    selection: Selection
+    system: FileSystem | None = None
+    sets_aside: bool = False
+
+    def __call__(self, files: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in files:
+            for file in batch.to_pylist():
+                path, system = plain_path(file["path"]), self.system or LOCAL
+                rows = landing.read(path, self.selection, system=system, content=file.get("content"))
+                try:
+                    yield from list(rows)  # all of it or nothing
+                except LandingError:
+                    if not self.sets_aside:
+                        raise
+                    row = {"source_file": path, "fault": "the file cannot be read"}
+                    yield pa.RecordBatch.from_pylist([row], schema=BRONZE)
 
 
 def select_pushes(frame: DataFrame, selection: Selection, time: str = "received_at") -> DataFrame:
@@ -49,33 +99,3 @@ def select_pushes(frame: DataFrame, selection: Selection, time: str = "received_
     for name, values in selection.ids.items():
         frame = frame.where(F.col(name).isin(list(values)))
     return frame
-
-
-def _check_form(spark: SparkSession, source: str, files: list[str]) -> None:
-    """Looks at one file: an explicit schema alone would turn any Parquet file into rows of nulls."""
-    if not files:
-        raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
-    try:
-        found = spark.read.parquet(files[0]).schema
-    except SPARK_ERRORS as error:
-        raise LandingError(f"cannot read {source} as a landing zone: {what_failed(error)}") from error
-    fault = _fault_of(found)
-    if fault:
-        if "schema_version" in found.names:
-            newest = spark.read.parquet(*files).agg(F.max(F.col("schema_version").try_cast("int"))).first()
-            refuse_newer(source, newest[0] if newest else None)
-        raise LandingError(f"{source} holds no push records: its files have {fault}")
-
-
-def _fault_of(found: T.StructType) -> str | None:
-    missing = [name for name in PUSH_RECORD.names if name not in found.names]
-    if missing:
-        return f"no column {', '.join(missing)}"
-    wanted = spark_schema(PUSH_RECORD).fields
-    wrong = [field for field in wanted if not _reads_as(found[field.name].dataType, field.dataType)]
-    return ", ".join(f"{field.name} as {found[field.name].dataType.simpleString()}" for field in wrong) or None
-
-
-def _reads_as(found: T.DataType, wanted: T.DataType) -> bool:
-    narrower = isinstance(found, T.ByteType | T.ShortType) and isinstance(wanted, T.IntegerType)
-    return found == wanted or narrower

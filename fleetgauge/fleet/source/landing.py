@@ -1,7 +1,4 @@
-"""A landing zone read by pyarrow: the files of one on this machine, and rows of files as BRONZE in Arrow.
-
-The same files and rows as `fleet.source.bronze` has them by Spark.
-"""
+"""A landing zone read by pyarrow, in this process and in Spark's tasks: rows of files as BRONZE."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +13,7 @@ from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, PUSH_RECORD
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.zone_files import LOCAL, has_pushes, is_of_days, list_here, opened, refuse_newer
+from fleetgauge.fleet.tables.paths import local_path
 
 RowsT = TypeVar("RowsT", RecordBatch, Table)
 
@@ -50,27 +48,28 @@ def find_zone(source: str, selection: Selection) -> Zone:
     return Zone(source=source, files=chosen, size_bytes=sum(path.stat().st_size for path in chosen))
 
 
-def check_form(source: str, files: Sequence[Path | str], system: FileSystem = LOCAL) -> None:
-    """Looks at the first file.
+def check_form(
+    source: str, files: Sequence[Path | str], system: FileSystem = LOCAL, content: bytes | None = None
+) -> None:
+    """Looks at the first file, whose content may be given.
 
     Raises:
         LandingError: there is none, or what it holds are no push records.
     """
     if not files:
         raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
-    with _readable(files[0], system) as file:
+    with _readable(files[0], system, content) as file:
         found = file.schema_arrow
-    if fault := _fault_of(found):
-        if "schema_version" in found.names and pa.types.is_integer(found.field("schema_version").type):
-            versions = (pq.read_table(path, columns=["schema_version"], partitioning=None)[0] for path in files)
-            refuse_newer(source, max(pc.max(each).as_py() or 0 for each in versions))
-        raise LandingError(f"{source} holds no push records: its files have {fault}")
+        if fault := _fault_of(found):
+            if "schema_version" in found.names and pa.types.is_integer(found.field("schema_version").type):
+                refuse_newer(source, pc.max(file.read(["schema_version"])[0]).as_py())
+            raise LandingError(f"{source} holds no push records: its files have {fault}")
 
 
-def _readable(path: Path | str, system: FileSystem = LOCAL) -> Any:
+def _readable(path: Path | str, system: FileSystem, content: bytes | None) -> Any:
     """Raises LandingError for a file that is damaged or gone, OSError where S3 does not answer."""
     try:
-        file = opened(system, str(path))
+        file = opened(system, str(path)) if content is None else pa.BufferReader(content)
     except FileNotFoundError as error:
         raise _unreadable(path) from error
     try:
@@ -104,19 +103,19 @@ def read(
     selection: Selection,
     columns: Sequence[str] = tuple(PUSH_RECORD.names),
     system: FileSystem = LOCAL,
+    content: bytes | None = None,
 ) -> Iterator[RecordBatch]:
     """The selected rows of a file as BRONZE, a thousand at a time; columns that are not named are null.
 
-    Row groups outside the selected time are not read.
+    Row groups outside the selected time are not read; nothing is, of the file system, where the content is given.
 
     Raises:
         LandingError: it cannot be read.
         OSError: S3 does not answer.
     """
-    source_file = str(path)
-    if system is LOCAL:
-        source_file = f"file:{quote(str(Path(path).absolute()), safe=_UNQUOTED)}"
-    with _readable(path, system) as file:
+    here = local_path(str(path))
+    source_file = str(path) if here is None else f"file:{quote(str(here), safe=_UNQUOTED)}"
+    with _readable(path, system, content) as file:
         present = [name for name in file.schema_arrow.names if name in columns]
         try:
             begin = 0

@@ -1,7 +1,7 @@
 """Detection of clients that request records: applications with the telemetry listener in `bootstrap.servers`.
 
-They get no records here, and their own logs hardly show the reason (docs/client-logs.md). So this node's log and
-`fleetgauge status` list them.
+They get no records here, and their own logs hardly show the reason (docs/operate/client-logs.md). So this node's log
+and `fleetgauge status` list them.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Reads several embedded logs as one: a node has one log per listener process (docs/workers.md).
+"""Reads several embedded logs as one: a node has one log per listener process (docs/operate/workers.md).
 
 Every log has its own cursors, and a batch holds records of one log: so commits are as exact as with a single log, and a
 batch that is read again after a crash begins at the same record. Records are ordered within a log, not between logs: a

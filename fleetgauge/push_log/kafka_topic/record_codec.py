@@ -1,4 +1,4 @@
-"""Encodes a push record as a record of a Kafka topic, and decodes it (docs/push-log-kafka.md).
+"""Encodes a push record as a record of a Kafka topic, and decodes it (docs/operate/push-log-kafka.md).
 
 Key: the 22-character client instance id, so that a client's pushes stay in order. Value: `metrics`, empty for a
 heartbeat, never null. Headers: every other field under its name, as UTF-8 text; a field that is None has no header.

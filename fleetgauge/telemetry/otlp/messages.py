@@ -1,6 +1,6 @@
 """Reads OTLP's messages as protobuf's classes have them, for all readers that are not compiled.
 
-What the values mean is defined in docs/points.md, and what sets series apart in `series`.
+What the values mean is defined in docs/reference/points.md, and what sets series apart in `series`.
 """
 
 import math

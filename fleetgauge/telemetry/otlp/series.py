@@ -1,7 +1,7 @@
 """What sets series of data points apart beside metric and attributes, and the unit of their values.
 
-docs/points.md defines how Fleetgauge reads data points; this is the part of it that the Prometheus page, the tables and
-the OTLP exporter share as code. The standard library alone.
+docs/reference/points.md defines how Fleetgauge reads data points; this is the part of it that the Prometheus page, the
+tables and the OTLP exporter share as code. The standard library alone.
 """
 
 import itertools

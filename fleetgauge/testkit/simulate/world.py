@@ -70,7 +70,7 @@ FAULTY: Final = {
     "librdkafka": (_librdkafka("confluent-kafka-python", "2.8.0-rdkafka-2.8.0", "2.8.0"),),
     "franz-go": (),
 }
-"""Versions with a fault that concerns telemetry: see the client guard's table, docs/metrics-and-guard.md."""
+"""Versions with a fault that concerns telemetry: see the client guard's table, docs/operate/metrics-and-guard.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

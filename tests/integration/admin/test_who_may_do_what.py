@@ -46,7 +46,7 @@ operations = "Describe"
 [client.id.patterns]
 "User:ANONYMOUS" = "orders-.*"
 """
-"""The table of docs/authorization.md."""
+"""The table of docs/operate/authorization.md."""
 DENIED = {
     "describe": {"nobody"},
     "list": {"nobody"},

@@ -1,6 +1,6 @@
 """Applications whose `bootstrap.servers` names `fleetgauge serve`: the node's log, status and client list report them.
 
-Their own texts are those that docs/client-logs.md gives.
+Their own texts are those that docs/operate/client-logs.md gives.
 """
 
 import struct
@@ -132,4 +132,4 @@ def test_a_java_producer_and_consumer_fail_with_the_texts_of_the_documentation(n
     for client_id in ("java-producer", "java-consumer"):
         assert len(lines_of(node, client_id)) == 1, node.output()
     for text in ("Topic orders not present in metadata", "The node does not support FIND_COORDINATOR"):
-        assert text in (Path(__file__).resolve().parents[3] / "docs" / "client-logs.md").read_text()
+        assert text in (Path(__file__).resolve().parents[3] / "docs" / "operate" / "client-logs.md").read_text()

@@ -1,4 +1,4 @@
-"""The Helm chart with every set of values that docs/kubernetes.md names: what Kubernetes and Fleetgauge make of it."""
+"""The Helm chart with each set of values in docs/operate/kubernetes.md: what Kubernetes and Fleetgauge make of it."""
 
 import json
 import re

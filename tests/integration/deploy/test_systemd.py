@@ -26,7 +26,7 @@ from fleetgauge.cli.fleet.app import app as fleet
 UNITS = ROOT / "deploy" / "systemd"
 SERVICES = sorted(path.name for path in UNITS.glob("*.service"))
 EXPOSURE = 1.4
-"""The rating that docs/run-it.md names; 10 is a unit without any hardening."""
+"""The rating that docs/operate/run-it.md names; 10 is a unit without any hardening."""
 
 needs_systemd = pytest.mark.skipif(
     not shutil.which("systemd-analyze"), reason="needs systemd-analyze: apt-get install --no-install-recommends systemd"
@@ -94,7 +94,7 @@ def test_every_unit_is_as_little_exposed_as_documented(unit: str, system: Path) 
     )
     assert rated is not None
     assert float(rated[1]) <= EXPOSURE
-    assert f"rates that {EXPOSURE}" in (ROOT / "docs/run-it.md").read_text()
+    assert f"rates that {EXPOSURE}" in (ROOT / "docs/operate/run-it.md").read_text()
 
 
 @needs_systemd

@@ -1,4 +1,4 @@
-"""docs/write-a-reporter.md: its class, registered by its line, receives the pushes of a node and of a gateway."""
+"""docs/develop/write-a-reporter.md: its class, registered by its line, receives the pushes of node and gateway."""
 
 import re
 import tomllib
@@ -14,7 +14,7 @@ from fleetgauge.telemetry import format_instance_id
 
 pytestmark = pytest.mark.integration
 
-PAGE = Path(__file__).parents[3] / "docs" / "write-a-reporter.md"
+PAGE = Path(__file__).parents[3] / "docs" / "develop" / "write-a-reporter.md"
 
 
 def block(language: str) -> str:

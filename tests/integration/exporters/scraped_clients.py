@@ -19,9 +19,11 @@ TOPIC = "orders"
 PARTITIONS = 2
 """As many as a group has members; librdkafka's has one more, which is idle."""
 PUSH_INTERVAL_MS = 1_000
-METRICS = re.findall(r"--metrics '(\S+)'", (ROOT / "docs" / "grafana.md").read_text())[0]
+METRICS = re.findall(r"--metrics '(\S+)'", (ROOT / "docs" / "deliver" / "grafana.md").read_text())[0]
 """What the page on dashboards tells readers to subscribe to."""
-LABELS = json.loads(re.findall(r"^ *labels = (\[.*\])", (ROOT / "docs" / "grafana.md").read_text(), re.MULTILINE)[0])
+LABELS = json.loads(
+    re.findall(r"^ *labels = (\[.*\])", (ROOT / "docs" / "deliver" / "grafana.md").read_text(), re.MULTILINE)[0]
+)
 """And which labels it has."""
 QUOTAS = {
     "franz-go-1.22.2-producer-1": ("producer_byte_rate", 400),

@@ -1,6 +1,6 @@
 """KIP-714's example of reactive monitoring: a consumer is reported by its client id, asked, seen, and left alone again.
 
-docs/reactive-example.md tells the same for an operator.
+docs/analyse/reactive-example.md tells the same for an operator.
 """
 
 import json

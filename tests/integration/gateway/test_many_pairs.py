@@ -116,6 +116,8 @@ def test_eight_thousand_pairs_are_served_and_memory_stays_flat(tmp_path: Path) -
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scenario())
-    print(f"{PAIRS} pairs: {[round(each / MIB, 1) for each in memory]} MiB")  # with -s, for docs/performance.md
+    print(
+        f"{PAIRS} pairs: {[round(each / MIB, 1) for each in memory]} MiB"
+    )  # with -s, for docs/reference/performance.md
     assert max(memory) < PAIRS * 8 * 1024, "of a pair"
     assert max(memory) - memory[0] < 4 * MIB, "pairs that have ended leave nothing"

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
+from integration.reality.pace import QUICK
 from integration.reality.stage import TOPIC, Stage
 from support.brokers.kafka_cluster import FAR
 from support.clients.working_clients import JAVA_3, JAVA_4, LIBRDKAFKA, WorkingClients, shifted_clock
 
 Steps = Iterator[None]
-
-LIVES_S = (10, 18, 11, 19)
-"""Of a process that is killed again and again: long enough for a JVM's first push on a busy machine, and uneven, since
-Java's producers that come and go as by the clock are jobs [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +26,7 @@ class Fault:
     Attributes:
         verdict, kind, subject: of the row of `verdicts` that has to be found.
         library: of the clients that it is made on; empty for all.
-        lasts_s: how long it has to be so by examples/quick_rules.toml until there is a verdict [s].
+        lasts_s: how long it has to be so by examples/quick_rules.toml until there is a verdict [s]; see `Pace.times`.
         what: what is done, for the table.
         steps: see above; told the library, and the subject: a client id, a group, or of an instance its client id.
         also: verdicts that are true of the same clients.
@@ -43,6 +40,11 @@ class Fault:
     what: str
     steps: Callable[[Stage, str, str], Steps]
     also: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of the fault among all."""
+        return f"{self.steps.__name__}-{self.library}".strip("-").replace("_", "-").replace(" ", "-")
 
 
 def slow_broker(stage: Stage, library: str, subject: str) -> Steps:
@@ -73,7 +75,7 @@ def late_for_poll(stage: Stage, library: str, client_id: str) -> Steps:
     """Two members, one of which comes back to poll() after `max.poll.interval.ms`."""
     clients = stage.clients[library].consumer(client_id, TOPIC).consumer(f"{client_id}-other", TOPIC, client_id)
     yield
-    clients.work(client_id, 13_000)
+    clients.work(client_id, stage.pace.late_ms)
     yield
     clients.work(client_id, 0)
 
@@ -120,7 +122,7 @@ def crashing(stage: Stage, library: str, client_id: str) -> Steps:
     ended = threading.Event()
 
     def live() -> None:
-        for life_s in cycle(LIVES_S):
+        for life_s in cycle(stage.pace.lives_s):
             if ended.is_set():
                 return
             clients = stage.start(library).producer(client_id, TOPIC)
@@ -149,7 +151,7 @@ def _each(what: str, steps: Callable[[Stage, str, str], Steps], *libraries: str,
             what=what,
             steps=steps,
             library=library,
-            subject=f"{steps.__name__.replace('_', '-')}-{library.replace(' ', '-')}",
+            subject=f"{steps.__name__}-{library}".replace("_", "-").replace(" ", "-"),
             **expected,
         )
         for library in libraries
@@ -204,7 +206,7 @@ CRASHING = _each(
     *("SIGKILL after 10 to 19 s, and a new start at once", crashing, JAVA_4, LIBRDKAFKA),
     verdict="crash-loop",
     kind="client",
-    lasts_s=sum(LIVES_S),
+    lasts_s=sum(QUICK.lives_s),
 )
 STOPPED = _each(
     *("SIGSTOP to a consumer", stopped, JAVA_3, JAVA_4, LIBRDKAFKA),
@@ -229,5 +231,7 @@ ALL = [[*SLEEPING, *QUOTA, *TINY, *CLOCK], [*LATE, *IDLE], [*FAR_AWAY, *CRASHING
 FOUR = [[SLEEPING[2], CLOCK[0], FAR_AWAY[1]], SLOW_BROKER]
 """Of an application, a machine and a network; then of a broker.
 
-Not at once: see the limits of slow-path in docs/verdicts.md.
+Not at once: see the limits of slow-path in docs/analyse/verdicts.md.
 """
+BY_DEFAULT = [SLEEPING[1], QUOTA[2], CLOCK[0], STOPPED[2]]
+"""Those that need no history, and can be found within twenty minutes with default settings."""

@@ -1,7 +1,7 @@
 """Faults made one round after the other, what the judge then said, and the table of it."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,13 +9,6 @@ from integration.reality.faults import Fault, Steps
 from integration.reality.stage import Stage
 from integration.reality.verdict_pipeline import Row
 from support.waiting import pause, ticking
-
-TIMES = 3
-"""How many times as long as it has to be so a verdict is waited for, beside how long it takes to be delivered."""
-DELIVERY_S = 90.0
-"""A window, `--late`, a trigger, and rounds that a busy machine makes long [s]."""
-CLEARS_S = 40.0
-"""After the end of a round's faults, until the next ones begin [s]."""
 
 
 @dataclass(kw_only=True)
@@ -26,6 +19,8 @@ class Outcome:
         before: ids of the verdicts that were there before it was made.
         began_s: when it was made, from the beginning of its round [s].
         found_s: from its own beginning until its verdict was delivered; None if that did not come [s].
+        console_s: the same until the console showed it.
+        severity, why: of its verdict.
         others: further rows that its own explains, or that are true of its clients as well.
     """
 
@@ -33,11 +28,21 @@ class Outcome:
     before: set[str] = field(default_factory=set)
     began_s: float = 0.0
     found_s: float | None = None
+    console_s: float | None = None
+    severity: str = ""
+    why: str = ""
     others: list[Row] = field(default_factory=list)
 
 
-def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Row]]:
+def make(
+    stage: Stage, *rounds: Sequence[Fault], note: Callable[[Outcome], None] = lambda _: None
+) -> tuple[list[Outcome], list[Row]]:
     """Makes the faults of each round at once.
+
+    Args:
+        stage: for them.
+        rounds: one after the other.
+        note: told of each fault that was found, and at the end of the round of each that was not.
 
     Returns:
         One outcome per fault, and the rows that none of them explains.
@@ -50,26 +55,37 @@ def make(stage: Stage, *rounds: Sequence[Fault]) -> tuple[list[Outcome], list[Ro
     outcomes = [Outcome(fault=fault) for fault in faults]
     for number, some in enumerate(rounds):
         if number:
-            pause(CLEARS_S, "what the last round did to clients that are in the next one passes")
+            pause(stage.pace.clears_s, "what the last round did to clients that are in the next one passes")
         of_round = [(outcome, each) for outcome, each in zip(outcomes, steps, strict=True) if outcome.fault in some]
-        _make_round(stage, of_round)
+        _make_round(stage, of_round, note)
     strange = _assign(outcomes, stage.pipeline.rows())
     return outcomes, strange
 
 
-def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, Steps]]) -> None:
-    passed = ticking(math.inf, every_s=0.2)
+def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, Steps]], note: Callable[[Outcome], None]) -> None:
+    passed = ticking(math.inf, every_s=stage.pace.looks_every_s)
     for outcome, steps in of_round:
         outcome.before = {row["id"] for row in stage.pipeline.rows()}
         outcome.began_s = next(passed)
         next(steps)
     outcomes = [outcome for outcome, _ in of_round]
-    end_s = next(passed) + TIMES * max(outcome.fault.lasts_s for outcome in outcomes) + DELIVERY_S
-    while (now_s := next(passed)) < end_s and any(outcome.found_s is None for outcome in outcomes):
+    lasts_s = stage.pace.times * max(outcome.fault.lasts_s for outcome in outcomes)
+    end_s = next(passed) + stage.pace.waits * lasts_s + stage.pace.delivery_s
+    waiting = outcomes
+    while waiting and (now_s := next(passed)) < end_s:
         rows = stage.pipeline.rows()
-        for outcome in (each for each in outcomes if each.found_s is None):
-            if any(is_right(row, outcome.fault) and row["id"] not in outcome.before for row in rows):
-                outcome.found_s = now_s - outcome.began_s
+        shown = stage.pipeline.console_rows() if stage.pace.is_default else rows
+        for each in waiting:
+            new = [row for row in rows if is_right(row, each.fault) and row["id"] not in each.before]
+            if new and each.found_s is None:
+                each.found_s, each.severity, each.why = now_s - each.began_s, new[0]["severity"], new[0]["why"]
+            if each.console_s is None and any(is_right(row, each.fault) for row in shown):
+                each.console_s = now_s - each.began_s
+            if None not in (each.found_s, each.console_s):
+                note(each)
+        waiting = [each for each in waiting if None in (each.found_s, each.console_s)]
+    for each in waiting:
+        note(each)
     for _, steps in of_round:
         next(steps, None)
 
@@ -102,7 +118,7 @@ def _assign(outcomes: Sequence[Outcome], rows: Sequence[Row]) -> list[Row]:
 
 
 def table(outcomes: Iterable[Outcome]) -> str:
-    """The table of docs/verdicts.md."""
+    """The table of docs/analyse/verdicts.md."""
     lines = ["| what is done | library | verdict | found after | other rows |", "|---|---|---|---|---|"]
     for each in outcomes:
         fault, others = each.fault, sorted({_named(row) for row in each.others})

@@ -1,13 +1,15 @@
 """Verdicts about real clients of three real brokers, on which faults are made outside of Fleetgauge's code.
 
-docs/verdicts.md has the table that the long run writes to .results/reality.md.
+docs/analyse/verdicts.md has the table that the long run writes to .results/reality.md.
 """
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from integration.reality.faults import ALL, FOUR
+from integration.reality.faults import ALL, BY_DEFAULT, FOUR
+from integration.reality.pace import DEFAULT
 from integration.reality.rounds import Outcome, make, table, write
 from integration.reality.stage import Stage
 from integration.reality.verdict_pipeline import Row
@@ -37,6 +39,15 @@ def test_four_faults_are_found_for_the_right_subjects_and_nothing_else_is(tmp_pa
     with Stage(tmp_path) as stage:
         outcomes, strange = make(stage, *FOUR)
         check(outcomes, strange, stage)
+
+
+@pytest.mark.timeout(2_400)
+def test_four_faults_are_named_by_watch_and_console_in_the_default_configuration(tmp_path: Path) -> None:
+    """Of those that need no history; `make soak-faults` makes all of them, with Fleetgauge installed as README says."""
+    with Stage(tmp_path, replace(DEFAULT, history_s=0.0, delivery_s=480.0)) as stage:
+        outcomes, strange = make(stage, BY_DEFAULT)
+        check(outcomes, strange, stage)
+        assert [each.fault.name for each in outcomes if each.console_s is None] == []
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""Facts about what real clients push that rules of docs/verdicts.md rest on, and that a reader would not expect.
+"""Facts about pushes of real clients on which rules of docs/analyse/verdicts.md rest, and that surprise a reader.
 
 If one of these fails with a new version of a client, the rules that it is named for need another look.
 """

@@ -2,21 +2,18 @@
 
 import json
 import subprocess
-import sys
 import threading
+import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow.parquet as pq
+from integration.reality.pace import Pace
 from support.brokers.broker_pipeline import PUSH_TOPIC
 from support.brokers.kafka_broker import with_the_test_run
+from support.ports import free_port
 from support.programs.export import Export
 from support.waiting import PATIENCE_S, follow, unfollow, wait_for
-
-ROOT = Path(__file__).parents[3]
-RULES = ROOT / "examples" / "quick_rules.toml"
-WINDOW_S = 10
-PUSH_INTERVAL_MS = 2_000
 
 Row = dict[str, Any]
 
@@ -24,7 +21,7 @@ Row = dict[str, Any]
 class VerdictPipeline:
     """`fleetgauge export` from a cluster's push log, and `fleetgauge fleet watch` over its landing zone."""
 
-    def __init__(self, directory: Path, bootstrap: str) -> None:
+    def __init__(self, directory: Path, bootstrap: str, pace: Pace, python: Path) -> None:
         self.directory = directory
         self.landing = directory / "landing"
         config = directory / "export.toml"
@@ -37,10 +34,11 @@ push.log.kafka.topic.name = "{PUSH_TOPIC}"
 [exporters.landing]
 type = "landing"
 path = "{self.landing}"
-linger.ms = 500
+{pace.export}
 """
         )
-        self._export = Export(directory, config)
+        self._console = f"http://127.0.0.1:{free_port()}"
+        self._export = Export(directory, config, f"http.listeners={self._console}", python=python)
         self._rows: dict[str, Row] = {}
         self._lock = threading.Lock()
         self._read_files: set[Path] = set()
@@ -50,9 +48,8 @@ linger.ms = 500
             self._watch = subprocess.Popen(
                 [
                     *with_the_test_run(),
-                    *(sys.executable, "-m", "fleetgauge", "fleet", "watch", "--source", str(self.landing)),
-                    *("--tables", str(directory / "fleet"), "--rules", str(RULES), "--window", f"{WINDOW_S}s"),
-                    *("--late", "3s", "--trigger", "4s", "--consequences", "--format", "json"),
+                    *(str(python), "-P", "-m", "fleetgauge", "fleet", "watch", "--source", str(self.landing)),
+                    *("--tables", str(directory / "fleet"), *pace.watch, "--consequences", "--format", "json"),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -91,6 +88,15 @@ linger.ms = 500
         assert self._watch.poll() is None, f"the watch ended: {self.output()}"
         with self._lock:
             return list(self._rows.values())
+
+    def console_rows(self) -> list[Row]:
+        """The verdicts that the console of the export shows as open; none while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"{self._console}/api/verdicts?state=open", timeout=PATIENCE_S) as answer:
+                found: list[Row] = json.load(answer)["verdicts"]
+        except OSError:
+            return []
+        return found
 
     def wait_for_pushes(self, client_ids: set[str]) -> None:
         """Waits until a push of each of these clients is in the landing zone."""

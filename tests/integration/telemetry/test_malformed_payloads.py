@@ -37,7 +37,7 @@ SUBSCRIPTION = '[client-metrics.all]\nmetrics = "*"\ninterval.ms = 500\n'
 READERS = ("collector", "console", "page")
 """Exporters that read payloads; `landing` does not."""
 NAMES = {**READABLE, **UNREADABLE, **WELL_FORMED}
-DOCUMENT = ROOT / "docs" / "conformance.md"
+DOCUMENT = ROOT / "docs" / "reference" / "conformance.md"
 LIVING = 3
 """Pushes after which a client's telemetry has outlived its first answer."""
 
@@ -274,7 +274,7 @@ def damaged() -> dict[str, tuple[int, bytes]]:
 
 
 def table() -> list[list[str]]:
-    """The rows of "Damaged payloads" in docs/conformance.md."""
+    """The rows of "Damaged payloads" in docs/reference/conformance.md."""
     section = DOCUMENT.read_text().partition("\n## Damaged payloads\n")[2].partition("\n## ")[0]
     rows = [line.strip("|\n ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in row] for row in rows[1:]]

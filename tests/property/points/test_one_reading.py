@@ -1,4 +1,4 @@
-"""Page, tables and the reference model read the same points in the same way (docs/points.md)."""
+"""Page, tables and the reference model read the same points in the same way (docs/reference/points.md)."""
 
 import random
 from collections.abc import Iterator, Sequence

@@ -82,8 +82,8 @@ class ClientFleet:
 
         The wait begins when they are back, or after `within_s`, for which they may be silent by their own rules [s].
         A Java client that was cut in mid-request is silent for five minutes and has to be back after them, which may be
-        left out; before 4.2 it is off for good, which no server can help (docs/client-logs.md): of those it has to be
-        the cause.
+        left out; before 4.2 it is off for good, which no server can help (docs/operate/client-logs.md): of those it has
+        to be the cause.
         """
 
         def missing() -> dict[str, Any]:

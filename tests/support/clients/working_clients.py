@@ -31,13 +31,23 @@ class WorkingClients:
         bootstrap: servers.
         log: where what it writes goes.
         environment: beside that of the tests.
+        with_defaults: clients have the settings of their library; else short ones, for short windows.
 
     Attributes:
         client_ids: of the clients that were started.
     """
 
-    def __init__(self, library: str, bootstrap: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        library: str,
+        bootstrap: str,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        with_defaults: bool = False,
+    ) -> None:
         self.library = library
+        self._with_defaults = with_defaults
         self.client_ids: set[str] = set()
         self._bootstrap = bootstrap
         self._log = log
@@ -59,9 +69,11 @@ class WorkingClients:
 
     def consumer(self, client_id: str, topic: str, group: str = "", work_ms: int = 0, **settings: str) -> Self:
         """Starts a consumer, of a group that is named like its client id if none is given."""
-        own = {"group.id": group or client_id, "auto.offset.reset": "latest", "max.poll.interval.ms": "10000"}
-        if settings.get("group.protocol") != "consumer":  # by which the broker sets the session's length
-            own["session.timeout.ms"] = "6000"
+        own = {"group.id": group or client_id, "auto.offset.reset": "latest"}
+        if not self._with_defaults:
+            own["max.poll.interval.ms"] = "10000"
+            if settings.get("group.protocol") != "consumer":  # by which the broker sets the session's length
+                own["session.timeout.ms"] = "6000"
         self.work(client_id, work_ms)
         return self._start("consumer", client_id, topic, {**own, **settings})
 
@@ -98,7 +110,7 @@ class WorkingClients:
 
     def _start(self, role: str, client_id: str, topic: str, settings: Mapping[str, str]) -> Self:
         self.client_ids.add(client_id)
-        own = OF_JAVA if self.library.startswith("java ") else {}
+        own = OF_JAVA if self.library.startswith("java ") and not self._with_defaults else {}
         every = {"bootstrap.servers": self._bootstrap, "client.id": client_id, **own, **settings}
         return self._tell(role, client_id, topic, *(f"{key}={value}" for key, value in every.items()))
 

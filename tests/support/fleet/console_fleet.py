@@ -64,8 +64,8 @@ class GivenPushes:
 class FleetOfTest:
     """A fleet that is stepped by hand."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.time = MockTime(wall_ms=WALL_MS)
+    def __init__(self, time: MockTime | None = None, **settings: Any) -> None:
+        self.time = time or MockTime(wall_ms=WALL_MS)
         self.source = GivenPushes(self.time)
         self.in_force: dict[str, dict[str, str]] | None = None
         self.fleet = Fleet(self.source, FleetSettings(**settings), in_force=lambda: self.in_force, time=self.time)

@@ -91,8 +91,8 @@ def model_of(pushes: Iterable[PushRecord]) -> Model:
 def page_of_model(model: Model) -> Page:
     """The page that follows from the model's series. Known exceptions are here and nowhere else:
 
-    - series that no label tells apart are added up; of gauges the largest is shown (docs/points.md, What identifies a
-      series),
+    - series that no label tells apart are added up; of gauges the largest is shown (docs/reference/points.md, What
+      identifies a series),
     - a sum that may fall, and a summary, shows its latest value (What a series grew by),
     - a histogram begins again with other bounds, which its buckets on the page have in common.
     """

@@ -1,4 +1,4 @@
-"""Random clients that push every kind of point that docs/points.md speaks of, from a seed and quickly.
+"""Random clients that push every kind of point that docs/reference/points.md speaks of, from a seed and quickly.
 
 What a client does is drawn from `Feature`s; `ON` names those that page and tables read alike.
 """
@@ -65,7 +65,7 @@ class Feature(Enum):
 
 EVERYTHING: Final = frozenset(Feature)
 ON: Final = EVERYTHING - {Feature.RESTARTS_UNSEEN}
-"""What page and tables read as docs/points.md has it; the page compares starts with the client's previous push."""
+"""What page and tables read by docs/reference/points.md; the page compares starts with the client's previous push."""
 
 SECOND_NANO: Final = 1_000_000_000
 BEGAN_NANO: Final = 1_749_990_000 * SECOND_NANO

@@ -1,4 +1,4 @@
-"""The reference for docs/points.md: reads the pushes of one client point by point, made for reading alone.
+"""The reference for docs/reference/points.md: reads the pushes of one client point by point, made for reading alone.
 
 It uses nothing of the product but `telemetry.otlp.series`, and the text of a value. What the Prometheus page and the
 tables make of the same pushes is compared with it.

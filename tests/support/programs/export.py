@@ -14,14 +14,16 @@ from support.waiting import PATIENCE_S, follow, unfollow, wait_for
 class Export:
     """One `fleetgauge export`. Its output goes to `<directory>/export-<number>.log`."""
 
-    def __init__(self, directory: Path, config: Path, *overrides: str, number: int = 0) -> None:
+    def __init__(
+        self, directory: Path, config: Path, *overrides: str, number: int = 0, python: Path = Path(sys.executable)
+    ) -> None:
         self.data = directory / "export-data"
         self.number = number
         self.log = directory / f"export-{number}.log"
         arguments = [part for override in (f"log.dirs={self.data}", *overrides) for part in ("--override", override)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "fleetgauge", "export", "--config", str(config), *arguments],
+                [str(python), "-P", "-m", "fleetgauge", "export", "--config", str(config), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -2,6 +2,7 @@
 
 import builtins
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -300,6 +301,7 @@ def measured(role: str, latency_ms: float, **polls: float) -> bytes:
 
 ASLEEP = measured("consumer", 1_400.0, poll_idle_ratio_avg=0.05, time_between_poll_avg=1_500.0)
 POLLS_ALONE = measured("consumer", 502.0, poll_idle_ratio_avg=0.5, time_between_poll_avg=500.0)
+TINY_FETCHES = measured("consumer", 5.0, fetch_manager_fetch_rate=100.0, fetch_manager_fetch_size_avg=100.0)
 MOSTLY_POLLS = measured("consumer", 300.0, poll_idle_ratio_avg=0.2, time_between_poll_avg=500.0)
 
 
@@ -349,16 +351,65 @@ def test_time_in_poll_is_that_of_a_day_for_java_too(of: FleetOfTest, seconds: in
 @pytest.mark.parametrize("pushed_before", [False, True])
 def test_no_verdict_is_shown_since_before_the_first_push_of_its_client(of: FleetOfTest, pushed_before: bool) -> None:
     """It is found by windows, and so is its identity: one that began within the first window began with the client."""
-    tiny = measured("consumer", 5.0, fetch_manager_fetch_rate=100.0, fetch_manager_fetch_size_avg=100.0)
     if pushed_before:
         of.push("reader", measured("consumer", 5.0), number=1, client_software_name=JAVA, terminating=False)
         of.pass_time(60, 10)
     of.pass_time(25)
     first = of.time.microseconds()
     for _ in range(13):
-        of.push("reader", tiny, number=1, client_software_name=JAVA, terminating=False)
+        of.push("reader", TINY_FETCHES, number=1, client_software_name=JAVA, terminating=False)
         of.pass_time(60, 10)
     [row] = of.fleet.verdicts()["verdicts"]
     assert (row["verdict"], row["opened_at"]) == ("tiny-fetches", first // 60_000_000 * 60_000_000)
     assert row["since"] == (row["opened_at"] if pushed_before else first)
     assert of.fleet.client(instance_id(1))["verdicts"][0]["since"] == row["since"]  # type: ignore[index]
+
+
+def test_open_verdicts_outlast_a_restart_and_are_not_judged_twice(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"decode_cores": 1_000.0, "kept_memory": tmp_path / "console-node.zip"}
+    before = FleetOfTest(**settings)
+    pushes = []
+    for _ in range(13):
+        pushes.append(before.push("reader", TINY_FETCHES, number=1, client_software_name=JAVA, terminating=False))
+        before.pass_time(60, 10)
+    [opened] = before.fleet.verdicts()["verdicts"]
+    before.fleet.stop()
+    after = FleetOfTest(before.time, **settings)
+    assert after.fleet.verdicts()["verdicts"] == [opened]
+    after.source.give(pushes)  # the hour that a console reads back
+    after.pass_time(130, 10)
+    names = ("verdict", "subject", "opened_at")
+    [row] = after.fleet.verdicts()["verdicts"]
+    assert [row[name] for name in names] == [opened[name] for name in names]
+
+
+@pytest.mark.parametrize("damage", ["half", "none", "rules"])
+def test_what_cannot_be_remembered_is_judged_anew(damage: str, tmp_path: Path) -> None:
+    kept, rules = tmp_path / "console-node.zip", tmp_path / "rules.toml"
+    before = FleetOfTest(decode_cores=1_000.0, kept_memory=kept)
+    before.push("orders", real_pushes()[0], number=1, terminating=False)
+    before.pass_time(80)
+    before.fleet.stop()
+    if damage == "half":
+        kept.write_bytes(kept.read_bytes()[: kept.stat().st_size // 2])
+    rules.write_text("[tiny-fetches]\nfor_s = 120\n" if damage == "rules" else "")
+    after = FleetOfTest(before.time, decode_cores=1_000.0, kept_memory=kept, rules=rules)
+    judged_before = "Nothing is judged yet" not in str(after.fleet.overview()["verdicts"]["not_judged"])
+    assert judged_before == (damage == "none")
+
+
+def test_what_is_suspected_and_when_verdicts_can_come_is_told_before_there_are_any(of: FleetOfTest) -> None:
+    for _ in range(3):
+        of.push("reader", TINY_FETCHES, number=1, client_software_name=JAVA, terminating=False)
+        of.pass_time(60, 10)
+    overview = of.fleet.overview()["verdicts"]
+    assert overview["suspected"] == 1
+    assert overview["first_verdicts"] == overview["judged_from"] + 300_000_000
+    [row] = of.fleet.verdicts()["suspected"]
+    assert (row["verdict"], row["title"]) == ("tiny-fetches", "reader fetches its data in tiny pieces")
+    assert of.fleet.client(instance_id(1))["suspected"] == [row]  # type: ignore[index]
+    for _ in range(10):
+        of.push("reader", TINY_FETCHES, number=1, client_software_name=JAVA, terminating=False)
+        of.pass_time(60, 10)
+    overview = of.fleet.overview()["verdicts"]
+    assert (overview["suspected"], overview["first_verdicts"], overview["info"]) == (0, None, 1)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetgauge.base.machine import memory_bytes
 from fleetgauge.exporters.kafka.exporter import KafkaTopicExporter, KafkaTopicExporterSettings
-from fleetgauge.exporters.landing.exporter import LandingExporter, LandingSettings
+from fleetgauge.exporters.landing.exporter import LandingExporter, LandingSettings, default_batch
 from fleetgauge.exporters.options import ExporterConfigError
 from fleetgauge.exporters.otlp.endpoint import HTTP_PROTOBUF, OtlpEndpoint
 from fleetgauge.exporters.otlp.exporter import OtlpExporter, otlp_exporter
@@ -241,6 +242,13 @@ def test_a_landing_zone_needs_its_path_alone_and_touches_nothing_yet(tmp_path: P
     assert isinstance(exporter, LandingExporter)
     assert exporter.settings == LandingSettings(path=str(tmp_path / "landing"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_a_landing_zone_are_larger_where_there_is_more_memory_and_never_beyond_what_a_reader_holds() -> None:
+    mib = 1 << 20
+    sizes = [default_batch(memory * mib).max_bytes // mib for memory in (0, 256, 1_024, 1_536, 2_048, 1 << 20)]
+    assert sizes == [64, 64, 128, 192, 256, 256]
+    assert LandingSettings(path="x").batch == default_batch(memory_bytes())
 
 
 def test_every_type_of_exporter_has_a_name_and_batches() -> None:

@@ -1,5 +1,6 @@
 """The pipeline against a log and a destination that do as the test says, with a clock that only pauses move."""
 
+import gc
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -34,6 +35,21 @@ def test_every_batch_is_delivered_in_order_and_committed_after() -> None:
     assert stats.last_delivered_at == rig.time.microseconds()
     assert rig.log.closed
     assert rig.destination.closed
+
+
+def test_a_batch_that_was_delivered_is_not_held_while_the_next_one_is_read() -> None:
+    pushes = records(2)
+    held: list[Batch] = []
+    rig = Rig(Log(pushes, records(3)), Destination())
+    poll = rig.log.poll
+
+    def look_and_poll(max_bytes: int, max_records: int, max_wait_ms: int) -> Batch | None:
+        held.extend(each for each in gc.get_objects() if isinstance(each, Batch) and each.records[0] is pushes[0])
+        return poll(max_bytes, max_records, max_wait_ms)
+
+    rig.log.poll = look_and_poll  # type: ignore[method-assign]  # polls of one test
+    rig.run()
+    assert (rig.pipeline.stats().delivered_batches, held) == (2, [])
 
 
 def test_a_destination_that_is_away_gets_the_same_batch_until_it_takes_it() -> None:

@@ -1,4 +1,4 @@
-"""docs/quotas.md: its examples run, and it names everything that is public."""
+"""docs/develop/quotas.md: its examples run, and it names everything that is public."""
 
 import doctest
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fleetgauge import quotas
 
-PAGE = Path(__file__).parents[3] / "docs" / "quotas.md"
+PAGE = Path(__file__).parents[3] / "docs" / "develop" / "quotas.md"
 
 
 def test_the_examples_of_the_page_print_what_it_shows() -> None:

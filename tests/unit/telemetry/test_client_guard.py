@@ -138,7 +138,7 @@ def test_all_among_a_rewrites_prefixes_stands_alone(make_node: type[Node], make_
 
 
 def test_the_guide_names_every_shipped_rule() -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "metrics-and-guard.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "operate" / "metrics-and-guard.md").read_text()
     assert [rule.name for rule in SHIPPED if f"`{rule.name}`" not in guide] == []
 
 

@@ -1,4 +1,4 @@
-"""docs/telemetry-library.md: its examples run, and what it tells the caller to call is there."""
+"""docs/develop/telemetry-library.md: its examples run, and what it tells the caller to call is there."""
 
 import doctest
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from unit.telemetry.node import Node
 
-PAGE = Path(__file__).parents[3] / "docs" / "telemetry-library.md"
+PAGE = Path(__file__).parents[3] / "docs" / "develop" / "telemetry-library.md"
 
 
 def test_the_examples_of_the_page_print_what_it_shows() -> None:

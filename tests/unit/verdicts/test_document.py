@@ -1,4 +1,4 @@
-"""docs/verdicts.md is held to the catalogue and the rule file: sections, declarations and defaults."""
+"""docs/analyse/verdicts.md is held to the catalogue and the rule file: sections, declarations and defaults."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from fleetgauge.verdicts.catalogue import BY_ID, VERDICTS
 from fleetgauge.verdicts.declare import Verdict
 from fleetgauge.verdicts.rules import default_rules
 
-PAGE = (Path(__file__).parents[3] / "docs" / "verdicts.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "analyse" / "verdicts.md").read_text()
 LIBRARIES = {"java": "Java", "librdkafka": "librdkafka", "franz-go": "franz-go"}
 
 

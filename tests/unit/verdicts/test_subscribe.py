@@ -1,4 +1,4 @@
-"""The checklist in docs/verdicts.md of what to subscribe to is what the verdicts read of a window."""
+"""The checklist in docs/analyse/verdicts.md of what to subscribe to is what the verdicts read of a window."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ from fleetgauge.verdicts.notes import note_window
 from fleetgauge.verdicts.rules import default_rules
 from fleetgauge.verdicts.window import Rows, windows
 
-PAGE = (Path(__file__).parents[3] / "docs" / "verdicts.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "analyse" / "verdicts.md").read_text()
 
 
 def columns_read(verdict: Verdict, patch: pytest.MonkeyPatch) -> set[str]:

@@ -32,7 +32,7 @@ _API_VERSIONS: Final = (18, 0, b"")
 _METADATA: Final = (3, 2, b"\0\0\0\0")
 """Of no topic; the first version with the cluster's id, which all brokers from 0.10.1 on know."""
 
-_DOCUMENT: Final = "docs/gateway.md"
+_DOCUMENT: Final = "docs/start/gateway.md"
 
 
 def check_gateway(config: ServiceConfig) -> Iterator[Finding]:

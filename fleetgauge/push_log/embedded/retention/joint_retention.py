@@ -1,4 +1,4 @@
-"""Retention of several embedded logs together: those of the listener processes of a node (docs/workers.md).
+"""Retention of several embedded logs together: those of the listener processes of a node (docs/operate/workers.md).
 
 `push.log.retention.bytes` applies to the sum of all logs, and the oldest segment of any log is deleted first. So the
 log of a busy process can use the space that a quiet one leaves, and a restart with another number of processes deletes

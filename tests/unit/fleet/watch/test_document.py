@@ -1,4 +1,4 @@
-"""docs/fleet-watch.md shows what a destination gets, and a unit file that starts a command there is."""
+"""docs/analyse/fleet-watch.md shows what a destination gets, and a unit file that starts a command there is."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from fleetgauge.fleet.report.cells import json_dicts
 from fleetgauge.fleet.watch.changes import Change, Kind, verdict_id
 from fleetgauge.verdicts.rows import ranked
 
-PAGE = (Path(__file__).parents[4] / "docs" / "fleet-watch.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "analyse" / "fleet-watch.md").read_text()
 
 
 def block(language: str) -> str:

@@ -1,4 +1,4 @@
-"""The bounds of delivery are by default those that README.md and docs/delivery.md promise."""
+"""The bounds of delivery are by default those that README.md and docs/deliver/delivery.md promise."""
 
 from pathlib import Path
 
@@ -36,5 +36,5 @@ def test_an_exporter_waits_by_default_as_long_as_the_page_promises() -> None:
 
 def text(page: str) -> str:
     """A page on one line."""
-    path = ROOT / "README.md" if page == "README" else ROOT / f"docs/{page}.md"
+    path = ROOT / "README.md" if page == "README" else ROOT / f"docs/deliver/{page}.md"
     return " ".join(path.read_text().split())
