@@ -261,7 +261,8 @@ class Fleet:
             "verdicts": {
                 **{severity: severities.get(severity, 0) for severity in SEVERITIES},
                 "top": rows[:_TOP_VERDICTS],
-                "not_judged": self._not_judged(),
+                "suspected": len(self._verdicts().suspected),
+                **self._judged(),
             },
             "brokers": None if self._analysis is None else self._analysis.rings.nodes,
             "groups": None if self._analysis is None else len(_groups_of(self._entries)),
@@ -291,6 +292,15 @@ class Fleet:
         if self._settings.tables:
             return f"No verdicts could be read from {self._settings.tables} yet."
         return "Nothing is judged yet: the first minute of pushes has to be over."
+
+    def _judged(self) -> dict[str, Any]:
+        found = self._verdicts()
+        return {
+            "judged_from": found.judged_from,
+            "judged_to": found.judged_to,
+            "first_verdicts": found.first_verdicts,
+            "not_judged": self._not_judged(),
+        }
 
     def _why_not_measured(self) -> str | None:
         return self._measures if isinstance(self._measures, str) else None
@@ -434,6 +444,7 @@ class Fleet:
                 "series": [] if self._analysis is None else self._analysis.series(entry, self._entries),
                 "not_judged": self._not_judged(),
                 "verdicts": verdicts,
+                "suspected": self._verdicts().suspected_of(entry),
             }
 
     def groups(self) -> dict[str, Any]:
@@ -480,10 +491,9 @@ class Fleet:
         rows = [row for row in found.rows if state in ("all", row["state"])]
         return {
             "source": found.source,
-            "judged_from": found.judged_from,
-            "judged_to": found.judged_to,
-            "not_judged": self._not_judged(),
+            **self._judged(),
             "verdicts": rows,
+            "suspected": found.suspected,
         }
 
 

@@ -10,11 +10,13 @@ from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.html.words import title, who
+from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.schemas import INSTANCE
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rows import ranked
 from fleetgauge.verdicts.rules import Rules
+from fleetgauge.verdicts.suspected import first_verdicts_us, suspected
 
 FirstPush = Callable[[InstanceKey], int | None]
 """Receipt of the first push of an instance [us]; None where it is not known."""
@@ -24,7 +26,12 @@ def live_verdicts(memory: Memory, rules: Rules, first_push: FirstPush) -> Verdic
     """Those of the live judge."""
     rows = by_severity([_plain(row, first_push) for row in ranked(memory, rules).to_pylist()])
     return Verdicts(
-        source="live", judged_from=memory.judged_from_us or None, judged_to=memory.judged_to_us or None, rows=rows
+        source="live",
+        judged_from=memory.judged_from_us or None,
+        judged_to=memory.judged_to_us or None,
+        rows=rows,
+        suspected=_suspected(memory, rules),
+        first_verdicts=first_verdicts_us(memory, rules),
     )
 
 
@@ -36,11 +43,21 @@ def standing_verdicts(tables: str, first_push: FirstPush) -> Verdicts:
     """
     try:
         fleet = Fleet.with_verdicts(tables)
-        of = fleet.judged()
+        of, (memory, rules) = fleet.judged(), latest_memory(fleet.store)
         rows = by_severity([_plain(row, first_push) for row in fleet.verdicts().to_pylist()])
     except FleetError as error:
         raise OSError(str(error)) from error
-    return Verdicts(source="tables", judged_from=_micros(of.begin), judged_to=_micros(of.end), rows=rows)
+    return Verdicts(
+        source="tables",
+        judged_from=_micros(of.begin),
+        judged_to=_micros(of.end),
+        rows=rows,
+        suspected=_suspected(memory, rules),
+    )
+
+
+def _suspected(memory: Memory, rules: Rules) -> list[Row]:
+    return [row | {"title": title(row)} for row in suspected(memory, rules)]
 
 
 def standing_clients(tables: str) -> dict[InstanceKey, Known]:

@@ -1,6 +1,6 @@
 """Verdicts as plain values, and which are about which client."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,19 +18,24 @@ class Verdicts:
         source: `tables` or `live`.
         judged_from, judged_to: of the windows judged [us]; None where there is none.
         rows: of the contract, best rank first.
+        suspected: of `verdicts.suspected`, nearest first.
+        first_verdicts: from when on the first can come, until they can [us].
     """
 
     source: str
     judged_from: int | None = None
     judged_to: int | None = None
     rows: Sequence[Row] = ()
+    suspected: Sequence[Row] = ()
+    first_verdicts: int | None = None
     _about: dict[tuple[str, str, str], list[Row]] = field(default_factory=dict)
+    _suspected_about: dict[tuple[str, str, str], list[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for row in self.rows:
-            if row["state"] == "open":
+        for rows, about in ((self.open_rows(), self._about), (self.suspected, self._suspected_about)):
+            for row in rows:
                 for key in _subjects(row):
-                    self._about.setdefault(key, []).append(row)
+                    about.setdefault(key, []).append(row)
 
     def open_rows(self) -> list[Row]:
         """Those that last."""
@@ -42,16 +47,11 @@ class Verdicts:
 
     def of_entry(self, entry: Entry) -> list[Row]:
         """Open ones about a client, its instance, its group or its version."""
-        if not self._about:
-            return []
-        cluster, of = entry.cluster_id, entry.of
-        group = entry.instance.group_id if entry.instance is not None else None
-        return [
-            *self.about("client", cluster, of.client_id),
-            *self.about("instance", cluster, of.client_instance_id),
-            *(self.about("group", cluster, group) if group else ()),
-            *self.about("version", cluster, software_of(entry)),
-        ]
+        return _of_entry(entry, self._about)
+
+    def suspected_of(self, entry: Entry) -> list[Row]:
+        """The same that may come to be."""
+        return _of_entry(entry, self._suspected_about)
 
 
 def by_severity(rows: Sequence[Row]) -> list[Row]:
@@ -75,6 +75,15 @@ def by_severity(rows: Sequence[Row]) -> list[Row]:
         worst[id(of)] = min(SEVERITIES.index(row["severity"]), worst.get(id(of), len(SEVERITIES)))
     ranked = sorted(zip(rows, roots, strict=True), key=lambda pair: (pair[0]["state"] != "open", worst[id(pair[1])]))
     return [row for row, _ in ranked]
+
+
+def _of_entry(entry: Entry, about: Mapping[tuple[str, str, str], list[Row]]) -> list[Row]:
+    if not about:
+        return []
+    of, group = entry.of, entry.instance.group_id if entry.instance is not None else None
+    subjects = [("client", of.client_id), ("instance", of.client_instance_id), ("version", software_of(entry))]
+    subjects[2:2] = [("group", group)] if group else []
+    return [row for kind, subject in subjects for row in about.get((kind, entry.cluster_id, subject), ())]
 
 
 def _subjects(row: Row) -> list[tuple[str, str, str]]:

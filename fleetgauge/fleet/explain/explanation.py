@@ -18,6 +18,7 @@ from fleetgauge.verdicts.coverage import coverage
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.notes import traffic_facts
 from fleetgauge.verdicts.rules import Rules
+from fleetgauge.verdicts.suspected import suspected
 
 DAY: Final = timedelta(days=1)
 MOST_LISTED: Final = 20
@@ -53,10 +54,12 @@ class Explanation:
     Attributes:
         kind, subject, cluster_id: of it.
         verdicts: rows of VERDICTS that are about it, or concern its instances, and their causes, best rank first.
+        suspected: rows of `verdicts.suspected` about it, or its clients or groups.
         over_time: its figures.
         versions: `software`, `library`, and instances by `state`.
         instances: rows of CLIENTS, those seen last.
         instance_count: how many there are.
+        fine: verdicts that could have been given of it, and are neither open nor suspected.
         coverage: rows of `verdicts.coverage.SCHEMA`, not judged by what its own instances sent; None for nodes
             and paths, and where nothing of it is known at the time.
     """
@@ -65,10 +68,12 @@ class Explanation:
     subject: str
     cluster_id: str
     verdicts: list[Row]
+    suspected: list[Row]
     over_time: OverTime
     versions: list[Row]
     instances: list[Row]
     instance_count: int
+    fine: list[str]
     coverage: list[Row] | None
 
     def as_object(self) -> Row:
@@ -112,16 +117,21 @@ def _explained(
     covered = coverage(clients, memory, rules)
     is_of_clients = subject.node_id is None
     not_judged = covered.filter(pc.invert(covered["judged"])).to_pylist()
+    doubted = [row for row in suspected(judged_by, rules) if _is_suspected(row, subject, clients)]
+    is_covered = is_of_clients and bool(figures.windows)
+    told = {row["verdict"] for row in (*doubted, *not_judged, *(row for row in rows if row["state"] == "open"))}
     return Explanation(
         kind=subject.kind,
         subject=subject.name,
         cluster_id=subject.cluster_id,
         verdicts=rows,
+        suspected=doubted,
         over_time=figures,
         versions=_versions(clients),
         instances=clients.slice(0, MOST_LISTED).to_pylist() if is_of_clients else [],
         instance_count=clients.num_rows,
-        coverage=not_judged if is_of_clients and figures.windows else None,
+        fine=sorted(set(to_list(covered["verdict"])) - told) if is_covered else [],
+        coverage=not_judged if is_covered else None,
     )
 
 
@@ -133,6 +143,15 @@ def _concerns(row: Row, subject: Subject, ids: set[str]) -> bool:
     if subject.kind == "path":
         return row["node_id"] == subject.node_id and not ids.isdisjoint(row["instances"])
     return not ids.isdisjoint(row["instances"])
+
+
+def _is_suspected(row: Row, subject: Subject, clients: Table) -> bool:
+    if row["cluster_id"] != subject.cluster_id:
+        return False
+    is_own = (row["subject_kind"], row["subject"]) == (subject.kind, subject.name)
+    is_near = subject.kind in ("client", "instance", "group") and subject.node_id is None
+    names = {*to_list(clients["client_id"]), *to_list(clients["client_instance_id"])} if is_near else set()
+    return is_own or row["subject"] in names
 
 
 def _versions(clients: Table) -> list[Row]:

@@ -1,11 +1,13 @@
 """An explanation in a terminal."""
 
+from datetime import timedelta
 from typing import Final
 
 from rich.console import Console
 
 from fleetgauge.fleet.explain.explanation import Explanation, Row
 from fleetgauge.fleet.explain.over_time import amount
+from fleetgauge.fleet.pipeline.spans import EPOCH
 from fleetgauge.fleet.report.tables import time_text
 from fleetgauge.fleet.views.coverage_list import reasons
 from fleetgauge.fleet.views.verdict_list import duration_text, folded, print_cause, print_line
@@ -27,11 +29,28 @@ def print_explanation(console: Console, found: Explanation) -> None:
     for rank, cause in enumerate(folded(found.verdicts), 1):
         console.print()
         print_cause(console, rank, cause, several=False, shows_all=True)
+    _print_suspected(console, found.suspected)
     _print_series(console, found)
     _print_versions(console, found)
     _print_instances(console, found)
     if found.coverage is not None:
-        _print_coverage(console, found.coverage)
+        _print_coverage(console, found.fine, found.coverage)
+
+
+def _print_suspected(console: Console, rows: list[Row]) -> None:
+    if not rows:
+        return
+    console.print()
+    print_line(console, "Suspected", style="bold")
+    for row in rows:
+        since, opens = (EPOCH + timedelta(microseconds=row[name]) for name in ("since_us", "opens_us"))
+        lasted, needed = (duration_text(timedelta(seconds=row[name])) for name in ("lasted_s", "for_s"))
+        print_line(
+            console,
+            f"{row['verdict']} {row['subject']}: since {since:%H:%M}, {lasted} of the {needed} that it takes; opens at "
+            f"{opens:%H:%M} UTC if it goes on",
+            2,
+        )
 
 
 def _print_series(console: Console, found: Explanation) -> None:
@@ -96,11 +115,12 @@ def _print_instances(console: Console, found: Explanation) -> None:
     print_rows(console, list(rows[0]), rows)
 
 
-def _print_coverage(console: Console, not_judged: list[Row]) -> None:
+def _print_coverage(console: Console, fine: list[str], not_judged: list[Row]) -> None:
     console.print()
+    if fine:
+        print_line(console, f"Fine: {', '.join(fine)}.")
     if not not_judged:
-        print_line(console, "Every verdict about its kind can be given.")
         return
-    print_line(console, "Not judged, as it does not send what this needs", style="bold")
+    print_line(console, "Not judged", style="bold")
     for why_not, verdicts in reasons(not_judged).items():
         print_line(console, f"{', '.join(verdicts)}: {why_not}", 2)

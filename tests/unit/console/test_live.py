@@ -396,3 +396,20 @@ def test_what_cannot_be_remembered_is_judged_anew(damage: str, tmp_path: Path) -
     after = FleetOfTest(before.time, decode_cores=1_000.0, kept_memory=kept, rules=rules)
     judged_before = "Nothing is judged yet" not in str(after.fleet.overview()["verdicts"]["not_judged"])
     assert judged_before == (damage == "none")
+
+
+def test_what_is_suspected_and_when_verdicts_can_come_is_told_before_there_are_any(of: FleetOfTest) -> None:
+    for _ in range(3):
+        of.push("reader", TINY_FETCHES, number=1, client_software_name=JAVA, terminating=False)
+        of.pass_time(60, 10)
+    overview = of.fleet.overview()["verdicts"]
+    assert overview["suspected"] == 1
+    assert overview["first_verdicts"] == overview["judged_from"] + 300_000_000
+    [row] = of.fleet.verdicts()["suspected"]
+    assert (row["verdict"], row["title"]) == ("tiny-fetches", "reader fetches its data in tiny pieces")
+    assert of.fleet.client(instance_id(1))["suspected"] == [row]  # type: ignore[index]
+    for _ in range(10):
+        of.push("reader", TINY_FETCHES, number=1, client_software_name=JAVA, terminating=False)
+        of.pass_time(60, 10)
+    overview = of.fleet.overview()["verdicts"]
+    assert (overview["suspected"], overview["first_verdicts"], overview["info"]) == (0, None, 1)

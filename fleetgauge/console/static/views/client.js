@@ -6,7 +6,7 @@ import { encoded, el, name, replace, shown } from "../dom.js";
 import { listen } from "../live.js";
 import { keyed, polled } from "../table.js";
 import { STATES, ago, at, bytes, integer, severity, span, state } from "../words.js";
-import { article, referenceOf } from "./verdict.js";
+import { article, referenceOf, suspicions } from "./verdict.js";
 
 export const title = "Client";
 
@@ -171,6 +171,7 @@ class ClientView {
     this.about = el("div", { class: "pair" });
     this.names = el("div");
     this.verdicts = el("div");
+    this.suspected = el("div");
     this.verdictsHead = el("h2", null, "Verdicts about it");
     this.noVerdict = el("p", { class: "soft" });
     this.plots = el("div", { class: "plots" });
@@ -182,6 +183,7 @@ class ClientView {
       this.verdictsHead,
       this.noVerdict,
       this.verdicts,
+      this.suspected,
       el("h2", null, "The last hour, beside its peers"),
       this.plotsNote,
       this.plots,
@@ -228,6 +230,8 @@ class ClientView {
         : "No verdict is open about it, its group or its brokers.";
     this.noVerdict.hidden = verdicts.length > 0;
     keyed(this.verdicts, verdicts, referenceOf, (row) => article({ row }, 3));
+    const suspected = found.suspected || [];
+    this.suspected.replaceChildren(...(suspected.length ? [suspicions(suspected)] : []));
     const series = found.series || [];
     this.plotsNote.textContent = series.length
       ? "Dotted: the median of its peers, which have its role, library, and application or principal; from 8 of them on."

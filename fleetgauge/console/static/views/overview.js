@@ -2,11 +2,15 @@
 import { encoded, el, name, replace, sentence } from "../dom.js";
 import { bar, chart } from "../chart.js";
 import { keyed } from "../table.js";
-import { STATES, bytes, count, integer, severity } from "../words.js";
+import { STATES, bytes, clock, count, integer, severity } from "../words.js";
 import { linkOf, titleOf } from "./verdict.js";
 
 const MOST_SOFTWARE = 4;
 const MOST_URGENT = 3;
+
+const isYoung = (verdicts) => Boolean(verdicts.first_verdicts);
+const judgingSince = (verdicts) =>
+  `Judging since ${clock(verdicts.judged_from, false)}; first verdicts from ${clock(verdicts.first_verdicts, false)} UTC`;
 
 // What stands first: open verdicts; else what else is amiss, and whether anything is judged at all.
 const lead = ({ verdicts, clients }) => {
@@ -21,12 +25,11 @@ const lead = ({ verdicts, clients }) => {
     vanished ? `${count(vanished, "client has", "clients have")} vanished` : null,
     refused ? `${count(refused, "client is", "clients are")} refused` : null,
   ].filter(Boolean);
-  const first = verdicts.not_judged
-    ? "Not judged"
-    : info
-      ? `${count(info, "verdict is", "verdicts are")} open for information`
-      : "No verdict is open";
-  return [away.length || verdicts.not_judged ? "" : "fine", away.length ? `${first}; ${away.join(" and ")}` : first];
+  const found = info ? `${count(info, "verdict is", "verdicts are")} open for information` : "No verdict is open";
+  const first = verdicts.not_judged ? "Not judged" : isYoung(verdicts) ? judgingSince(verdicts) : found;
+  if (verdicts.suspected) away.unshift(`${integer(verdicts.suspected)} suspected`);
+  const isFine = !away.length && !verdicts.not_judged && !isYoung(verdicts);
+  return [isFine ? "fine" : "", away.length ? `${first}; ${away.join(" and ")}` : first];
 };
 
 const tile = (label, value, detail, href) =>
@@ -62,7 +65,7 @@ const facts = (overview) => {
       verdicts.not_judged ? "not judged" : integer((verdicts.critical || 0) + (verdicts.warning || 0) + (verdicts.info || 0)),
       verdicts.not_judged
         ? null
-        : `${integer(verdicts.critical || 0)} critical, ${integer(verdicts.warning || 0)} warning, ${integer(verdicts.info || 0)} info`,
+        : `${integer(verdicts.critical || 0)} critical, ${integer(verdicts.warning || 0)} warning, ${integer(verdicts.info || 0)} info, ${integer(verdicts.suspected || 0)} suspected`,
       "#/verdicts",
     ),
     tile("Consumer groups", integer(overview.groups), null, "#/groups"),

@@ -1,6 +1,6 @@
 // One verdict as an article: what, about whom, why, what to do, its evidence.
 import { encoded, el, name, sentence, shown } from "../dom.js";
-import { SIDES, ago, amount, at, count, severity, span, subject } from "../words.js";
+import { SIDES, ago, amount, at, clock, count, severity, span, subject } from "../words.js";
 
 export const titleOf = (row) => el("bdi", null, row.title ? shown(row.title, 200) : `${shown(row.verdict, 80)}: ${subject(row)}`);
 
@@ -91,6 +91,30 @@ const explained = (rows) => {
     ),
   );
 };
+
+// What may come to be a verdict, in one line each.
+export const suspicions = (rows) =>
+  el(
+    "section",
+    { "aria-label": "Suspected" },
+    el("h2", null, "Suspected"),
+    el(
+      "ul",
+      null,
+      rows.map((row) =>
+        el(
+          "li",
+          null,
+          titleOf(row),
+          el(
+            "span",
+            { class: "soft" },
+            ` since ${clock(row.since_us, false)}: ${span(row.lasted_s)} of the ${span(row.for_s)} that it takes; opens at ${clock(row.opens_us, false)} UTC if it goes on.`,
+          ),
+        ),
+      ),
+    ),
+  );
 
 // `level` is of its heading; `explains` are rows that it explains.
 export const article = ({ row, explains = [] }, level = 2) => {

@@ -4,7 +4,7 @@ import { el } from "../dom.js";
 import { listen } from "../live.js";
 import { keyed, polled } from "../table.js";
 import { count, integer, moment } from "../words.js";
-import { article, folded, referenceOf } from "./verdict.js";
+import { article, folded, referenceOf, suspicions } from "./verdict.js";
 
 export const title = "Verdicts";
 
@@ -36,6 +36,7 @@ class VerdictsView {
     this.status = el("p", { class: "soft", role: "status" });
     this.list = el("div");
     this.left = el("p", { class: "left" });
+    this.suspected = el("div");
     main.append(
       el("h1", { tabindex: "-1" }, "Verdicts"),
       el("div", { class: "tools" }, el("label", null, "Filter ", this.filter), this.chips),
@@ -48,7 +49,7 @@ class VerdictsView {
       load: (signal) => get(address("api/verdicts", { state: this.state }), signal),
       draw: (found) => this.draw(found),
     });
-    main.append(this.list, this.left);
+    main.append(this.list, this.left, this.suspected);
   }
 
   navigate(query) {
@@ -82,7 +83,10 @@ class VerdictsView {
     this.causes = folded(found.verdicts);
     const under = explained - this.causes.length;
     this.status.textContent = `${count(this.causes.length, "verdict")}${under ? `, ${integer(under)} explained by them` : ""}. ${time}`;
+    if (found.first_verdicts) this.status.textContent += ` The first verdicts can come from ${moment(found.first_verdicts)} UTC on.`;
     if (found.not_judged) this.status.textContent = `Not judged. ${found.not_judged}`;
+    const rows = this.state === "open" ? found.suspected : [];
+    this.suspected.replaceChildren(...(rows.length ? [suspicions(rows.slice(0, MOST))] : []));
     this.drawList();
   }
 
