@@ -1,4 +1,4 @@
-"""Every verdict that telemetry alone can give; what comes earlier may explain what comes later, never the reverse."""
+"""Every verdict that telemetry alone can give. No two explain each other, by however many steps: a test asks for it."""
 
 from typing import Final
 

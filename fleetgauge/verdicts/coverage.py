@@ -121,7 +121,7 @@ def _too_short(verdict: Verdict, memory: Memory, rules: Rules) -> str | None:
     needed_s = rules[verdict.id]["for_s"] + memory.window_s
     if verdict.history:
         figures = rules[verdict.history]
-        needed_s += figures["young_s"] + figures["history_windows"] * memory.window_s
+        needed_s += figures["young_s"] + figures.history_s(memory.window_s)
     judged_s = (memory.judged_to_us - memory.judged_from_us) / 1_000_000
     if judged_s >= needed_s:
         return None

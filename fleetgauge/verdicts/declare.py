@@ -63,17 +63,13 @@ class Threshold:
         """True where it is beyond the bound."""
         return self.observed > self.bound if self.is_upper else self.observed < self.bound
 
-    def excess(self, units: Numbers) -> Numbers:
-        """How many times the bound some units are, or the bound is them; 1 where they are within, 100 at most.
+    def sides(self, units: Numbers) -> tuple[Numbers, Numbers]:
+        """Of some units the figure and the bound, or the reverse where bad is below; NaN where there is no number.
 
-        0 where there is no number.
+        So a unit is bad where the first is larger than the second.
         """
         observed, bound = (np.broadcast_to(each, self.observed.shape)[units] for each in (self.observed, self.bound))
-        above, below = (observed, bound) if self.is_upper else (bound, observed)
-        ratio = above / np.maximum(below, 1e-9)
-        found: Numbers = np.where(above > below, np.clip(ratio, 1.0, 100.0), 1.0)
-        found[np.isnan(observed) | np.isnan(bound)] = 0.0
-        return found
+        return (observed, bound) if self.is_upper else (bound, observed)
 
     def among(self, before: int, after: int) -> "Threshold":
         """With so many units before and after its own, which are not judged."""
@@ -111,6 +107,7 @@ class Finding:
         of: for each unit a number that has to stay the same from window to window: which member, for instance.
         sources: for each unit which of SOURCES it was judged by, as a sum of 1, 2 and 4; None is telemetry.
         principals: for each unit its principal, where it has no instances that say it; else None.
+        since_us: for each unit when it began, where that is known better than by the first bad window [us].
     """
 
     subjects: Subjects
@@ -125,6 +122,7 @@ class Finding:
     of: Numbers | None = None
     sources: Numbers | None = None
     principals: Numbers | None = None
+    since_us: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

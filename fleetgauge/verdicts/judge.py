@@ -1,7 +1,7 @@
 """The judge: windows in their order, one after the other, into cases that open and clear.
 
-A bad window raises a case's level by its length, a good one lowers it; above `for_s` of the rules the verdict opens, at
-0 it clears. So the outcome follows from the windows alone, not from how runs cut them.
+Evidence for and against a case raises and lowers its level (`verdicts.evidence`); above `for_s` of the rules the
+verdict opens, at 0 it clears. So the outcome follows from the windows alone, not from how runs cut them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +13,8 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount
+from fleetgauge.verdicts.evidence import lower_level, may_lower, raise_level, ratio_of, share_of_window
+from fleetgauge.verdicts.exposure import Exposure
 from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.notes import note_clients, note_groups, note_traffic, note_window
 from fleetgauge.verdicts.paths import paths_of
@@ -26,9 +28,6 @@ from fleetgauge.verdicts.witnesses.traffic import TrafficRows
 MOST_INSTANCES: Final = 100
 """That a row names."""
 
-_CLEARS_WITHIN_S: Final = 600
-"""Good windows that clear a verdict, however long it takes to open [s]."""
-
 _UNJUDGED_S: Final = 3600
 """A verdict of which nothing is heard for so long is cleared [s]."""
 
@@ -39,6 +38,13 @@ _NOTED_US: Final = 3_600_000_000
 _LATENCY: Final = "request_latency_avg_ms"
 
 _MOST_EVIDENCE: Final = 6
+
+_MOST_EXCESS: Final = 100.0
+"""Times its bound, what a figure counts for at most."""
+
+_OF_BROKERS: Final = tuple(verdict.id for verdict in VERDICTS if verdict.kind == "node")
+_BY_BROKERS: Final = frozenset(name for verdict in VERDICTS if verdict.kind == "node" for name in verdict.explains)
+"""Verdicts that a broker may be the cause of."""
 
 
 def judge(
@@ -178,18 +184,6 @@ def _clear(case: Case, at_us: int, memory: Memory) -> None:
         memory.cleared.append(case)
 
 
-def _share_of_window(case: Case, excess: float) -> float:
-    """About how much of a window it was so, by a mean of the window; what was counted before is corrected by it.
-
-    A broker that is slow for seven minutes has three windows of five minutes with a mean far above what is usual, the
-    first and the last of them far below that of the middle one: these count for less.
-    """
-    if excess > 2 * case.peak:
-        case.level_s *= 2 * case.peak / excess
-    case.peak = max(case.peak, excess)
-    return min(1.0, 2 * excess / case.peak)
-
-
 class _Round:
     """One verdict and one window."""
 
@@ -197,58 +191,89 @@ class _Round:
         self._verdict, self._finding, self._window = verdict, finding, window
         self._memory, self._figures = memory, figures
         self._cases = memory.cases.setdefault(verdict.id, {})
+        self._exposure: Exposure | None = None
 
     def take(self) -> None:
-        """Raises and lowers the cases of the subjects that are judged."""
+        """Takes the evidence of the window into the cases of the subjects that are judged."""
         finding = self._finding
         judged = np.logical_or.reduce([test.is_known for test in finding.tests])
         if finding.judged is not None:
             judged &= finding.judged
         judged &= finding.unit_of >= 0
         bad = judged & np.logical_or.reduce([test.is_bad for test in finding.tests])
-        codes = finding.subjects.codes
-        bad_units = np.flatnonzero(bad)
-        bad_units = bad_units[np.argsort(finding.unit_of[bad_units], kind="stable")]
-        places, begins = np.unique(finding.unit_of[bad_units], return_index=True)
-        excess = np.stack([test.excess(bad_units) for test in finding.tests])
-        ends = np.append(begins[1:], len(bad_units))
+        if bad.any() and self._verdict.id in _BY_BROKERS and any(map(self._memory.cases.get, _OF_BROKERS)):
+            self._exposure = Exposure(self._window, finding, judged, bad)
+        has_case = np.isin(finding.subjects.codes, self._memory.codes(self._verdict.id))
+        units = np.flatnonzero(bad | (judged & has_case[finding.unit_of]))
+        units = units[np.argsort(finding.unit_of[units], kind="stable")]
+        places, begins = np.unique(finding.unit_of[units], return_index=True)
+        sides = np.stack([np.stack(test.sides(units)) for test in finding.tests])
+        ends = np.append(begins[1:], len(units))
         for place, begin, end in zip(places.tolist(), begins.tolist(), ends.tolist(), strict=False):
-            self._raise(place, bad_units[begin:end], excess[:, begin:end])
-        having = self._memory.codes(self._verdict.id)
-        if not len(having):
-            return
-        is_good = np.bincount(finding.unit_of[judged], minlength=len(codes)) > 0
-        is_good[places] = False
-        at = np.minimum(np.searchsorted(codes, having), len(codes) - 1)
-        for code in having[(codes[at] == having) & is_good[at]].tolist():
-            self._lower(self._cases[code])
+            self._meet(place, units[begin:end], sides[:, :, begin:end])
 
-    def _raise(self, place: int, units: Numbers, excess: Numbers) -> None:
-        window, memory, finding = self._window, self._memory, self._finding
-        code = int(finding.subjects.codes[place])
+    def _meet(self, place: int, units: Numbers, sides: Numbers) -> None:
+        """Raises or lowers the case of a subject, which is made if some of its units are bad."""
+        finding, code = self._finding, int(self._finding.subjects.codes[place])
+        excess = _excess(sides)
+        bad = (excess > 1.0).any(axis=0)
         case = self._cases.get(code)
-        test, unit = self._worst(units, excess)
-        of = None if finding.of is None else int(finding.of[unit])
-        if case is not None and case.of != of:  # another member: it begins again
-            _clear(case, window.begin_us, memory)
-            case = None
-        if case is None:
-            identity = memory.registry.identity(self._verdict.kind, code)
-            case = Case(verdict=self._verdict.id, subject_kind=self._verdict.kind, code=code, of=of, **identity)
-            case.first_bad_us, case.is_hint = window.begin_us, True
-            self._cases[code] = case
-        for_s, own = self._figures["for_s"], max(float(excess.max()), 1.0)
+        if case is not None and finding.of is not None:
+            if bad.any() and int(finding.of[self._worst(units, excess)[1]]) != case.of:  # another member: begins again
+                _clear(case, self._window.begin_us, self._memory)
+                case = None
+            elif not bad.any():  # what the others have says nothing of this member
+                own = finding.of[units] == case.of
+                units, sides, excess = units[own], sides[:, :, own], excess[:, own]
+        if not bad.any() and (case is None or not len(units)):
+            return
+        case = case or self._new_case(code)
+        ratios = self._ratios(case, sides, excess)
+        measure = max(ratios, key=lambda each: ratios[each], default="")
+        if ratios.get(measure, 0.0) > 1.0:
+            self._raise(case, place, units[bad] if bad.any() else units, measure, ratios[measure])
+            if bad.any():
+                test, unit = self._worst(units, excess)
+                case.of = None if finding.of is None else int(finding.of[unit])
+                self._describe(case, place, units[bad], unit, test)
+        elif ratios and may_lower(case, ratios):
+            self._lower(case, ratios[measure])
+
+    def _ratios(self, case: Case, sides: Numbers, excess: Numbers) -> dict[str, float]:
+        """Of each measure that is bad, or raised the case before, the ratio of the unit that is worst by it."""
+        window, found = self._window, {}
+        for number in np.flatnonzero((excess > 0).any(axis=1)).tolist():
+            worst, measure = int(np.argmax(excess[number])), str(number)
+            if excess[number, worst] > 1.0 or measure in case.raised:
+                above, below = sides[number, :, worst].tolist()
+                for_s = self._figures["for_s"]
+                found[measure] = ratio_of(case, measure, above, below, window.end_us, window.length_s, for_s)
+        return found
+
+    def _new_case(self, code: int) -> Case:
+        identity = self._memory.registry.identity(self._verdict.kind, code)
+        case = Case(verdict=self._verdict.id, subject_kind=self._verdict.kind, code=code, **identity)
+        case.first_bad_us, case.is_hint = self._window.begin_us, True
+        self._cases[code] = case
+        return case
+
+    def _raise(self, case: Case, place: int, units: Numbers, measure: str, ratio: float) -> None:
+        window, finding, for_s = self._window, self._finding, self._figures["for_s"]
+        test, excess = finding.tests[int(measure)], min(ratio, _MOST_EXCESS)
         share = 1.0 if test.share is None else float(test.share[units].max())
         if test.is_mean and not case.is_open:
-            share = _share_of_window(case, own)
-        case.level_s = min(case.level_s + share * window.length_s, for_s + window.length_s)
+            share = share_of_window(case, excess)
+        raise_level(case, measure, ratio, share, window.length_s, for_s)
         case.bad_windows += 1
         case.last_bad_us = case.judged_us = window.end_us
         case.good_us = None
         if not case.is_open and case.level_s > for_s:
             case.is_open, case.opened_us = True, window.end_us
-        case.excess = own
-        self._describe(case, place, units, unit, test)
+        case.excess = excess
+        if self._exposure is not None:
+            self._exposure.note(place, case.alike, self._memory)
+        if finding.since_us is not None:
+            case.first_bad_us = min(case.first_bad_us, int(finding.since_us[units].min()))
 
     def _worst(self, units: Numbers, excess: Numbers) -> tuple[Threshold, int]:
         """The test and the unit farthest beyond its bound; of several as far the most extreme, whatever their order."""
@@ -322,11 +347,18 @@ class _Round:
         if case.group_id is None and len(case.about["group"]) == 1:
             case.group_id = case.about["group"][0]
 
-    def _lower(self, case: Case) -> None:
-        window, for_s = self._window, self._figures["for_s"]
-        case.level_s -= window.length_s * max(1.0, for_s / _CLEARS_WITHIN_S)
+    def _lower(self, case: Case, ratio: float) -> None:
+        window = self._window
+        lower_level(case, ratio, window.length_s, self._figures["for_s"])
         case.judged_us = window.end_us
         if case.good_us is None:
             case.good_us = window.begin_us
         if case.level_s <= 0:
             _clear(case, case.good_us, self._memory)
+
+
+def _excess(sides: Numbers) -> Numbers:
+    """How many times its bound each figure is, 100 at most; 0 where there is no number, and where it is not above 0."""
+    above, below = sides[:, 0], sides[:, 1]
+    found = np.clip(above / np.maximum(below, 1e-9), 1e-9, _MOST_EXCESS)
+    return np.nan_to_num(found)

@@ -17,10 +17,7 @@ _MOST: Final = 0.3
 """Of a window's difference, what a history learns from (log): outliers move it little. So the double of what was before
 has become the expected value after some 14 hours."""
 
-_YOUNG: Final = 3
-"""Windows of which a history takes everything in."""
-
-FORM: Final = 7
+FORM: Final = 8
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -33,51 +30,51 @@ CLEARED_KEPT_US: Final = 30 * DAY_US
 
 
 class History:
-    """The expected value of each key: a running mean of the logarithm, which outliers move little."""
+    """The expected value of each key: a running mean of the logarithm over time, which outliers move little."""
 
-    def __init__(self, keys: Numbers, mean: Numbers, windows: Numbers) -> None:
-        self.keys, self._mean, self._windows = keys, mean, windows
+    def __init__(self, keys: Numbers, mean: Numbers, seconds: Numbers) -> None:
+        self.keys, self._mean, self._seconds = keys, mean, seconds
 
     @classmethod
     def empty(cls) -> "History":
         """Of no keys."""
-        return cls(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+        return cls(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
-    def expected(self, keys: Numbers, least_windows: float) -> Numbers:
-        """For each key the mean; NaN where fewer windows were seen."""
+    def expected(self, keys: Numbers, least_s: float) -> Numbers:
+        """For each key the mean; NaN where less time was seen."""
         at, is_known = self._find(keys)
         found = np.full(len(keys), np.nan)
-        is_known[is_known] = self._windows[at[is_known]] >= least_windows
+        is_known[is_known] = self._seconds[at[is_known]] >= least_s
         found[is_known] = self._mean[at[is_known]]
         return found
 
-    def learn(self, keys: Numbers, values: Numbers, window_s: int) -> None:
-        """Takes values of distinct keys in; NaN is none."""
+    def learn(self, keys: Numbers, values: Numbers, window_s: int, least_s: float) -> None:
+        """Takes values of distinct keys in; NaN is none. Until `least_s` was seen everything is taken in as it is."""
         keys, values = keys[~np.isnan(values)], values[~np.isnan(values)]
         at, is_known = self._find(keys)
         old = at[is_known]
-        step = values[is_known] - self._mean[old]
-        is_usual = (self._windows[old] < _YOUNG) | (np.abs(step) < _MOST)
-        weight = np.maximum(np.where(is_usual, 1 / (self._windows[old] + 1), 0.0), min(window_s / _SETTLES_S, 1.0))
+        step, seen_s = values[is_known] - self._mean[old], self._seconds[old]
+        is_usual = (seen_s < least_s) | (np.abs(step) < _MOST)
+        weight = np.maximum(np.where(is_usual, window_s / (seen_s + window_s), 0.0), min(window_s / _SETTLES_S, 1.0))
         self._mean[old] += weight * np.where(is_usual, step, np.clip(step, -_MOST, _MOST))
-        self._windows[old] += 1
-        self._add(keys[~is_known], values[~is_known])
+        self._seconds[old] += window_s
+        self._add(keys[~is_known], values[~is_known], window_s)
 
     def put(self, keys: Numbers, values: Numbers) -> None:
         """Replaces the values of distinct keys; NaN is none."""
         keys, values = keys[~np.isnan(values)], values[~np.isnan(values)]
         at, is_known = self._find(keys)
         self._mean[at[is_known]] = values[is_known]
-        self._add(keys[~is_known], values[~is_known])
+        self._add(keys[~is_known], values[~is_known], 0)
 
-    def _add(self, keys: Numbers, values: Numbers) -> None:
+    def _add(self, keys: Numbers, values: Numbers, seconds: int) -> None:
         if not len(keys):
             return
         every = np.concatenate([self.keys, keys])
         order = np.argsort(every, kind="stable")
         self.keys = every[order]
         self._mean = np.concatenate([self._mean, values])[order]
-        self._windows = np.concatenate([self._windows, np.ones(len(keys), np.int64)])[order]
+        self._seconds = np.concatenate([self._seconds, np.full(len(keys), float(seconds))])[order]
 
     def _find(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         if not len(self.keys):
@@ -89,16 +86,16 @@ class History:
         """Gives each key another one; those below 0 are forgotten."""
         order = np.argsort(keys, kind="stable")
         order = order[keys[order] >= 0]
-        self.keys, self._mean, self._windows = keys[order], self._mean[order], self._windows[order]
+        self.keys, self._mean, self._seconds = keys[order], self._mean[order], self._seconds[order]
 
     def table(self) -> Table:
         """To be kept."""
-        return pa.table({"key": self.keys, "mean": self._mean, "windows": self._windows})
+        return pa.table({"key": self.keys, "mean": self._mean, "seconds": self._seconds})
 
     @classmethod
     def of(cls, table: Table) -> "History":
         """As it was kept."""
-        return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "windows")))
+        return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "seconds")))
 
 
 INSTANCE_FIELDS: Final = {
@@ -115,10 +112,26 @@ INSTANCE_FIELDS: Final = {
             "says_when_it_ends",
             "may_say_nothing",
             "has_latency",
+            "in_loop",
         ),
         np.int64,
     ),
-    **dict.fromkeys(("interval_s", "pushed_s", "windows", "latency", "waited", "failed", "throughput"), np.float64),
+    **dict.fromkeys(
+        (
+            "interval_s",
+            "pushed_s",
+            "judged_s",
+            "latency",
+            "waited",
+            "failed",
+            "commits",
+            "throughput",
+            "read",
+            "recent_throughput",
+            "recent_read",
+        ),
+        np.float64,
+    ),
 }
 
 
@@ -137,9 +150,11 @@ class Instances:
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
         may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
         has_latency: 1 once it sent a latency by broker.
+        in_loop: 1 for a life of a crash loop.
         interval_s: that it is waited for by [s]; see `base.presence`.
         pushed_s: of its pushes in the latest window that has any [s].
-        windows, latency, waited, failed, throughput: see `verdicts.families.deploys`.
+        judged_s, latency, waited, failed, commits, throughput, read, recent_throughput, recent_read: see
+            `verdicts.families.deploys`.
     """
 
     def __init__(self, table: Table | None = None) -> None:
@@ -172,7 +187,9 @@ class Case:
 
     Attributes:
         code: the number of the subject in the registry.
-        level_s: rises by the length of a bad window and falls in good ones [s].
+        level_s: evidence for it, less that against it; see `verdicts.evidence` [s].
+        recent: by measure, of the last windows where these are short: end [us], length [s], figure and bound.
+        raised: by measure, the evidence that it gave [s].
         peak: the greatest excess of a mean so far.
         bad_windows: so far.
         first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
@@ -184,6 +201,8 @@ class Case:
         is_hint: see `Finding.is_hint`; false for good once it was in a window.
         judged_by: of SOURCES, those by which it was so in its last bad window.
         about: subjects that it concerns, by their kinds: what it may be the cause of.
+        alike: for each broker of its clients the largest part of those as exposed to it that showed the same in one
+            window; 1 where this subject is more exposed than they are. Brokers without others as exposed are left out.
         of: see `Finding.of`.
     """
 
@@ -197,6 +216,8 @@ class Case:
     group_id: str | None = None
     node_id: int | None = None
     level_s: float = 0.0
+    recent: dict[str, list[list[float]]] = field(default_factory=dict)
+    raised: dict[str, float] = field(default_factory=dict)
     peak: float = 0.0
     bad_windows: int = 0
     first_bad_us: int = 0
@@ -215,6 +236,7 @@ class Case:
     instance_count: int = 0
     judged_by: list[str] = field(default_factory=lambda: ["telemetry"])
     about: dict[str, list[str]] = field(default_factory=dict)
+    alike: dict[str, float] = field(default_factory=dict)
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -1,12 +1,12 @@
 """The table `verdicts`: a memory's cases as ranked rows, with causes named and consequences behind them."""
 
-from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fleetgauge.verdicts.arrow import Table, pa, typed
-from fleetgauge.verdicts.catalogue import BY_ID, VERDICTS, verdicts_of
+from fleetgauge.verdicts.catalogue import verdicts_of
+from fleetgauge.verdicts.causes import Causes
 from fleetgauge.verdicts.declare import Verdict
 from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.rules import Rules
@@ -51,18 +51,13 @@ _CLEARED: Final = 0.5
 _BEHIND: Final = 0.9
 """Of its cause's score, what a consequence has at most."""
 
-_SLACK_US: Final = 600_000_000
-"""A consequence may be seen so long before its cause, which has to last before it is bad [us]."""
-_SLACK_OF_DEPLOYS_US: Final = 1_200_000_000
-"""The same of a deploy, which is judged once its instances are not young and those before have ended [us]."""
-
 
 def ranked(memory: Memory, rules: Rules) -> Table:
     """SCHEMA, best rank first: a cause before what it explains."""
     by_id = {verdict.id: verdict for verdict in verdicts_of(rules)}
     cases = memory.all_cases()
-    may_explain = _Causes(cases)
-    causes = {id(case): may_explain.cause_of(case) for case in cases}
+    possible = Causes(cases)
+    causes = {id(case): possible.cause_of(case) for case in cases}
     scores: dict[int, float] = {}
 
     def score(case: Case) -> float:
@@ -80,62 +75,6 @@ def ranked(memory: Memory, rules: Rules) -> Table:
 def reference(case: Case) -> str:
     """What `caused_by` names a case by."""
     return f"{case.verdict}:{case.subject_kind}:{case.subject}"
-
-
-_PLACE: Final = {verdict.id: place for place, verdict in enumerate(VERDICTS)}
-
-
-class _Causes:
-    """The cases that may explain others, by what they are about: so each is compared with a few alone.
-
-    Args:
-        cases: all of them.
-    """
-
-    def __init__(self, cases: list[Case]) -> None:
-        self._about: dict[tuple[str, str, str], list[Case]] = {}
-        for case in cases:
-            if case.verdict in BY_ID and BY_ID[case.verdict].explains:  # rules of one's own explain nothing
-                for kind, name in _concerned(case):
-                    self._about.setdefault((case.cluster_id, kind, name), []).append(case)
-
-    def cause_of(self, case: Case) -> Case | None:
-        """The case that explains this one: declared to, about its subject or its client, and at the same time.
-
-        Verdicts that come later in the catalogue never explain earlier ones, so that no two explain each other.
-        """
-        kind, name = "client", case.client_id
-        if case.subject_kind == "group":
-            kind, name = "group", case.group_id
-        near = list(self._about.get((case.cluster_id, kind, str(name)), ()))
-        if case.node_id is not None:  # a broker explains its own paths, not all of its clients'
-            near = [each for each in near if each.subject_kind != "node"]
-            near += self._about.get((case.cluster_id, "node", str(case.node_id)), ())
-        found = [each for each in near if _explains(each, case)]
-        return min(found, key=lambda each: (_PLACE[each.verdict], each.first_bad_us), default=None)
-
-
-def _concerned(case: Case) -> Iterator[tuple[str, str]]:
-    """The clients, groups and nodes that a case may explain something of."""
-    for kind in ("client", "group"):
-        for name in case.about.get(kind, ()):
-            yield kind, name
-    if case.subject_kind == "node":
-        yield "node", str(case.node_id)
-
-
-def _explains(cause: Case, case: Case) -> bool:
-    """True if it is declared to, both lasted at one time, and it began first or not much later."""
-    is_declared = case.verdict in BY_ID[cause.verdict].explains
-    slack_us = _SLACK_OF_DEPLOYS_US if cause.verdict == "deploy-regression" else _SLACK_US
-    begins_first = cause.first_bad_us <= case.first_bad_us + slack_us
-    overlaps = case.first_bad_us < _end_us(cause) and cause.first_bad_us < _end_us(case)
-    return is_declared and begins_first and overlaps
-
-
-def _end_us(case: Case) -> int:
-    """An open one lasts at least until it was judged last."""
-    return case.judged_us if case.cleared_us is None else case.cleared_us
 
 
 def _score(case: Case, rules: Rules) -> float:

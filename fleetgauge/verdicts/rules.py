@@ -37,6 +37,14 @@ class Figures:
         """A figure that is a table by name: of a client id, for instance."""
         return dict(self.values[name])
 
+    def history_s(self, window_s: int) -> float:
+        """How long something must have been seen before it is judged by it [s].
+
+        `history_windows` are of five minutes, or of half of `for_s` if that is less, however long those that are judged
+        are, unless these are longer.
+        """
+        return self["history_windows"] * max(window_s, min(300.0, self["for_s"] / 2))
+
     @property
     def severity(self) -> str:
         """One of SEVERITIES."""

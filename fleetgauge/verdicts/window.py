@@ -381,9 +381,23 @@ class Window:
             return Links(row, node, place, role, latency)
         return Links(row[fits], node[fits], place[fits], role[fits], latency[fits])
 
+    @cached_property
+    def coordinator(self) -> Numbers:
+        """Of each row the node that coordinates its group; -1 where it is not known."""
+        found, links = np.full(len(self), -1), self._links
+        is_one = as_numpy(links.whole("coordinator"), False)[links.at] if len(links) else np.zeros(0, np.bool_)
+        if not is_one.any() or not len(self):
+            return found
+        row, node_id = self._rows_of_links(), links.number("node_id")
+        kept = np.flatnonzero(is_one & (row >= 0) & (node_id >= 0))
+        clusters = self.rows.column("cluster_id").take(pa.array(row[kept]))
+        ids = pa.array(node_id[kept].astype(np.int64)).cast(pa.string())
+        found[row[kept]] = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)
+        return found
+
     def detach(self) -> None:
         """Takes out of the table what the verdicts read, and drops it."""
-        self.links  # noqa: B018 - computed while its table is there
+        self.links, self.coordinator  # noqa: B018 - computed while its table is there
         self.rows.detach()
         del self._links
 

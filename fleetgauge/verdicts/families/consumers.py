@@ -1,5 +1,6 @@
 """Consumers whose applications hardly poll, or that fetch next to nothing at a time."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,8 @@ from fleetgauge.verdicts.declare import (
     of_clients,
 )
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
-from fleetgauge.verdicts.families.groups import has_most_work, is_growing, lag_growth
+from fleetgauge.verdicts.families.groups import has_most_work, lag_trend
+from fleetgauge.verdicts.families.latency import fetches_wait_as_usual
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import LIBRDKAFKA, Window
@@ -34,17 +36,20 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     are filled.
     """
     rows, share = window.rows, figures["poll_interval_share"]
-    is_old = window.begin_us - memory.instances["first_us"][window.instance] >= figures["young_s"] * 1_000_000
-    falls = np.append(lag_growth(window, memory)[1] < 0, False)[window.groups.of_row]
-    is_judged = is_old & ~falls & ~has_most_work(window, figures.of["uneven-group"])
+    began_us = memory.instances["first_us"][window.instance]
+    judged_us = began_us + int(figures["young_s"]) * 1_000_000
+    is_old = window.begin_us >= judged_us
+    # One that is so in its first window that is judged was not seen otherwise since it began.
+    since_us = np.where(window.begin_us < judged_us + window.length_s * 1_000_000, began_us, window.begin_us)
+    trend = np.append(lag_trend(window, memory, figures.of["lagging"]), np.nan)[window.groups.of_row]
+    is_judged = is_old & ~(trend < 0) & ~has_most_work(window, figures.of["uneven-group"])
     ratio = np.where(is_judged, rows.number("poll_idle_ratio_avg"), np.nan)
     is_of_time = (window.dialect != LIBRDKAFKA) | figures.is_on("polls_alike")
     of_polls = np.where(is_of_time, np.nan, ratio)
     allowed_ms = share * _max_poll_interval_ms(window, memory, figures)
     between_ms = np.fmax(rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000)
-    grows = np.append(is_growing(window, figures.of["lagging"]), False)[window.groups.of_row]
-    beside_lag = _beside_lag(of_polls, grows, figures)
-    return of_clients(
+    beside_lag = _beside_lag(of_polls, trend > 0, figures)
+    found = of_clients(
         window,
         [
             Threshold(
@@ -68,6 +73,7 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
         certainty=np.where(np.isnan(of_polls), PHYSICAL, OWN_HISTORY),
         sources=BY_TELEMETRY + BY_OFFSETS * beside_lag.is_bad,
     )
+    return replace(found, since_us=since_us)
 
 
 # librdkafka's ratio is a mean over the calls of poll(), however long each took: an application that takes one message a
@@ -89,12 +95,19 @@ def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Fi
     """Hardly any call of librdkafka's poll() waits, of one that usually waits in ten times as many.
 
     With bursts of n messages, one call in n waits while there is time to spare, less as the part of the time to spare
-    is less. So where bursts are as before, at most a tenth of the usual ratio is at most a tenth of the time.
+    is less. So where bursts are as before, at most a tenth of the usual ratio is at most a tenth of the time: 0.02 of
+    one that usually has 0.3. Bursts are as before where fetches wait as long for data as before. Where they wait for
+    less, or where that is not known, only a ratio of next to nothing says so.
     """
     history, clients = memory.history("idle"), window.clients
-    usual = np.exp(history.expected(clients.codes, figures["history_windows"]))[clients.of_row]
-    history.learn(clients.codes, np.log(np.maximum(clients.median(of_polls), _LEAST_RATIO)), window.length_s)
-    bound = np.minimum(figures["idle_ratio"] * usual, figures["waiting_polls"])
+    least_s, ratio = figures.history_s(window.length_s), np.maximum(clients.median(of_polls), _LEAST_RATIO)
+    usual = np.exp(history.expected(clients.codes, least_s))[clients.of_row]
+    history.learn(clients.codes, np.log(ratio), window.length_s, least_s)
+    bound = figures["idle_ratio"] * usual
+    may_be = np.flatnonzero(of_polls < bound)
+    if len(may_be):
+        other = may_be[~fetches_wait_as_usual(window, memory, figures)[may_be]]
+        bound[other] = np.minimum(bound[other], figures["waiting_polls"])
     return Threshold(
         metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, observed=of_polls, bound=bound, expected=usual,
         says="{subject} waits in hardly any of its calls of poll(), in {expected} of them usually",

@@ -3,6 +3,10 @@
 A deploy is seen by its instances: all that push now came after others of the same client id ended. What each instance
 measured is kept with it as a running mean of about an hour, less what its brokers or its cluster had in common at that
 time, so that those before a deploy can be compared with those after, however long it took.
+
+It shows in its first quarter of an hour: what was well then and is worse later has another reason. A surge that ended
+shortly before leaves a mean of an hour that is too high: what was sent is also compared with the last quarter of an
+hour. A consumer that reads less may have less to read; one whose lag grows meanwhile has more than it can read.
 """
 
 from dataclasses import replace
@@ -13,7 +17,8 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, as_numpy, pa
 from fleetgauge.verdicts.declare import OWN_HISTORY, Finding, Threshold, Verdict, amount, of_subjects
-from fleetgauge.verdicts.families.latency import parts_of
+from fleetgauge.verdicts.families.groups import lag_trend
+from fleetgauge.verdicts.families.latency import commits_of, parts_of
 from fleetgauge.verdicts.families.peers import without_number
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
@@ -23,6 +28,9 @@ _US: Final = 1_000_000
 _REMEMBERED_S: Final = 3600
 _LEAST_PEERS: Final = 8
 """Instances from which on it is known what the throughputs of a cluster have in common."""
+_RECENT_S: Final = 900
+_SHOWS_WITHIN_S: Final = 900
+"""After a deploy, or what comes before its first window that is judged: later something else is the reason [s]."""
 _ENDED_INTERVALS: Final = 1.75
 """Push intervals without a push after which an instance has ended."""
 
@@ -32,12 +40,15 @@ class _Deploys(NamedTuple):
 
     Attributes:
         began_us: when the first of its present instances came.
+        done_us: when the last of those before ended, if that was later.
         version: of the instances before, in the registry.
         before: by measure: `latency` (log, above what is usual), `waited` (log, as measured), `failed` (share of
-            records that failed or were sent again), `throughput` (records per second).
+            records that failed or were sent again), `commits` (log), `throughput` and `read` (records per second; the
+            lower of the mean of an hour and of the last quarter of an hour).
     """
 
     began_us: Numbers
+    done_us: Numbers
     version: Numbers
     before: dict[str, Numbers]
 
@@ -60,9 +71,16 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     clients = window.clients
     latency = _latency(window, memory, figures)
     failed, sent = _failed(window)
-    rate = _throughput(window, memory)
+    rate, read = _throughput(window, memory), np.log1p(_read_per_s(window))
+    commits = np.log1p(commits_of(window, memory, figures).own_ms)
     deploys = _deploys(window, memory, figures)
-    _remember(window, memory, {"latency": latency.above, "waited": latency.own, "failed": failed, "throughput": rate})
+    _remember(
+        window, memory,
+        {
+            "latency": latency.above, "waited": latency.own, "failed": failed, "commits": commits, "throughput": rate,
+            "read": read,
+        },
+    )  # fmt: skip
     factor, before = figures["factor"], deploys.before
     # Only of clients that have something to be compared with.
     of_row = np.where(np.isnan(before["latency"])[clients.of_row], -1, clients.of_row)
@@ -74,6 +92,8 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     least_per_s = np.where(per_s >= figures["least_per_s"], per_s / factor, np.nan)
     if (sends < least_per_s).any():
         least_per_s[_is_shared(window, sends, per_s, age_s < figures["within_s"], factor)] = np.nan
+    commits_ms = np.expm1(before["commits"])
+    reads = np.where(_has_more_to_read(window, memory, figures), clients.sum(np.expm1(read)), np.nan)
     tests = [
         Threshold(
             metric="request_latency_avg_ms", unit="ms", expected=before_ms,
@@ -93,11 +113,31 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
             says="{subject} sends {observed} since it was deployed at {at}{change}, {expected} before, both at the "
             "usual load of its cluster",
         ),
+        Threshold(
+            metric="commit_latency_avg_ms", unit="ms", expected=commits_ms, observed=np.expm1(clients.median(commits)),
+            bound=np.maximum(factor * commits_ms, commits_ms + figures.of["slow-client"]["least_ms"]),
+            says="{subject} waits {observed} for commits of its offsets since it was deployed at {at}{change}, "
+            "{expected} before",
+        ),
+        Threshold(
+            metric="records_consumed", unit="records per s", is_upper=False, observed=reads, expected=before["read"],
+            bound=np.where(before["read"] >= figures["least_per_s"], before["read"] / factor, np.nan),
+            says="{subject} reads {observed} since it was deployed at {at}{change}, {expected} before, while its lag "
+            "grows",
+        ),
     ]  # fmt: skip
-    judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"])
+    shows_us = deploys.done_us + max(_SHOWS_WITHIN_S, figures["young_s"] + window.length_s) * _US
+    may_begin = (window.begin_us < shows_us) | np.isin(clients.codes, memory.codes("deploy-regression"))
+    judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"]) & may_begin
     bad = judged & np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
     more = _words(window, memory, deploys, bad, medians(of_row, latency.own, len(clients)))
-    return of_subjects(clients, [replace(test, more=more) for test in tests], judged=judged, certainty=OWN_HISTORY)
+    return of_subjects(
+        clients,
+        [replace(test, more=more) for test in tests],
+        judged=judged,
+        certainty=OWN_HISTORY,
+        since_us=deploys.began_us,
+    )
 
 
 def _latency(window: Window, memory: Memory, figures: Figures) -> _Latency:
@@ -124,6 +164,25 @@ def _latency(window: Window, memory: Memory, figures: Figures) -> _Latency:
     return _Latency(of_rows(np.maximum(own, wait) - usual), of_rows(usual), of_rows(own))
 
 
+def _read_per_s(window: Window) -> Numbers:
+    """Of each row the records per second that it reads, or its part of what its group commits, as brokers know it."""
+    read = window.rows.number("records_consumed") / window.seconds
+    groups, offsets = window.groups, window.offsets
+    if offsets is None:
+        return read
+    of_group = np.full(len(groups) + 1, np.nan)  # the last is of rows without a group
+    per_s = offsets.whole.committed / np.where(offsets.whole.seconds > 0, offsets.whole.seconds, np.nan)
+    of_group[np.searchsorted(groups.codes, offsets.codes)] = per_s
+    members = np.append(groups.count(np.ones(len(window), np.bool_)), 1)
+    return np.where(np.isnan(read), (of_group / np.maximum(members, 1))[groups.of_row], read)
+
+
+def _has_more_to_read(window: Window, memory: Memory, figures: Figures) -> Numbers:
+    """True for clients whose group's lag grows."""
+    grows = np.append(lag_trend(window, memory, figures.of["lagging"]), np.nan)[window.groups.of_row] > 0
+    return window.clients.count(grows) > 0
+
+
 def _failed(window: Window) -> tuple[Numbers, Numbers]:
     """Of each row the share of records that failed or were sent again, and how many were sent."""
     rows = window.rows
@@ -142,7 +201,7 @@ def _throughput(window: Window, memory: Memory) -> Numbers:
     """
     known = memory.instances
     rate = window.rows.number("records_sent") / window.seconds
-    usual = np.where(known["windows"][window.instance] > 0, np.expm1(known["throughput"][window.instance]), np.nan)
+    usual = np.where(known["judged_s"][window.instance] > 0, np.expm1(known["throughput"][window.instance]), np.nan)
     least = 1 / window.length_s  # one record a window
     change = np.log(np.maximum(rate, least)) - np.log(np.maximum(usual, least))
     change[np.maximum(rate, usual) <= least] = np.nan  # of those that send nothing
@@ -181,31 +240,40 @@ def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
     place = np.minimum(np.searchsorted(clients.codes, known["client"]), len(clients) - 1)
     gap_us = (figures["gap_s"] + 2 * known["interval_s"]) * _US
     last = known["last_us"]
-    is_before = (clients.codes[place] == known["client"]) & (known["windows"] >= figures["history_windows"])
+    is_before = (clients.codes[place] == known["client"]) & (known["judged_s"] >= figures.history_s(window.length_s))
     is_before &= (known["first_us"] < began_us[place]) & (last >= began_us[place] - gap_us)
     is_before[window.instance] = False
     before = np.flatnonzero(is_before & (last < window.begin_us - _ENDED_INTERVALS * known["interval_s"] * _US))
     at, count = place[before], len(clients)
     version = np.full(count, -1)
     version[at] = known["version"][before]
-    rates = known["throughput"][before]
-    is_known = ~np.isnan(rates)
-    sums = np.bincount(at[is_known], np.expm1(rates[is_known]), count).astype(np.float64)
-    sums[np.bincount(at[is_known], minlength=count) == 0] = np.nan
-    of_measure = {name: medians(at, known[name][before], count) for name in ("latency", "waited", "failed")}
-    return _Deploys(began_us, version, of_measure | {"throughput": sums})
+    done_us = began_us.copy()
+    np.maximum.at(done_us, at, last[before])
+
+    def in_all(name: str) -> Numbers:
+        rates = known[name][before]
+        is_known = ~np.isnan(rates)
+        sums = np.bincount(at[is_known], np.expm1(rates[is_known]), count).astype(np.float64)
+        sums[np.bincount(at[is_known], minlength=count) == 0] = np.nan
+        return sums
+
+    of_measure = {name: medians(at, known[name][before], count) for name in ("latency", "waited", "failed", "commits")}
+    of_measure |= {name: np.fmin(in_all(name), in_all(f"recent_{name}")) for name in ("throughput", "read")}
+    return _Deploys(began_us, done_us, version, of_measure)
 
 
 def _remember(window: Window, memory: Memory, values: dict[str, Numbers]) -> None:
     """Takes a window into what each instance remembers."""
     known, code = memory.instances, window.instance
-    windows = known["windows"][code]
-    weight = np.maximum(1 / (windows + 1), min(window.length_s / _REMEMBERED_S, 1.0))
-    for name, value in values.items():
-        before = np.where(windows > 0, known[name][code], np.nan)
-        mean = np.where(np.isnan(before), value, before + weight * (value - before))
-        known[name][code] = np.where(np.isnan(value), before, mean)
-    known["windows"][code] += 1
+    judged_s = known["judged_s"][code]
+    recent = {f"recent_{name}": values[name] for name in ("throughput", "read")}
+    for settles_s, measures in ((_REMEMBERED_S, values), (_RECENT_S, recent)):
+        weight = np.maximum(window.length_s / (judged_s + window.length_s), min(window.length_s / settles_s, 1.0))
+        for name, value in measures.items():
+            before = np.where(judged_s > 0, known[name][code], np.nan)
+            mean = np.where(np.isnan(before), value, before + weight * (value - before))
+            known[name][code] = np.where(np.isnan(value), before, mean)
+    known["judged_s"][code] += window.length_s
 
 
 def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers, own: Numbers) -> dict[str, Numbers]:
@@ -230,11 +298,27 @@ VERDICTS: Final = (
         find=_deploy_regression,
         action="Take the last deploy of {subject} back, or find what it changed: settings, version, code.",
         needs={
-            "java": ("request_latency_avg_ms", "record_errors", "records_sent"),
+            "java": (
+                "request_latency_avg_ms",
+                "record_errors",
+                "records_sent",
+                "commit_latency_avg_ms",
+                "records_consumed",
+            ),
             "librdkafka": ("request_latency_avg_ms",),
             "franz-go": ("request_latency_avg_ms",),
         },
         history="deploy-regression",
-        explains=("slow-client", "slow-path", "buffer-full", "record-errors", "lagging"),
+        explains=(
+            "slow-client",
+            "slow-path",
+            "buffer-full",
+            "record-errors",
+            "slow-processing",
+            "rebalance-storm",
+            "stalled",
+            "uneven-group",
+            "lagging",
+        ),
     ),
 )

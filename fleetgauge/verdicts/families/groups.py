@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Finding, Threshold, Verdict, of_subjects
+from fleetgauge.verdicts.evidence import base_s
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import Subjects, Window, medians
@@ -181,7 +182,7 @@ def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
 def _lag_of_members(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
     """The lag of each group by its members, and what it grew by; see `once`, as it is learned."""
     lag, last = window.rows.number("lag_records"), memory.history("lag")
-    grown = lag - last.expected(window.instance, 1)
+    grown = lag - last.expected(window.instance, 0)
     last.put(window.instance, lag)
     return window.groups.sum(lag), window.groups.sum(grown)
 
@@ -192,7 +193,7 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     consumed = np.nan_to_num(groups.sum(window.rows.number("records_consumed")))
     telemetry = Threshold(
         metric="lag_records", unit="records", observed=grown,
-        bound=np.maximum(figures["least_records"], figures["share"] * consumed),
+        bound=np.maximum(_least_records(window, figures), figures["share"] * consumed),
         says="the lag of group {subject} grows, by {observed} in one window to {lag:,.0f} records, while it "
         "reads {consumed:,.0f}",
         more={"lag": lag, "consumed": consumed},
@@ -214,6 +215,11 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     return _by_either(window, [telemetry], offsets)
 
 
+def _least_records(window: Window, figures: Figures) -> float:
+    """By how much a lag has to grow in a window: `least_records`, or a part of it in less than five minutes."""
+    return figures["least_records"] * min(1.0, window.length_s / base_s(figures["for_s"]))
+
+
 def _growing(window: Window) -> Numbers:
     """By how much the lag of sampled groups grew over their samples; NaN of the others."""
     if window.offsets is None:
@@ -223,17 +229,37 @@ def _growing(window: Window) -> Numbers:
     return np.where(_is_sampled(window), grown, np.nan)
 
 
-def is_growing(window: Window, figures: Figures) -> Numbers:
-    """True for groups whose lag grows, as brokers know it, by as much as `lagging` asks for.
+def lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
+    """Of each group 1 if its lag grows as `lagging` asks for, -1 if it falls by that share of what is read, else 0.
+
+    NaN where the lag is not known. A group that reads 60,000 records in a window and then has 40 less to read is not
+    working off a backlog: 600 are 1 %.
 
     Args:
         window: what is judged.
+        memory: of the windows before.
         figures: of lagging.
     """
-    if window.offsets is None:
-        return np.zeros(len(window.groups), np.bool_)
-    bound = figures["share"] * _of_samples(window, window.offsets.whole.committed)
-    return _growing(window) > bound
+    return window.once("lag trend", lambda: _lag_trend(window, memory, figures))
+
+
+def _lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
+    _, grown = lag_growth(window, memory)
+    read = np.nan_to_num(window.groups.sum(window.rows.number("records_consumed")))
+    least = np.full(len(read), _least_records(window, figures))
+    if window.offsets is not None:
+        is_sampled = _is_sampled(window)
+        read = np.where(is_sampled, _of_samples(window, window.offsets.whole.committed), read)
+        grown = np.where(is_sampled, _steady(window, grown), grown)
+        least[is_sampled] = 0.0
+    bound = figures["share"] * read
+    found = np.where(grown > np.maximum(bound, least), 1.0, np.where(grown < -bound, -1.0, 0.0))
+    return np.where(np.isnan(grown), np.nan, found)
+
+
+def _steady(window: Window, grown: Numbers) -> Numbers:
+    """The growth of sampled groups, 0 where it is no trend: commits come in steps."""
+    return np.where((grown > 0) & ~(_growing(window) > 0), 0.0, grown)
 
 
 def _durations(seconds: Numbers) -> Numbers:
@@ -307,7 +333,7 @@ def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
     rows = np.arange(len(window))
     clients, sources = window.client, np.full(len(window), BY_TELEMETRY)
     if (offsets := window.offsets) is not None:
-        is_stable = np.array([state == "STABLE" for state in offsets.state], np.bool_)[offsets.members.group]
+        is_stable = np.array([state.upper() == "STABLE" for state in offsets.state], np.bool_)[offsets.members.group]
         own = _row_of_member(window, offsets)
         agrees = np.append(assigned < 1, False)[own]
         of_members = np.where(is_stable, offsets.members.partitions, np.nan)
@@ -417,7 +443,7 @@ VERDICTS: Final = (
         id="stalled", kind="group", find=_stalled, needs=_LAG, roles=("consumer",),
         by_offsets=True,
         action="Look at the application of {subject}: it holds partitions and reads nothing; restart it if it hangs.",
-        explains=("lagging",),
+        explains=("lagging", "uneven-group"),
     ),
     Verdict(
         id="uneven-group", kind="group", find=_uneven_group, needs={"java": ("records_consumed",)},

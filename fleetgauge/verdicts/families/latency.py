@@ -23,10 +23,24 @@ from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import CONSUMER, DIALECTS, JAVA, Groups, Subjects, Window
+from fleetgauge.verdicts.window import CONSUMER, DIALECTS, JAVA, Groups, Subjects, Window, medians, numbered
 from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
 
 _ROUNDS: Final = 3
+
+_MOST_DELAYS: Final = 3.0
+"""Times the delay that most clients of a broker see: one with larger requests may see more of it, but no factor of what
+it takes anyway. Where near clients take 55 ms in place of 5, a far one of 80 ms takes 130, at most 230, and not 880."""
+
+_UNCERTAIN: Final = 1 / 3
+"""Of a coordinator's delay that is taken off commits, what it may be off by."""
+
+_OF_COMMITS: Final = 0.5
+"""Of what a slow client's commits take longer, what its fetches take longer at least: those that wait for data take the
+whole of it where there is none, and less where more has gathered meanwhile."""
+
+_ALIKE: Final = float(np.log(1.3))
+"""Latencies this near to the usual ones (log) are as before."""
 
 
 @dataclass(slots=True)
@@ -42,6 +56,7 @@ class Parts:
         client_part: of each path, what its series has in common beside that.
         wait: how long a fetch may wait for data, of consumers; 0 of others.
         own: what is above history and cannot be a fetch that waits for data.
+        is_telling: see `_is_telling`.
         by_series: the paths in the order of their series.
         nodes: codes, of which `at` is each path's place; `by_node` has the paths in their order.
         node_effect: of each node, less what all nodes of its cluster have in common.
@@ -61,6 +76,7 @@ class Parts:
     client_part: Numbers
     wait: Numbers
     own: Numbers
+    is_telling: Numbers
     by_series: Groups
     nodes: Numbers
     at: Numbers
@@ -80,7 +96,8 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     row, kind, key, by_path = links.row, paths.kind, paths.key, paths.by_path
     by_series, by_node = paths.by_series, paths.by_node
     path_of, at = by_path.of, by_node.of
-    before = history.expected(key, figures["history_windows"])
+    least_s = figures.history_s(window.length_s)
+    before = history.expected(key, least_s)
     measured = np.log1p(links.latency_ms)
     # What a consumer that is away from poll() measures is no evidence where it is more than usual.
     usual = before[path_of]
@@ -88,23 +105,25 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     any_away = is_away.any()
     link_value = np.where(is_away, np.minimum(measured, usual), measured) if any_away else measured
     value = by_path.medians(link_value)
-    node_effect = _polished(value - before, by_node, by_series)
     wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
+    is_telling = _is_telling(wait == 0, ~np.isnan(value - before), by_node)
+    node_effect = _polished(np.where(is_telling, value - before, np.nan), by_node, by_series)
     own = np.maximum(value, wait) - np.maximum(before, wait)
-    node_delay_ms = _delays(value, before, wait == 0, by_node)
+    node_delay_ms = np.fmax(by_node.medians(np.where(is_telling, _ms(value) - _ms(before), np.nan)), 0)
     of_delay = np.nan_to_num(np.log1p(_ms(before) + node_delay_ms[at]) - before)
-    common = np.maximum(np.fmax(node_effect, 0)[at], of_delay)
+    most = np.nan_to_num(np.log1p(_ms(before) + _MOST_DELAYS * node_delay_ms[at]) - before)
+    common = np.maximum(np.minimum(np.fmax(node_effect, 0)[at], most), of_delay)
     own_client = by_series.medians(own - common, low=True)
     # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
     age_us = window.begin_us - memory.instances["first_us"][window.instance[row]]
     is_young = age_us < figures["young_s"] * 1_000_000
     is_other = any_away or is_young.any()
     learned = by_path.medians(np.where(is_young, np.nan, measured)) if is_other else value
-    history.learn(key, learned, window.length_s)
+    history.learn(key, learned, window.length_s, least_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=paths.client, node=paths.node, series=by_series.of,
         value=value, expected=before, node_part=common, client_part=own_client[by_series.of], wait=wait, own=own,
-        by_series=by_series, nodes=paths.nodes, at=at, by_node=by_node,
+        is_telling=is_telling, by_series=by_series, nodes=paths.nodes, at=at, by_node=by_node,
         node_effect=_less_common(node_effect, paths.cluster, figures["least_nodes"]),
         node_delay_ms=node_delay_ms, cluster=paths.cluster,
     )  # fmt: skip
@@ -125,16 +144,14 @@ def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
     return by_node.medians(rest)
 
 
-def _delays(value: Numbers, before: Numbers, is_short: Numbers, by_node: Groups) -> Numbers:
-    """The delay of each node that most of its clients see: the same time for every request [ms].
+def _is_telling(is_short: Numbers, is_known: Numbers, by_node: Groups) -> Numbers:
+    """Paths that say how long their node takes: those of consumers only where it has few others.
 
-    A request that takes 2 ms suffers more from 10 ms in a broker's queue than one that waits 80 ms for data: so
-    consumers, which do not have `is_short`, count only where there are few others.
+    A request that takes 2 ms is 6 times as long with 10 ms in a broker's queue. A fetch that waits 80 ms for data is
+    hardly longer, or not at all, since more data has gathered by then: it cannot show the delay, and does not deny it.
     """
-    at = by_node.of
-    delay_ms = _ms(value) - _ms(before)
-    enough = np.bincount(at[is_short & ~np.isnan(delay_ms)], minlength=len(by_node)) >= LEAST_CLIENTS
-    return np.fmax(by_node.medians(np.where(is_short | ~enough[at], delay_ms, np.nan)), 0)
+    enough = np.bincount(by_node.of[is_short & is_known], minlength=len(by_node)) >= LEAST_CLIENTS
+    return is_short | ~enough[by_node.of]
 
 
 def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbers:
@@ -167,8 +184,8 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
     parts = parts_of(window, memory, figures)
     count = len(parts.nodes)
     is_slow = parts.value - parts.expected - np.nan_to_num(parts.client_part) > np.log(figures["factor"])
-    clients = np.bincount(parts.at[~np.isnan(parts.value)], minlength=count)
-    slow = np.bincount(parts.at[is_slow], minlength=count)
+    clients = np.bincount(parts.at[parts.is_telling & ~np.isnan(parts.value)], minlength=count)
+    slow = np.bincount(parts.at[parts.is_telling & is_slow], minlength=count)
     enough = clients >= figures["least_clients"]
     most = slow >= figures["share"] * clients
     effect = np.where(most, parts.node_effect, np.fmin(parts.node_effect, 0))
@@ -239,25 +256,79 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     )
 
 
-def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Threshold:
-    """Commits of each client, less the longest delay of a broker of its cluster: any may coordinate its group.
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """How long commits take [ms]; NaN where unknown.
 
-    Where its fetches take no longer, from each broker if they are known by broker, it is its coordinator or the path
-    to it; where they are unknown, so is this.
+    Attributes:
+        own_ms: of each row, less what its coordinator takes longer than before.
+        delay_ms: of each row, what that is.
     """
-    of_nodes, least_log = figures.of["slow-node"], np.log(figures["factor"])
-    commits, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
+
+    own_ms: Numbers
+    delay_ms: Numbers
+
+
+def commits_of(window: Window, memory: Memory, figures: Figures) -> Commits:
+    """The commits of a window, computed once."""
+    return window.once("commits", lambda: _commits(window, memory, figures))
+
+
+def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
+    """Commits less the delay of each group's coordinator, or the longest of its cluster where that is not known.
+
+    A coordinator's delay is that of its node, or what commits of most clients that it coordinates take longer: its
+    other work may be fast.
+    """
+    parts, clients, coordinator = parts_of(window, memory, figures), window.clients, window.coordinator
+    commit_ms = _no_wait(window, "commit_latency_avg_ms")
+    least_s = figures.of["slow-node"].history_s(window.length_s)
+    usual = memory.history("commit_latency_avg_ms").expected(clients.codes, least_s)
+    by_cluster = np.zeros(int(window.cluster.max(initial=-1)) + 1)
+    np.maximum.at(by_cluster, parts.cluster, np.nan_to_num(parts.node_delay_ms))
+    nodes, at = numbered(coordinator)
+    of_node = np.zeros(len(nodes))
+    is_known = np.isin(parts.nodes, nodes)
+    of_node[np.searchsorted(nodes, parts.nodes[is_known])] = np.nan_to_num(parts.node_delay_ms[is_known])
+    of_client = np.zeros(len(clients), np.int64)
+    of_client[clients.of_row] = at
+    longer_ms = np.where(nodes[of_client] >= 0, clients.median(commit_ms) - _ms(usual), np.nan)
+    many = np.bincount(of_client[~np.isnan(longer_ms)], minlength=len(nodes)) >= LEAST_CLIENTS
+    of_node = np.where(many, np.fmax(of_node, medians(of_client, longer_ms, len(nodes))), of_node)
+    delay_ms = np.where(coordinator >= 0, of_node[at], by_cluster[window.cluster])
+    return Commits(np.fmax(commit_ms - delay_ms, 0.0) + 0 * commit_ms, delay_ms)
+
+
+def _no_wait(window: Window, column: str) -> Numbers:
+    """A latency of each row [ms]; NaN where its consumer was away from poll() long enough to explain it."""
+    rows = window.rows
+    latency_ms, client_of = rows.number(column), np.arange(len(window))
+    is_away = waits_for_poll(rows.number, window.dialect == JAVA, client_of, np.nan_to_num(latency_ms))
+    return np.where(is_away, np.nan, latency_ms)
+
+
+def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Threshold:
+    """Commits of each client, less what its coordinator takes.
+
+    Unknown where what is left is less than a third of what was taken off, which is not known to the millisecond: 7 ms
+    beside the 230 ms of a slow coordinator. Where its fetches take no longer, from each broker if they are known by
+    broker, it is its coordinator or the path to it; where they are unknown, so is this.
+    """
+    of_nodes, clients = figures.of["slow-node"], window.clients
+    own = commits_of(window, memory, figures)
+    commits, delay_ms = np.log1p(clients.median(own.own_ms)), clients.max(own.delay_ms)
+    _, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
     fetches, usual = _beside_usual("fetch_latency_avg_ms", window, memory, of_nodes)
-    worst_ms = np.zeros(int(window.cluster.max(initial=-1)) + 1)
-    np.maximum.at(worst_ms, parts.cluster, np.nan_to_num(parts.node_delay_ms))
-    delay_ms = window.clients.max(worst_ms[window.cluster])
-    effect = np.log1p(np.fmax(_ms(commits) - delay_ms, 0)) - expected
-    may_be = effect > least_log
+    effect, more_ms = commits - expected, _ms(commits) - _ms(expected)
+    may_be = (effect > np.log(figures["factor"])) & (more_ms > figures["least_ms"])
+    effect[may_be & (more_ms < _UNCERTAIN * delay_ms)] = np.nan
     if may_be.any():
         by_path = _fetches_by_path(window, parts, may_be)
         longer = np.where(np.isnan(by_path), fetches - usual, by_path)
-        not_slow = np.where(np.isnan(longer), np.nan, 0.0)
-        effect = np.where(may_be & ~(longer > np.log(figures["fetches_factor"])), not_slow, effect)
+        fetch_ms = _ms(fetches) - _ms(usual)
+        is_longer = longer > np.log(figures["fetches_factor"])
+        is_longer |= np.isnan(by_path) & (fetch_ms > _OF_COMMITS * more_ms)
+        effect = np.where(may_be & ~is_longer, np.where(np.isnan(longer), np.nan, np.fmin(effect, 0.0)), effect)
     return _test(
         expected, effect, figures["factor"], figures["least_ms"],
         "{subject} waits {observed} for commits of its offsets, {expected} are usual, and longer for its fetches, too, "
@@ -269,14 +340,25 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
 def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
     """The log of a latency of each client [ms] and 1, now and usually; NaN where unknown. The history learns of it."""
     clients, history = window.clients, memory.history(column)
-    taken = np.where(_waits_for_poll(window), np.nan, np.log1p(window.rows.number(column)))
-    usual = history.expected(clients.codes, figures["history_windows"])
+    taken = np.log1p(_no_wait(window, column))
+    least_s = figures.history_s(window.length_s)
+    usual = history.expected(clients.codes, least_s)
     is_young = window.begin_us - memory.instances["first_us"][window.instance] < figures["young_s"] * 1_000_000
     now = clients.median(taken)
-    history.learn(
-        clients.codes, clients.median(np.where(is_young, np.nan, taken)) if is_young.any() else now, window.length_s
-    )
+    learned = clients.median(np.where(is_young, np.nan, taken)) if is_young.any() else now
+    history.learn(clients.codes, learned, window.length_s, least_s)
     return now, usual
+
+
+def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures) -> Numbers:
+    """True for rows whose fetches take as long as before, on half of their links or more: data comes as before.
+
+    False where that is not known.
+    """
+    parts = parts_of(window, memory, figures)
+    off = np.abs(parts.value - parts.expected)[parts.path_of]
+    has = (parts.wait > 0)[parts.path_of] & ~np.isnan(off)
+    return medians(parts.row[has], off[has], len(window)) < _ALIKE
 
 
 def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> Numbers:
@@ -295,6 +377,8 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
     # Beside what this path would take with what its node and its client have in common: `least_ms` is of that, not of
     # what is left when it is divided by it.
     common = parts.node_part + np.fmax(parts.client_part, 0)
+    is_clean = (parts.own - parts.node_part < _ALIKE) & ~np.isnan(parts.own)
+    clean = np.bincount(parts.series[is_clean], minlength=len(sizes) + 1)[parts.series]
     test = _test(
         parts.expected + common, parts.own - common, figures["factor"], figures["least_ms"],
         "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
@@ -309,7 +393,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
         subjects=subjects,
         tests=[test],
         unit_of=subjects.of_row,
-        judged=sizes > 1,
+        judged=clean > 0,
         concerned=lambda place: np.unique(parts.row[(subjects.of_row == place)[parts.path_of]]),
         certainty=OWN_HISTORY,
     )

@@ -68,6 +68,9 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
     observed = np.zeros(len(codes))
     observed[np.searchsorted(codes, list(lengths))] = list(lengths.values())
     instances = {code: short[known["client"][short] == code] for code in clients[counts >= figures["lives"]].tolist()}
+    for code, length in lengths.items():
+        if length >= figures["lives"]:
+            known["in_loop"][instances[code]] = 1
     return of_subjects(
         Subjects("client", codes, np.searchsorted(codes, window.client)),
         [
@@ -140,7 +143,7 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     quiet_s = (_now_us(window) - last) / _US
     is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
     judged = (known["last_us"] > 0) & is_expected & ~is_alive
-    judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory)
+    judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory) & (known["in_loop"] == 0)
     expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
     judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent
     bound = figures["intervals"] * known["interval_s"] + figures["more_s"]

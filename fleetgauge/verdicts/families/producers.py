@@ -93,8 +93,9 @@ def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
     rows, history = window.rows, memory.history("queue")
     queue = rows.number("record_queue_time_avg_ms")
     clients = window.clients
-    before = np.expm1(history.expected(clients.codes, figures["history_windows"]))[clients.of_row]
-    history.learn(clients.codes, medians(clients.of_row, np.log1p(queue), len(clients)), window.length_s)
+    least_s = figures.history_s(window.length_s)
+    before = np.expm1(history.expected(clients.codes, least_s))[clients.of_row]
+    history.learn(clients.codes, medians(clients.of_row, np.log1p(queue), len(clients)), window.length_s, least_s)
     return of_clients(
         window,
         [

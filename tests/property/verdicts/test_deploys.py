@@ -61,7 +61,7 @@ def test_a_client_that_is_worse_after_its_deploy_is_a_regression(columns: dict[s
     )
     assert why in row["why"]
     assert row["instances"] == ["orders-1-new", "orders-2-new"]
-    assert f"{row['opened_at']:%H:%M}" == "12:50"
+    assert f"{row['opened_at']:%H:%M}" == "12:44"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_rolling_deploy_is_judged_once_the_last_of_the_old_instances_has_ended
 
     row = next(row for row in Judged().windows(DEPLOY + 9, rows).rows if row["verdict"] == "deploy-regression")
     assert "waits 20 ms for its brokers since it was deployed at 12:44, 10 ms before" in row["why"]
-    assert f"{row['opened_at']:%H:%M}" == "12:55"
+    assert f"{row['opened_at']:%H:%M}" == "12:44"
 
 
 def test_taking_the_deploy_back_clears_it() -> None:
@@ -197,7 +197,7 @@ def test_a_regression_explains_the_slow_client_that_was_seen_while_the_deploy_we
         "deploy-regression": None,
         "slow-client": "deploy-regression:client:orders",
     }
-    assert (found["deploy-regression"]["opened_at"] - found["slow-client"]["opened_at"]).seconds == 900
+    assert (found["deploy-regression"]["opened_at"] - found["slow-client"]["opened_at"]).seconds == 295
 
 
 def test_a_rule_says_how_much_worse_it_has_to_be() -> None:
@@ -217,3 +217,59 @@ def test_new_clients_of_the_same_prefix_share_the_work(others: int, is_found: bo
 
     found = Judged().windows(DEPLOY + 8, rows).found
     assert bool([each for each in found if each[0] == "deploy-regression"]) is is_found
+
+
+def reader(number: int, *, read: float, grows: float = 0.0, commits_ms: float = 5.0) -> list[Row]:
+    """A consumer that a deploy replaces, then reads so much in a window, and whose lag grows by so much."""
+    is_new = number >= DEPLOY
+    row = client(
+        "reader", f"reader-{is_new}", group_id="readers", records_consumed=read if is_new else 30_000.0,
+        lag_records=1_000.0 + grows * max(number - DEPLOY + 1, 0), commit_latency_avg_ms=commits_ms if is_new else 5.0,
+    )  # fmt: skip
+    return [row, *peers()]
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        (
+            {"read": 6_000.0, "grows": 20_000.0},
+            "reader reads 20 records per s since it was deployed at 12:44, 100 records per s before, while its lag",
+        ),
+        (
+            {"read": 30_000.0, "commits_ms": 20.0},
+            "reader waits 20 ms for commits of its offsets since it was deployed at 12:44, 5 ms before",
+        ),
+        ({"read": 6_000.0}, None),  # less is written
+        ({"read": 30_000.0, "grows": 20_000.0}, None),  # more is written
+    ],
+)
+def test_a_consumer_is_judged_by_its_commits_and_by_what_it_reads_while_its_lag_grows(
+    columns: dict[str, float], why: str | None
+) -> None:
+    rows = Judged().windows(DEPLOY + 8, lambda number: reader(number, **columns)).rows
+    found = [row for row in rows if row["verdict"] == "deploy-regression"]
+    assert bool(found) is bool(why)
+    assert all(row["why"].startswith(why) for row in found)
+    assert {row["caused_by"] for row in rows if row["verdict"] == "lagging"} <= {
+        "deploy-regression:client:reader" if why else None
+    }
+
+
+def test_what_was_well_in_the_first_quarter_of_an_hour_is_no_regression() -> None:
+    """Records fail from 25 minutes after the deploy on."""
+    found = Judged().windows(
+        DEPLOY + 12, lambda number: generation(number, record_errors=900.0 if number >= DEPLOY + 5 else 0.0)
+    ).found  # fmt: skip
+    assert {each[0] for each in found} == {"record-errors"}
+
+
+def test_what_was_sent_after_a_surge_is_compared_with_the_last_quarter_of_an_hour() -> None:
+    """A surge of an hour ended 20 minutes before: 200 records a second until then, 100 since and after the deploy."""
+
+    def rows(number: int) -> list[Row]:
+        is_new, sent = number >= 16, 60_000.0 if number < 12 else 30_000.0
+        mine = [client("orders", f"orders-{at}-{is_new}", records_sent=sent) for at in (1, 2)]
+        return mine + peers()
+
+    assert Judged().windows(26, rows).found == []

@@ -1,6 +1,7 @@
 """What all verdicts have in common: causes, repetition, memory, rules, coverage."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,60 @@ def test_a_cause_that_came_long_after_explains_nothing() -> None:
     assert causes == {"slow-processing": None, "lagging": None}
 
 
-def test_each_cause_comes_before_what_it_explains_and_all_names_are_known() -> None:
-    places = {verdict.id: place for place, verdict in enumerate(VERDICTS)}
-    for verdict in VERDICTS:
-        assert all(places[verdict.id] < places[each] for each in verdict.explains), verdict.id
-    assert set(default_rules().values) == set(places)
+@pytest.mark.parametrize(("failing", "load", "is_explained"), [(1, 1.0, False), (3, 1.0, True), (1, 4.0, True)])
+def test_a_slow_broker_explains_what_others_share_or_those_that_send_most(
+    failing: int, load: float, is_explained: bool
+) -> None:
+    """Of six producers of a slow broker: one alone, half of them, or one that sends four times what they send."""
+
+    def rows(number: int) -> list[Row]:
+        is_slow, names = number >= 6, {f"app-{at}" for at in range(failing)}
+        found: list[Row] = []
+        for row in fleet(number, of_node(3, 6.0) if is_slow else {}):
+            is_one = row.get("client_id") in names
+            own = {"buffer_wait_ratio_avg": 0.5 if is_one and is_slow else 0.0}
+            own["records_sent"] = 300.0 * load if is_one else 300.0
+            found.append(row if row.get("role") else row | own)
+        return found
+
+    full = [row for row in Judged().windows(11, rows).rows if row["verdict"] == "buffer-full"]
+    assert {row["caused_by"] for row in full} == {"slow-node:node:3" if is_explained else None}
+    assert len(full) == failing
+
+
+def test_of_two_causes_the_one_that_fits_in_time_is_named() -> None:
+    """The buffer is full since the quota of 12:45, not since the broker that is slow from 12:30 on."""
+
+    def rows(number: int) -> list[Row]:
+        held = {"produce_throttle_avg_ms": 40.0, "request_rate_per_s": 20.0} if number >= 9 else {}
+        full = {"buffer_wait_ratio_avg": 0.5 if number >= 9 else 0.0}
+        found = fleet(number, of_node(3, 6.0) if number >= 6 else {})
+        return [row | held | full if row.get("client_id") == "app-2" else row for row in found]
+
+    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(15, rows).rows}
+    assert causes == {"slow-node": None, "throttled": None, "buffer-full": "throttled:client:app-2"}
+
+
+def test_what_outlasts_its_cause_by_more_than_half_an_hour_has_none() -> None:
+    def rows(end: int) -> Callable[[int], list[Row]]:
+        def of(number: int) -> list[Row]:
+            slow: Row = {"poll_idle_ratio_avg": 0.03 if 3 <= number < 8 else 0.8}
+            lag: Row = {"lag_records": 5000.0 * min(max(number - 3, 0), end), "records_consumed": 3000.0}
+            return [client("bill", **slow, **lag, group_id="billing")]
+
+        return of
+
+    def causes(end: int) -> dict[str, Any]:
+        return {row["verdict"]: row["caused_by"] for row in Judged().windows(25, rows(end)).rows}
+
+    assert causes(9)["lagging"] == "slow-processing:client:bill"
+    assert causes(14)["lagging"] is None
+
+
+def test_no_two_verdicts_explain_each_other_and_all_names_are_known() -> None:
+    """By however many steps; else what follows from what would go in a circle."""
+    order = TopologicalSorter({verdict.id: verdict.explains for verdict in VERDICTS}).static_order()
+    assert set(order) == set(default_rules().values) == {verdict.id for verdict in VERDICTS}
 
 
 @pytest.mark.slow

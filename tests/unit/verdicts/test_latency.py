@@ -163,7 +163,9 @@ def test_null_and_absurd_values_are_passed_over() -> None:
 
 
 def test_what_a_broker_s_queue_adds_to_every_request_is_no_slow_path() -> None:
-    """12 ms more are three times as much for a producer of 5 ms, and nothing for fetches that wait for data."""
+    """12 ms more are three times as much for a producer of 5 ms, and nothing for fetches that wait for data: these are
+    most of the broker's clients, and cannot tell.
+    """
 
     def rows(number: int) -> list[Row]:
         more = 12.0 if number >= 6 else 0.0
@@ -174,7 +176,7 @@ def test_what_a_broker_s_queue_adds_to_every_request_is_no_slow_path() -> None:
             found += with_links(client(f"app-{at}"), latencies, role)
         return found
 
-    assert Judged().windows(12, rows).found == []
+    assert Judged().windows(12, rows).found == [("slow-node", "3", "open")]
 
 
 def test_what_a_busy_machine_adds_to_every_request_makes_no_slow_client() -> None:
@@ -348,3 +350,57 @@ def test_a_consumer_that_waits_for_one_of_its_brokers_alone_is_not_slow() -> Non
         return [*with_links(row, {1: 20.0 * slow, 2: 20.0}, "consumer"), *fleet(0, {})]
 
     assert Judged().windows(6, lambda _: rows(1.0)).windows(6, lambda _: rows(6.0)).found == []
+
+
+def coordinated(number: int, slow: int, coordinator: int | None = 1, more_ms: float = 230.0) -> list[Row]:
+    """Five consumers with one coordinator, of which so many wait longer for it from the seventh window on."""
+    found = fleet(number, {})
+    for at in range(5):
+        more = more_ms if at < slow and number >= 6 else 0.0
+        late = 3.0 * at if more and slow > 1 else 0.0
+        row = client(f"reader-{at}", commit_latency_avg_ms=5.0 + more + late, fetch_latency_avg_ms=300.0 + more)
+        found += with_links(row, {coordinator: 5.0}, "consumer") if coordinator else [row]
+        found[-1] |= {"coordinator": True} if coordinator else {}
+    return found
+
+
+@pytest.mark.parametrize(("slow", "is_found"), [(1, True), (5, False)])
+def test_what_the_consumers_of_a_coordinator_share_is_its_own(slow: int, is_found: bool) -> None:
+    """230 ms more for all of them, and 3 to 12 ms that differ; or for one of five."""
+    found = Judged().windows(12, lambda number: coordinated(number, slow)).found
+    assert bool([each for each in found if each[0] == "slow-client"]) is is_found
+
+
+def test_a_slow_broker_that_coordinates_others_hides_no_slow_consumer() -> None:
+    """Node 3 takes 60 ms more; the reader's group is coordinated by node 1, and its commits take 40 ms more."""
+
+    def rows(number: int) -> list[Row]:
+        others = fleet(number, of_node(3, 7.0) if number >= 6 else {})
+        return [*others, *coordinated(number, 1, more_ms=40.0)[len(others) :]]
+
+    found = Judged().windows(12, rows).found
+    assert {each[:2] for each in found} == {("slow-node", "3"), ("slow-client", "reader-0")}
+
+
+def test_fetches_that_wait_for_data_are_longer_by_what_a_slow_client_s_network_takes() -> None:
+    """Java 3.9: commits from 5 to 105 ms, fetches from 500 to 600, which is 1.2 times as long."""
+
+    def rows(number: int) -> list[Row]:
+        more = 100.0 if number >= 6 else 0.0
+        row = client("old", commit_latency_avg_ms=5.0 + more, fetch_latency_avg_ms=500.0 + more)
+        return [row, *fleet(number, {})]
+
+    assert Judged().windows(10, rows).found == [("slow-client", "old", "open")]
+
+
+@pytest.mark.parametrize(("far_ms", "is_found"), [(130.0, False), (500.0, True)])
+def test_a_slow_broker_hides_no_slow_path_of_a_far_client(far_ms: float, is_found: bool) -> None:
+    """Node 3 takes 50 ms more; a client that is 80 ms away waits for it as long as that, or for half a second."""
+
+    def rows(number: int) -> list[Row]:
+        slow = {(f"app-{at}", 3): 6.0 for at in range(6)} if number >= 6 else {}
+        far = {1: 80.0, 2: 80.0, 3: far_ms if number >= 6 else 80.0}
+        return [*fleet(number, slow), *with_links(client("far"), far)]
+
+    found = {each[:2] for each in Judged().windows(12, rows).found}
+    assert found == {("slow-node", "3"), ("slow-path", "far@3")} if is_found else {("slow-node", "3")}

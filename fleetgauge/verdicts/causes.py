@@ -1,0 +1,80 @@
+"""Which case explains which: what `caused_by` names.
+
+A cause is declared to explain the verdict and is about its subject, its client, its group or a broker that it uses. It
+began no later than the consequence, a window's slack allowed, and the consequence does not outlast it by more than half
+an hour. A broker has many clients, so its effect is shared: others that are as exposed show it too, or this one is more
+exposed than they are (`Case.alike`). Of several causes the one nearest in time is named.
+
+Worked through: a broker is slow from 12:00 to 13:00. Two of its 70 producers lose records from 12:20 on, one of them
+sends three times the median: 1 of 69 others as exposed is no sign of the broker, three times the load is. So the large
+one is explained, the other is not.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from fleetgauge.verdicts.catalogue import BY_ID
+from fleetgauge.verdicts.memory import Case
+
+_SLACK_US: Final = 300_000_000
+"""A consequence may be seen so long before its cause [us]: a window is bad where it is so for a part of it."""
+
+_OUTLASTS_US: Final = 1_800_000_000
+"""So long a consequence may go on after its cause [us]: a backlog is worked off, a buffer drains."""
+
+_SHARED: Final = 0.25
+"""Of those as exposed to a broker, the part from which on an effect is the broker's."""
+
+
+class Causes:
+    """The cases that may explain others, by what they are about: so each is compared with a few alone.
+
+    Args:
+        cases: all of them.
+    """
+
+    def __init__(self, cases: list[Case]) -> None:
+        self._about: dict[tuple[str, str, str], list[Case]] = {}
+        for case in cases:
+            if case.verdict in BY_ID and BY_ID[case.verdict].explains:  # rules of one's own explain nothing
+                for kind, name in _concerned(case):
+                    self._about.setdefault((case.cluster_id, kind, name), []).append(case)
+
+    def cause_of(self, case: Case) -> Case | None:
+        """The case that explains this one; None if there is none."""
+        kind, name = "client", case.client_id
+        if case.subject_kind == "group":
+            kind, name = "group", case.group_id
+        near = list(self._about.get((case.cluster_id, kind, str(name)), ()))
+        if case.node_id is not None:  # a broker explains its own paths, not all of its clients'
+            near = [each for each in near if each.subject_kind != "node"]
+            near += self._about.get((case.cluster_id, "node", str(case.node_id)), ())
+        found = [each for each in near if _explains(each, case)]
+        return min(found, key=lambda each: (_apart_us(each, case), each.verdict, each.subject), default=None)
+
+
+def _concerned(case: Case) -> Iterator[tuple[str, str]]:
+    """The clients, groups and nodes that a case may explain something of."""
+    for kind in ("client", "group"):
+        for name in case.about.get(kind, ()):
+            yield kind, name
+    if case.subject_kind == "node":
+        yield "node", str(case.node_id)
+
+
+def _explains(cause: Case, case: Case) -> bool:
+    is_declared = case.verdict in BY_ID[cause.verdict].explains
+    begins_first = cause.first_bad_us <= case.first_bad_us + _SLACK_US
+    is_over = cause.cleared_us is not None and cause.cleared_us <= case.first_bad_us
+    is_outlasted = cause.cleared_us is not None and case.last_bad_us > cause.cleared_us + _OUTLASTS_US
+    return is_declared and begins_first and not is_over and not is_outlasted and _is_shared(cause, case)
+
+
+def _is_shared(cause: Case, case: Case) -> bool:
+    """False where a broker has others as exposed, and too few of them show the effect."""
+    return cause.subject_kind != "node" or case.alike.get(str(cause.node_id), 1.0) >= _SHARED
+
+
+def _apart_us(cause: Case, case: Case) -> int:
+    """How far beginnings and ends are apart [us]."""
+    return abs(cause.first_bad_us - case.first_bad_us) + abs(cause.last_bad_us - case.last_bad_us)

@@ -1,0 +1,94 @@
+"""Evidence for and against a case: how its level rises and falls, whatever the windows are.
+
+A measure is bad where its ratio to its bound is above 1. The level counts seconds of evidence: a window adds its
+length times a weight between -1 and 1, the logarithm of the ratio by that of 1.2. So a figure at 1.02 times its bound
+counts for little either way, one a fifth above it for all of the window. Above `for_s` the verdict opens.
+
+Short windows are noisier than long ones. Their ratio is therefore that of the sums of the last five minutes, or half of
+`for_s` if that is less: what windows of 300 s have anyway.
+
+Worked through, for a bound of 100 ms and windows of 60 s: latencies of 190, 80, 150, 90 and 140 ms have sums of 650 and
+500, which is 1.3 times the bound: evidence for, where two of five windows are good by themselves. With 100 records of
+lag allowed in five minutes, growth by 500, -600, 500 and -600 is none.
+
+Only the measure that raised a case most can lower it: where that one is unknown, the level stays.
+"""
+
+import math
+from collections.abc import Container
+from typing import Final
+
+from fleetgauge.verdicts.memory import Case
+
+_CLEARS_WITHIN_S: Final = 600
+"""Good windows that clear a verdict, however long it takes to open [s]."""
+
+_LONGEST_BASE_S: Final = 300
+_FULL: Final = math.log(1.2)
+"""From a fifth beyond the bound on, evidence counts in full."""
+
+_MOST: Final = 100.0
+"""Times its bound, what a figure counts for at most, so that one window of many does not decide alone."""
+
+
+def base_s(for_s: float) -> float:
+    """How long a ratio is taken over [s], at least."""
+    return min(_LONGEST_BASE_S, for_s / 2)
+
+
+def ratio_of(case: Case, measure: str, above: float, below: float, end_us: int, length_s: int, for_s: float) -> float:
+    """How far beyond its bound a measure of a case is, with the windows before in the same base.
+
+    Args:
+        case: takes the window in.
+        measure: names it from window to window.
+        above: the figure, or its bound where bad is below.
+        below: the bound, or the figure.
+        end_us: of the window.
+        length_s: of the window.
+        for_s: of the verdict's rules.
+    """
+    scale = max(abs(below), 1e-9)
+    now = [end_us, length_s, max(min(above, _MOST * scale), -_MOST * scale), scale]
+    since_us = end_us - base_s(for_s) * 1_000_000
+    recent = [*(each for each in case.recent.get(measure, ()) if each[0] > since_us), now]
+    case.recent[measure] = recent if length_s < base_s(for_s) else []
+    return max(sum(each[1] * each[2] for each in recent) / sum(each[1] * each[3] for each in recent), 1e-9)
+
+
+def weight_of(ratio: float) -> float:
+    """The evidence of a ratio, from -1 to 1.
+
+    >>> [round(weight_of(ratio), 2) for ratio in (3.0, 1.2, 1.02, 1.0, 0.9, 0.5)]
+    [1.0, 1.0, 0.11, 0.0, -0.58, -1.0]
+    """
+    return min(max(math.log(ratio) / _FULL, -1.0), 1.0)
+
+
+def raise_level(case: Case, measure: str, ratio: float, share: float, length_s: int, for_s: float) -> None:
+    """Adds the evidence of a window in which a measure was bad for a share of it."""
+    seconds = share * weight_of(ratio) * length_s
+    case.raised[measure] = case.raised.get(measure, 0.0) + seconds
+    case.level_s = min(case.level_s + seconds, for_s + max(length_s, base_s(for_s)))
+
+
+def lower_level(case: Case, ratio: float, length_s: int, for_s: float) -> None:
+    """Takes off the evidence of a window in which what raised the case was good."""
+    case.level_s += weight_of(ratio) * length_s * max(1.0, for_s / _CLEARS_WITHIN_S)
+
+
+def may_lower(case: Case, known: Container[str]) -> bool:
+    """True if the measure that raised a case most is among those that are known."""
+    return not case.raised or max(case.raised, key=lambda measure: case.raised[measure]) in known
+
+
+def share_of_window(case: Case, excess: float) -> float:
+    """About how much of a window it was so, by a mean of the window; what was counted before is corrected by it.
+
+    A broker that is slow for seven minutes has three windows of five minutes with a mean far above what is usual, the
+    first and the last of them far below that of the middle one: these count for less.
+    """
+    if excess > 2 * case.peak:
+        case.level_s *= 2 * case.peak / excess
+    case.peak = max(case.peak, excess)
+    return min(1.0, 2 * excess / case.peak)

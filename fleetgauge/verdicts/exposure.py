@@ -1,0 +1,52 @@
+"""How many of those as exposed to a broker show an effect that it may have."""
+
+from typing import Final
+
+import numpy as np
+
+from fleetgauge.verdicts.arrow import Numbers
+from fleetgauge.verdicts.declare import Finding
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.registry import PATHS
+from fleetgauge.verdicts.window import Window, medians, numbered
+
+_LEAST_OTHERS: Final = 3
+"""Others as exposed, from which on their absence of an effect says something."""
+
+_MORE_EXPOSED: Final = 3.0
+"""Times the median of what they send or read: from here on one alone may show it."""
+
+
+class Exposure:
+    """The subjects of a finding by the brokers that their rows have links to.
+
+    Args:
+        window: of the finding.
+        finding: about clients or groups.
+        judged: the units that are judged.
+        bad: the units that are bad.
+    """
+
+    def __init__(self, window: Window, finding: Finding, judged: Numbers, bad: Numbers) -> None:
+        count, of_row, links = len(finding.subjects), finding.subjects.of_row[: len(window)], window.links
+        is_judged, is_bad = (np.bincount(finding.unit_of[each], minlength=count) > 0 for each in (judged, bad))
+        subject = of_row[links.row]
+        kept = (subject >= 0) & is_judged[subject]
+        pairs, _ = numbered(subject[kept] * PATHS + links.node[kept])
+        self._subject, self._node = pairs // PATHS, pairs % PATHS
+        nodes, at = numbered(self._node)
+        others = np.bincount(at, minlength=len(nodes))[at] - 1
+        alike = np.bincount(at, is_bad[self._subject], minlength=len(nodes))[at] - is_bad[self._subject]
+        records = np.nan_to_num(np.fmax(window.rows.number("records_sent"), window.rows.number("records_consumed")))
+        load = np.bincount(of_row[of_row >= 0], records[of_row >= 0], minlength=count)[self._subject]
+        is_more = (load > 0) & (load >= _MORE_EXPOSED * medians(at, load, len(nodes))[at])
+        share = np.where(is_more, 1.0, alike / np.maximum(others, 1))
+        self._share = np.where(others >= _LEAST_OTHERS, share, np.nan)
+
+    def note(self, place: int, alike: dict[str, float], memory: Memory) -> None:
+        """Takes what holds for a subject into `Case.alike`."""
+        begin, end = np.searchsorted(self._subject, (place, place + 1)).tolist()
+        for node, share in zip(self._node[begin:end].tolist(), self._share[begin:end].tolist(), strict=True):
+            if not np.isnan(share):
+                name = memory.registry.nodes.parts(node)[1]
+                alike[name] = max(share, alike.get(name, 0.0))
