@@ -92,17 +92,6 @@ class LateGroup:
             kinds=np.zeros(len(begins), np.int64),
         )
 
-    def part(self, begin: int, end: int) -> "LateGroup":
-        """Some of the instances, from one number on to before another."""
-        first, last = np.searchsorted(self.number_of, (begin, end)).tolist()
-        by_instance = ("first_us", "last_us", "near_us", "upto_us", "kinds")
-        return LateGroup(
-            pushes=self.pushes.slice(first, last - first),
-            number_of=self.number_of[first:last] - begin,
-            instances=self.instances.slice(begin, end - begin),
-            **{name: getattr(self, name)[begin:end] for name in by_instance},
-        )
-
 
 def kinds_of(points: RecordBatch, instance_of: Indices, instances: int) -> Indices:
     """Of each instance whether its series are deltas, counts, or both. Histograms are both, since their buckets run."""
@@ -130,13 +119,15 @@ class Late:
 
     def groups(self, pushes: RecordBatch) -> Iterator[LateGroup]:
         """CHECKED of late instances in the order of these, some instances at a time."""
-        counts, kinds = self._survey(everything := LateGroup.of(pushes))
-        everything, upto = replace(everything, kinds=kinds), np.cumsum(counts)
+        everything = LateGroup.of(pushes)
+        counts, kinds = self._survey(everything)
+        upto = np.cumsum(counts)
+        ends = np.searchsorted(everything.number_of, np.arange(len(upto) + 1))
         at = 0
         while at < len(upto):
             before = int(upto[at - 1]) if at else 0
             end = max(at + 1, int(np.searchsorted(upto, before + self.rows_at_once, side="right")))
-            yield everything.part(at, end)
+            yield replace(LateGroup.of(pushes.slice(ends[at], ends[end] - ends[at])), kinds=kinds[at:end])
             at = end
 
     def near(self, group: LateGroup) -> Standing:
@@ -156,18 +147,22 @@ class Late:
         return self._read(group, numbers, group.upto_us[numbers], end_us, is_named)
 
     def _survey(self, group: LateGroup) -> tuple[Indices, Indices]:
-        """Of each instance how many points stand that are not gauges, from when on `near` has some, and their kinds."""
+        """Of each instance about how many points are read that are not gauges, and the kinds of those that stand."""
         ids: Array = group.instances.column("client_instance_id")
-        first_of = pc.index_in(ids, value_set=ids).to_numpy()
+        first_of = pc.index_in(ids, value_set=ids).to_numpy()  # instances of other clusters may have the same id
+        last_us = np.full(len(ids), _END_US)
+        np.minimum.at(last_us, first_of, group.last_us)
         condition = _received(int(group.near_us.min()), _END_US) & pc.field("client_instance_id").isin(ids)
-        counts, kinds = np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64)
+        near, everything, kinds = np.zeros((3, len(ids)), np.int64)
         for rows in self._points.scan(_SURVEYED, condition & _HAS_GROWTH):
             texts: Array = rows.column("client_instance_id")
             place = filled(pc.index_in(texts.dictionary, value_set=ids), -1)[texts.indices.to_numpy()]
-            counts += np.bincount(place, minlength=len(ids))
+            received_us = times(rows.column("received_at"))
+            near += np.bincount(place[received_us <= group.upto_us[place]], minlength=len(ids))
+            everything += np.bincount(place, minlength=len(ids))
             kinds |= kinds_of(rows, place, len(ids))
-            kinds[place[times(rows.column("received_at")) >= group.last_us[place] + HORIZON_US]] = BOTH
-        return counts[first_of], kinds[first_of]  # instances of other clusters may have the same id
+            kinds[place[received_us >= last_us[place] + HORIZON_US]] = BOTH
+        return np.where(kinds == BOTH, everything, near)[first_of], kinds[first_of]
 
     def _read(self, group: LateGroup, numbers: Indices, after_us: Numbers, upto_us: Numbers, where: Any) -> Standing:
         """Of instances, each of which has its own bounds."""
