@@ -42,8 +42,8 @@ EXIT_SET_ASIDE: Final = 3
 Window = Annotated[
     str | None,
     typer.Option(
-        help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h. By default as the tables have "
-        "it; of new tables 5m, and 60s where windows are judged as they end (--continuous, watch)."
+        help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h. By default that of the "
+        "tables; of new ones 5m, and 60s where windows are judged as they end (--continuous, watch)."
     ),
 ]
 

@@ -348,7 +348,7 @@ def test_verdicts_are_the_same_however_a_fleet_comes_in(tmp_path: Path) -> None:
     ids |= states_of("watch", tmp_path / "growing", tmp_path / "by file")
     assert ids == states_of("watch", whole, tmp_path / "at once")
     states_of("run", tmp_path / "growing", tmp_path / "watch, then run")
-    states_of("run", whole, tmp_path / "run")
+    states_of("run", whole, tmp_path / "run", "--window", "60s")  # as the watch has them
     for found, expected in (("by file", "at once"), ("watch, then run", "run")):
         wanted = rows(tmp_path / expected, "verdicts")
         assert len(wanted) > 3
@@ -362,11 +362,11 @@ def show(file: Path, whole: Path, growing: Path) -> None:
     os.link(file, target)
 
 
-def states_of(command: str, zone: Path, tables: Path) -> dict[str, str]:
+def states_of(command: str, zone: Path, tables: Path, *more: str) -> dict[str, str]:
     """Of the verdicts that a command delivers, by their ids."""
     options = ["--source", str(zone), "--tables", str(tables), "--format", "json"]
     once = ["--once", "--since", "2000-01-01", "--consequences"] if command == "watch" else []
-    done = CliRunner().invoke(app, [command, *options, *once])
+    done = CliRunner().invoke(app, [command, *options, *once, *more])
     assert done.exit_code == 0, done.output
     changes = map(json.loads, done.stdout.splitlines()) if command == "watch" else ()
     return {change["id"]: change["state"] for change in changes}
