@@ -45,19 +45,26 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
     ids = list(zip(clusters, clients["client_id"].to_pylist(), strict=True))
     sampled, seen = sampled_groups(memory), seen_clients(memory)
     is_sampled, of_traffic = [each in sampled for each in groups], [seen.get(each, _UNSEEN) for each in ids]
-    of_latency = _has_latency(clients, memory)
-    columns = (clients["dialect"].to_pylist(), clients["role"].to_pylist(), is_sampled, of_traffic, of_latency)
+    of_latency, left_out = _has_latency(clients, memory), _left_out(clients, memory)
+    columns = (
+        clients["dialect"].to_pylist(),
+        clients["role"].to_pylist(),
+        is_sampled,
+        of_traffic,
+        of_latency,
+        left_out,
+    )
     kinds: Counter[tuple[Any, ...]] = Counter(zip(*columns, strict=True))
     if others := len(sampled - set(groups)):
-        kinds[NO_TELEMETRY, "consumer", True, _UNSEEN, True] = others
+        kinds[NO_TELEMETRY, "consumer", True, _UNSEEN, True, _UNSEEN] = others
     for name in seen.keys() - set(ids):
         for role, own in _ROLES.items():
             if has := seen[name] & own:
-                kinds[NO_TELEMETRY, role, False, has, True] += 1
+                kinds[NO_TELEMETRY, role, False, has, True, _UNSEEN] += 1
     rows: list[dict[str, Any]] = []
     for verdict in verdicts_of(rules):
         found: dict[tuple[Any, ...], int] = Counter()
-        for (dialect, role, has_samples, traffic, has_latency), count in sorted(kinds.items(), key=_text_of):
+        for (dialect, role, has_samples, traffic, has_latency, left), count in sorted(kinds.items(), key=_text_of):
             by = ["group-offsets"] * (has_samples and verdict.by_offsets)
             by += ["gateway"] * (not traffic.isdisjoint(verdict.by_traffic))
             if (role is None or role in verdict.roles) and (by or dialect != NO_TELEMETRY):
@@ -65,6 +72,7 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
                 is_witnessed = bool(by)
                 by += ["telemetry"] * (why_not is None and dialect != NO_TELEMETRY)
                 why_not = (None if is_witnessed else why_not) or _too_short(verdict, memory, rules)
+                why_not = why_not or next((reason for name, reason in sorted(left) if name == verdict.id), None)
                 found[dialect, role, why_not, ", ".join(by) if why_not is None else None] += count
         rows += [
             {
@@ -81,15 +89,15 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-_UNSEEN: Final[frozenset[str]] = frozenset()
+_UNSEEN: Final[frozenset[Any]] = frozenset()
 _ROLES: Final = {"producer": frozenset({"produce"}), "consumer": frozenset({"fetch", "group"})}
 """By role what a gateway sees of a client that has it: see `verdicts.witnesses.traffic.KINDS`."""
 
 
 def _text_of(kind: tuple[tuple[Any, ...], int]) -> str:
     """To sort by, the same in every process."""
-    (dialect, role, has_samples, traffic, has_latency), count = kind
-    return str(((dialect, role, has_samples, *sorted(traffic), has_latency), count))
+    (dialect, role, has_samples, traffic, has_latency, left_out), count = kind
+    return str(((dialect, role, has_samples, *sorted(traffic), has_latency, *sorted(left_out)), count))
 
 
 def _has_latency(clients: Table, memory: Memory) -> list[bool]:
@@ -99,6 +107,17 @@ def _has_latency(clients: Table, memory: Memory) -> list[bool]:
     at = np.flatnonzero((code >= 0) & (code < len(known["client"])))
     found[at] = (known["client"][code[at]] < 0) | (known["has_latency"][code[at]] > 0)
     return found.tolist()
+
+
+def _left_out(clients: Table, memory: Memory) -> list[frozenset[tuple[str, str]]]:
+    """Of each client the verdicts that left it out of the last window, and why."""
+    found: list[frozenset[tuple[str, str]]] = [_UNSEEN] * clients.num_rows
+    code = memory.registry.clients.find(clients["cluster_id"], clients["client_id"])
+    for verdict, reasons in memory.left_out.items():
+        for reason, codes in reasons.items():
+            for row in np.flatnonzero(np.isin(code, codes)).tolist():
+                found[row] |= {(verdict, reason)}
+    return found
 
 
 def sampled_groups(memory: Memory) -> set[tuple[str, str]]:
@@ -136,8 +155,7 @@ def _why_not(
     columns = verdict.needs.get(dialect)
     if columns is None:
         return f"{dialect} does not send what it is judged by"
-    if role == "consumer":
-        columns = tuple(column for column in columns if column not in _OF_PRODUCERS) or columns
+    columns = tuple(column for column in columns if column not in _OF_OTHERS.get(role or "", ())) or columns
     sent = [column for column in columns if _is_sent(column, dialect, role, memory)]
     if sent == [_LATENCY] and not has_latency:
         versions = ": versions before 4.0 send none, nor do idle ones" if dialect == "java" else ": they were idle"
@@ -151,7 +169,11 @@ def _why_not(
 
 
 _LATENCY: Final = "request_latency_avg_ms"
-_OF_PRODUCERS: Final = frozenset({"record_errors", "records_sent"})
+_OF_OTHERS: Final = {
+    "consumer": frozenset({"record_errors", "records_sent"}),
+    "producer": frozenset({"commit_latency_avg_ms", "records_consumed"}),
+}
+"""By role the columns that others send."""
 
 
 def _is_sent(column: str, dialect: str, role: str | None, memory: Memory) -> bool:

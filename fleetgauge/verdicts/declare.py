@@ -21,6 +21,10 @@ PEERS: Final = 0.6
 """The most that one may be certain of a verdict by what it was judged against; `confidence` comes near it with time."""
 
 
+TOO_YOUNG: Final = "it started a short time ago"
+"""A reason to leave a unit out: its start is unlike what comes after it."""
+
+
 SOURCES: Final = ("group-offsets", "telemetry", "gateway")
 BY_OFFSETS, BY_TELEMETRY, BY_GATEWAY = 1, 2, 4
 
@@ -108,6 +112,7 @@ class Finding:
         sources: for each unit which of SOURCES it was judged by, as a sum of 1, 2 and 4; None is telemetry.
         principals: for each unit its principal, where it has no instances that say it; else None.
         since_us: for each unit when it began, where that is known better than by the first bad window [us].
+        left_out: by the reason, the units that a test does not judge for something that is known of them.
     """
 
     subjects: Subjects
@@ -123,6 +128,7 @@ class Finding:
     sources: Numbers | None = None
     principals: Numbers | None = None
     since_us: Numbers | None = None
+    left_out: Mapping[str, Numbers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

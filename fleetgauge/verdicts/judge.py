@@ -203,6 +203,8 @@ class _Round:
         bad = judged & np.logical_or.reduce([test.is_bad for test in finding.tests])
         if bad.any() and self._verdict.id in _BY_BROKERS and any(map(self._memory.cases.get, _OF_BROKERS)):
             self._exposure = Exposure(self._window, finding, judged, bad)
+        if finding.left_out:
+            self._memory.left_out[self._verdict.id] = _left_out(finding, judged, bad)
         has_case = np.isin(finding.subjects.codes, self._memory.codes(self._verdict.id))
         units = np.flatnonzero(bad | (judged & has_case[finding.unit_of]))
         units = units[np.argsort(finding.unit_of[units], kind="stable")]
@@ -355,6 +357,17 @@ class _Round:
             case.good_us = window.begin_us
         if case.level_s <= 0:
             _clear(case, case.good_us, self._memory)
+
+
+def _left_out(finding: Finding, judged: Numbers, bad: Numbers) -> dict[str, list[int]]:
+    """By reason the subjects none of whose units is bad, or judged but for this reason."""
+    units, codes, found = finding.unit_of, finding.subjects.codes, {}
+    for reason, mask in finding.left_out.items():
+        fully = np.bincount(units[bad | (judged & ~mask)], minlength=len(codes)) > 0
+        has = np.bincount(units[mask & (units >= 0)], minlength=len(codes)) > 0
+        if (has & ~fully).any():
+            found[reason] = codes[has & ~fully].tolist()
+    return found
 
 
 def _excess(sides: Numbers) -> Numbers:

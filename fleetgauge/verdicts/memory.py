@@ -255,6 +255,8 @@ class Memory:
         cleared: those that are.
         facts: small things that verdicts remember, by the verdict's id; what JSON has.
         sent: for `<library> <column>` the end of the last window that it was sent in.
+        left_out: by verdict and reason, the numbers of subjects that were not judged in its last window though their
+            figures are known.
         judged_from_us, judged_to_us: begin of the first window, end of the last.
         window_s: their length.
     """
@@ -266,6 +268,7 @@ class Memory:
     cleared: list[Case] = field(default_factory=list)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     judged_from_us: int = 0
     judged_to_us: int = 0
     window_s: int = 0
@@ -341,6 +344,7 @@ class Memory:
             for code, events in past.items()
             if new["group"][int(code)] >= 0
         }
+        self.left_out = {}  # until the next window
         for verdict, cases in self.cases.items():
             for case in cases.values():
                 if case.subject_kind == "path":
@@ -358,6 +362,7 @@ class Memory:
             "cleared": [_plain(case) for case in self.cleared],
             "facts": self.facts,
             "sent": self.sent,
+            "left_out": self.left_out,
             **{name: getattr(self, name) for name in _TIMES},
         }
         found = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
@@ -385,6 +390,7 @@ class Memory:
             cleared=[Case(**case) for case in rest["cleared"]],
             facts=rest["facts"],
             sent=rest["sent"],
+            left_out=rest["left_out"],
             **{name: rest[name] for name in _TIMES},
         )
 

@@ -113,7 +113,8 @@ def _explained(
     names = {*zip(*(clients[name].to_pylist() for name in ("cluster_id", "client_id")), strict=True)}
     names |= {(subject.cluster_id, subject.name)} if subject.kind == "client" else set()
     facts = {**(sampled if figures.trend else {}), **traffic_facts(judged_by, names)}
-    memory = Memory(sent=dict.fromkeys([*figures.sent, *facts], 1), facts=facts)
+    sent = dict.fromkeys([*figures.sent, *facts], 1)
+    memory = Memory(sent=sent, facts=facts, registry=judged_by.registry, left_out=judged_by.left_out)
     covered = coverage(clients, memory, rules)
     is_of_clients = subject.node_id is None
     not_judged = covered.filter(pc.invert(covered["judged"])).to_pylist()

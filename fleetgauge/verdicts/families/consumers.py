@@ -11,6 +11,7 @@ from fleetgauge.verdicts.declare import (
     BY_TELEMETRY,
     OWN_HISTORY,
     PHYSICAL,
+    TOO_YOUNG,
     Finding,
     Threshold,
     Verdict,
@@ -42,8 +43,13 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     # One that is so in its first window that is judged was not seen otherwise since it began.
     since_us = np.where(window.begin_us < judged_us + window.length_s * 1_000_000, began_us, window.begin_us)
     trend = np.append(lag_trend(window, memory, figures.of["lagging"]), np.nan)[window.groups.of_row]
-    is_judged = is_old & ~(trend < 0) & ~has_most_work(window, figures.of["uneven-group"])
-    ratio = np.where(is_judged, rows.number("poll_idle_ratio_avg"), np.nan)
+    given = rows.number("poll_idle_ratio_avg")
+    left_out = {
+        TOO_YOUNG: ~is_old & ~np.isnan(given),
+        "its group works off a backlog": (trend < 0) & ~np.isnan(given),
+        "it reads far more than the others of its group": has_most_work(window, figures.of["uneven-group"]),
+    }
+    ratio = np.where(np.logical_or.reduce([*left_out.values()]), np.nan, given)
     is_of_time = (window.dialect != LIBRDKAFKA) | figures.is_on("polls_alike")
     of_polls = np.where(is_of_time, np.nan, ratio)
     allowed_ms = share * _max_poll_interval_ms(window, memory, figures)
@@ -73,7 +79,7 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
         certainty=np.where(np.isnan(of_polls), PHYSICAL, OWN_HISTORY),
         sources=BY_TELEMETRY + BY_OFFSETS * beside_lag.is_bad,
     )
-    return replace(found, since_us=since_us)
+    return replace(found, since_us=since_us, left_out=left_out)
 
 
 # librdkafka's ratio is a mean over the calls of poll(), however long each took: an application that takes one message a
@@ -104,10 +110,8 @@ def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Fi
     usual = np.exp(history.expected(clients.codes, least_s))[clients.of_row]
     history.learn(clients.codes, np.log(ratio), window.length_s, least_s)
     bound = figures["idle_ratio"] * usual
-    may_be = np.flatnonzero(of_polls < bound)
-    if len(may_be):
-        other = may_be[~fetches_wait_as_usual(window, memory, figures)[may_be]]
-        bound[other] = np.minimum(bound[other], figures["waiting_polls"])
+    is_alike = fetches_wait_as_usual(window, memory, figures, of_polls < bound)
+    bound = np.where(is_alike, bound, np.minimum(bound, figures["waiting_polls"]))
     return Threshold(
         metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, observed=of_polls, bound=bound, expected=usual,
         says="{subject} waits in hardly any of its calls of poll(), in {expected} of them usually",

@@ -350,14 +350,14 @@ def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures)
     return now, usual
 
 
-def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures) -> Numbers:
-    """True for rows whose fetches take as long as before, on half of their links or more: data comes as before.
+def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures, wanted: Numbers) -> Numbers:
+    """True for those of these rows whose fetches take as long as before, on half of their links or more.
 
-    False where that is not known.
+    Then as much data comes at a time. False where that is not known.
     """
     parts = parts_of(window, memory, figures)
     off = np.abs(parts.value - parts.expected)[parts.path_of]
-    has = (parts.wait > 0)[parts.path_of] & ~np.isnan(off)
+    has = (parts.wait > 0)[parts.path_of] & ~np.isnan(off) & wanted[parts.row]
     return medians(parts.row[has], off[has], len(window)) < _ALIKE
 
 
@@ -419,7 +419,7 @@ OF_CLIENTS: Final = (
         id="slow-client",
         find=_slow_client,
         action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
-        needs=_EVERY,
+        needs=dict.fromkeys(DIALECTS, ("request_latency_avg_ms", "commit_latency_avg_ms")),
         explains=("buffer-full", "lagging"),
         history="slow-node",
     ),

@@ -1,12 +1,13 @@
 """How clients come, connect and end: connections, crashes, silence, and clocks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, pa
-from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients, of_subjects
+from fleetgauge.verdicts.declare import TOO_YOUNG, Finding, Threshold, Verdict, of_clients, of_subjects
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.patterns import matches
 from fleetgauge.verdicts.rules import Figures
@@ -28,7 +29,7 @@ def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Findi
     """Instances older than ten minutes: one that starts opens a connection to each broker."""
     rows = window.rows
     is_old = window.begin_us - memory.instances["first_us"][window.instance] > figures["young_s"] * _US
-    return of_clients(
+    found = of_clients(
         window,
         [
             Threshold(
@@ -41,6 +42,7 @@ def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Findi
         ],
         judged=is_old,
     )
+    return replace(found, left_out={TOO_YOUNG: ~is_old})
 
 
 def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:

@@ -188,7 +188,7 @@ def test_a_collector_receives_the_push_with_its_client(operator: Operator, tmp_p
 def test_spark_reads_the_points_of_the_push(operator: Operator, tmp_path: Path) -> None:
     with serving(operator, SPARK, tmp_path):
         wait_for(lambda: landed(tmp_path / "fleetgauge-data" / "landing"), "a file", until=bool)
-        # README's `pip install '.[spark]'` brings the PySpark that this interpreter has.
+        # README's extra `spark` brings the PySpark that this interpreter has.
         done = subprocess.run(
             [sys.executable, "points.py"],
             cwd=tmp_path, env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},

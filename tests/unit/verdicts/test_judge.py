@@ -376,3 +376,35 @@ def test_nodes_beyond_those_that_numbers_of_paths_have_room_for_are_left_out(
     rows = Judged().table(0, with_links(client("odd"), dict.fromkeys(range(100), 5.0)))
     (window,) = windows([rows], Registry())
     assert sorted(window.links.node.tolist()) == list(range(64))
+
+
+def test_coverage_says_who_is_left_out_and_why_though_the_figures_are_sent() -> None:
+    """A group that reads down what has gathered is not slow, and not fine either."""
+
+    def rows(number: int) -> list[Row]:
+        behind: Row = {
+            "lag_records": 90_000.0 - 5_000.0 * number,
+            "records_consumed": 30_000.0,
+            "poll_idle_ratio_avg": 0.02,
+        }
+        return [client("bill", group_id="billing", **behind), client("other", poll_idle_ratio_avg=0.4)]
+
+    judged = Judged().windows(8, rows)
+    own = {"cluster_id": "c", "principal": "User:a", "dialect": "java", "role": "consumer"}
+    clients = pa.Table.from_pylist([own | {"client_id": name} for name in ("bill", "other")], schema=CLIENTS)
+    kept = Memory.of(judged.memory.parts())
+    found = [row for row in coverage(clients, kept).to_pylist() if row["verdict"] == "slow-processing"]
+    assert {(row["judged"], row["instances"], row["why_not"]) for row in found} == {
+        (False, 1, "its group works off a backlog"),
+        (True, 1, None),
+    }
+    assert judged.found == []
+
+
+def test_consumers_that_send_no_latency_by_broker_are_judged_by_their_commits() -> None:
+    """Java 3.9."""
+    judged = Judged().windows(8, lambda _: [client("old", commit_latency_avg_ms=5.0, fetch_latency_avg_ms=300.0)])
+    clients = pa.Table.from_pylist([{"dialect": "java", "role": role} for role in ("producer", "consumer")], CLIENTS)
+    rows = [row for row in coverage(clients, judged.memory).to_pylist() if row["verdict"] == "slow-client"]
+    found = {row["role"]: row["judged"] for row in rows}
+    assert found == {"producer": False, "consumer": True}
