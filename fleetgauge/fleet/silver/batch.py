@@ -44,8 +44,6 @@ _LATE_BYTES: Final = 64 * 1024 * 1024
 """Late pushes that wait for one another, about [B]."""
 _AFTER_GAPS: Final = "points after gaps"
 """The points that late pushes may change, few of all, have files of their own, so that `Correct` writes little anew."""
-_HELD_BYTES: Final = 64 * 1024 * 1024
-"""SERIES of shards with late pushes that are held until these are compared, about [B]."""
 _QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
 
 Write = Callable[[str, RecordBatch], None]
@@ -202,7 +200,6 @@ class _Task:
                 del self._shards[shard]
                 if shard in self._late:
                     self._waiting.append(shard)
-                    self._series.put_back(shard)
                 else:
                     self._write_series(shard)
         waiting = [rows for shard in self._waiting for rows in self._late[shard]]
@@ -392,11 +389,6 @@ class _Series:
             ends = np.append(begins[1:], len(rows))[: len(begins)]
             self._known[shard] = rows, dict(zip(keys, zip(begins.tolist(), ends.tolist(), strict=True), strict=True))
         return self._known[shard]
-
-    def put_back(self, shard: int) -> None:
-        """Forgets what was read of a shard, which is read again once it is asked for, unless little is held."""
-        if sum(rows.nbytes for rows, _ in self._known.values()) > _HELD_BYTES:
-            self._known.pop(shard, None)
 
     def _read(self, shard: int) -> RecordBatch:
         if self._table is None:
