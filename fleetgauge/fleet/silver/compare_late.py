@@ -86,7 +86,7 @@ def _lacking_after(sent: SentPoints, near: SentPoints, group: LateGroup, remembe
     instance, and all points of instances with deltas and counts, of which one may change the next.
     """
     near_series, sent_series = _series(near), _series(sent)
-    is_after = times(near.rows.column("received_at")) > group.last_us[near.instance_of]
+    is_after = _is_compared(near) & (times(near.rows.column("received_at")) > group.last_us[near.instance_of])
     goes_on = remembered.keys[times(remembered.series.column("received_at")) > group.upto_us[remembered.instance_of]]
     is_told = np.isin(sent_series, near_series[is_after]) | ~np.isin(sent_series, goes_on)
     kinds = group.kinds | kinds_of(sent.rows, sent.instance_of, len(group.kinds))
@@ -99,7 +99,7 @@ def _lacking_before(sent: SentPoints, near: SentPoints, group: LateGroup, rememb
     Series of both temporalities are among them, and histograms: what they ran up to a cumulative point alone tells.
     """
     near_series, sent_series = _series(near), _series(sent)
-    is_before = times(near.rows.column("received_at")) < group.first_us[near.instance_of]
+    is_before = _is_compared(near) & (times(near.rows.column("received_at")) < group.first_us[near.instance_of])
     near_delta, sent_delta = (equals(each.rows.column("temporality"), "delta") for each in (near, sent))
     both = np.intersect1d(
         np.concatenate([near_series[near_delta], sent_series[sent_delta]]),
@@ -109,6 +109,12 @@ def _lacking_before(sent: SentPoints, near: SentPoints, group: LateGroup, rememb
     is_histogram = equals(sent.rows.column("metric_type"), "histogram")
     is_remembered = np.isin(sent_series, remembered.keys)
     return np.flatnonzero(is_remembered & (is_histogram | ~is_told))
+
+
+def _is_compared(standing: SentPoints) -> Numbers:
+    """False of points that nothing is compared with: without a value, or of one that no sum has."""
+    found: Numbers = standing.rows.column("delta").is_valid().to_numpy(zero_copy_only=False)
+    return found
 
 
 def _series(points: SentPoints) -> Numbers:
