@@ -90,7 +90,7 @@ def configuration() -> str:
             table(head, rows(of_listeners)),
             "## Tables",
             table(("table", "meaning"), ((code(name.replace("_", ".")), texts[name]) for name in nested)),
-            "Keys of exporters: [destinations.md](../deliver/destinations.md) and [prometheus.md](../deliver/prometheus.md); of subscriptions: [metrics-and-guard.md](../operate/metrics-and-guard.md); of quotas: [quotas-at-work.md](../limit/quotas-at-work.md).",
+            "Keys of exporters: [landing.md](../deliver/destinations.md) and [prometheus.md](../deliver/prometheus.md); of subscriptions: [metrics-and-guard.md](../operate/metrics-and-guard.md); of quotas: [quotas.md](../limit/quotas.md).",
         )
     )
 
@@ -233,7 +233,7 @@ def tables() -> str:
     texts = constant_meanings()
     parts = [
         "# Tables of the fleet",
-        "What `fleet run` writes below `--tables`, as Delta Lake. Meanings: [fleet-tables.md](fleet-tables.md).",
+        "What `fleet run` writes below `--tables`, as Delta Lake. Meanings: [fleet-run.md](../analyse/fleet-run.md#the-tables).",
     ]
     for each in TABLES.values():
         parts += [f"## {each.name}", texts.get(id(each.schema), ""), layout(each)]

@@ -40,7 +40,11 @@ EXIT_SET_ASIDE: Final = 3
 """With --fail-on-rejects: the run is done, and some pushes or files were set aside, or some records were lost."""
 
 Window = Annotated[
-    str, typer.Option(help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h.")
+    str | None,
+    typer.Option(
+        help="Length of the windows of the gold tables, which divides a day: 60s, 5m, 1h. By default as the tables have "
+        "it; of new tables 5m, and 60s where windows are judged as they end (--continuous, watch)."
+    ),
 ]
 
 Done = TypeVar("Done")
@@ -110,7 +114,7 @@ def run(
     source: Source = DEFAULT_SOURCE,
     tables: Tables = DEFAULT_TABLES,
     batches: Batches,
-    window: Window = "5m",
+    window: Window = None,
     again: Again,
     rules: RuleFile = None,
     rounds: Continuously,
@@ -256,12 +260,14 @@ def _duration_us(option: str, text: str, up_to_us: int | None = None) -> int:
     return found
 
 
-def window_seconds(text: str) -> int:
+def window_seconds(text: str | None) -> int | None:
     """A window's length [s].
 
     >>> window_seconds("5m"), window_seconds("1h")
     (300, 3600)
     """
+    if text is None:
+        return None
     length_us = parse_duration_us(text)
     if not length_us or length_us % _SECOND_US or _DAY_US % length_us:
         raise WrongOptionError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")

@@ -127,7 +127,7 @@ class Rounds(Pace):
 
     rules: RuleFile = None
     once: Annotated[bool, typer.Option("--once", help="One round, for a scheduler.")] = False
-    window: Window = "5m"
+    window: Window = None
     since: Annotated[
         str,
         typer.Option(

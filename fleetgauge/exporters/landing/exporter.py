@@ -1,4 +1,4 @@
-"""Exports push records unchanged as Parquet files, by the hour of receipt (docs/deliver/destinations.md, landing).
+"""Exports push records unchanged as Parquet files, by the hour of receipt (docs/deliver/landing.md).
 
 `<path>/date=YYYY-MM-DD/hour=HH/pushes-<first position>_<last position>-<push id>.parquet`: complete files only, one for
 each hour in a batch. Names sort as the log does; the push id of the first row distinguishes files of different nodes,

@@ -1,1 +1,1 @@
-"""Rows of a gateway's traffic in a landing zone (docs/limit/gateway-quotas.md)."""
+"""Rows of a gateway's traffic in a landing zone (docs/start/gateway.md)."""

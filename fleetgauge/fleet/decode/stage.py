@@ -13,9 +13,9 @@ from fleetgauge.fleet.decode.payloads import CountedPayloads, count, decode
 from fleetgauge.fleet.decode.rows import counted_rows, decoded_rows, joined, reject_rows
 from fleetgauge.fleet.schemas import COUNTED, DECODED
 
-MAX_CHUNK_BYTES: Final = 4 * 1024 * 1024
-"""Payload bytes that are decoded at once: enough to spread the fixed cost of a batch (0.4 ms) over thousands of
-points, little enough to bound a worker's memory. A single larger payload is a chunk of its own."""
+MAX_CHUNK_BYTES: Final = 16 * 1024 * 1024
+"""Payload bytes that are decoded at once: enough to spread the fixed cost of a chunk (12 ms of all that silver does)
+over 80,000 points, little enough to bound a worker's memory. A single larger payload is a chunk of its own."""
 
 MAX_CHUNK_ROWS: Final = 4096
 """Pushes that are decoded at once."""

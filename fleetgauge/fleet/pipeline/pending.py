@@ -1,5 +1,6 @@
 """What the gold tables reckon with, and what they do not yet: the tables `batches` and `runs` read together."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Final
@@ -40,6 +41,16 @@ class Pending:
     sampled_up_to: datetime
 
 
+def window_of(store: Store) -> int | None:
+    """Length of the windows that the tables have [s]; None where no run has made any."""
+    window_s: int | None = _last(store.rows(catalog.RUNS)).get("window_s")
+    return window_s
+
+
+def _last(runs: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    return max(runs, key=lambda run: run["finished_at"], default={})
+
+
 def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = None) -> Pending:
     """What waits to be computed.
 
@@ -50,7 +61,7 @@ def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = N
         days: have these computed anew.
     """
     runs = store.rows(catalog.RUNS)
-    before = max(runs, key=lambda run: run["finished_at"], default={})
+    before = _last(runs)
     done = dict(before.get("covered", ()))
     covered = dict(done)
     spans: list[Span] = []

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 _TELEMETRY_IS_AWAY: Final = timedelta(minutes=15)
 """Samples of groups, or traffic, that are newer than the latest push by more are judged without waiting for pushes."""
 
+WINDOW_S: Final = 300
+LIVE_WINDOW_S: Final = 60
+"""The console's, too: a verdict waits for the end of a window."""
+
 _COLOURS: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 """What delta-rs has in its messages for terminals."""
 
@@ -57,7 +61,8 @@ class RunRequest:
         source: the landing zone or topic.
         tables: root of the tables, a path or a URI that both Spark and delta-rs know.
         bounds: how much one batch reads.
-        window_s: length of the windows of gold tables [s].
+        window_s: length of the windows of gold tables [s]; None is that of the tables, and of new ones `WINDOW_S`, or
+            `LIVE_WINDOW_S` where windows are judged as they end.
         rebuild: have clients and gold tables of these days computed anew.
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
         rules: the figures of the verdicts.
@@ -68,7 +73,7 @@ class RunRequest:
     source: Source
     tables: str
     bounds: Bounds = field(default_factory=Bounds)
-    window_s: int = 300
+    window_s: int | None = None
     rebuild: Days | None = None
     redecode: date | None = None
     rules: Rules = field(default_factory=default_rules)
@@ -195,12 +200,15 @@ class _Run:
     began_ms: int
     progress: RunProgress
     engine: Engine = field(init=False)
+    window_s: int = field(init=False)
     _reports: list[BatchReport] = field(default_factory=list)
     _is_judged_anew: bool = False
     _beside: dict[SideRows, SideReport] = field(default_factory=lambda: dict.fromkeys((SAMPLES, TRAFFIC), SideReport()))
 
     def __post_init__(self) -> None:
         self.engine = self.spark if self.asked is EngineName.SPARK else InProcess()
+        usual_s = WINDOW_S if self.request.judge_after_s is None else LIVE_WINDOW_S
+        self.window_s = self.request.window_s or pending.window_of(self.store) or usual_s
 
     def run(self) -> RunReport:
         """Writes what is new, then computes what that changes; what it did."""
@@ -230,12 +238,10 @@ class _Run:
     def _read_beside(self, source: "LandingSource | TopicStretch") -> None:
         """Samples of groups and traffic, which only landing zones have."""
         if isinstance(source, LandingSource):
-            request = self.request
+            name = str(self.request.source)
             for kind in self._beside:
                 self.progress.stage(kind.table.name)
-                writer = SideRowsWriter(
-                    kind, self.store, source, str(request.source), request.window_s, lambda: self.spark.spark
-                )
+                writer = SideRowsWriter(kind, self.store, source, name, self.window_s, lambda: self.spark.spark)
                 self._beside[kind] = writer.write()
             source.known.save()
 
@@ -289,8 +295,8 @@ class _Run:
 
     def _write_batch(self, app_id: str, batch: Batch) -> None:
         self.progress.begin(batch.number)
-        name, window_s = str(self.request.source), self.request.window_s
-        report = BatchWriter(self.store, self.engine, app_id, name, window_s, self.progress.stage).write(batch)
+        name = str(self.request.source)
+        report = BatchWriter(self.store, self.engine, app_id, name, self.window_s, self.progress.stage).write(batch)
         if report is not None:
             self._reports.append(report)
             self.progress.done(report, report.amount)
@@ -333,18 +339,18 @@ class _Run:
         request = self.request
         self.progress.stage("looking for what changed")
         now = self._now()
-        found = pending.pending(self.store, window_s=request.window_s, now=now, days=request.rebuild)
+        found = pending.pending(self.store, window_s=self.window_s, now=now, days=request.rebuild)
         after_s = request.judge_after_s
         is_away = found.sampled_up_to - found.read_up_to > _TELEMETRY_IS_AWAY
         latest = found.sampled_up_to if is_away else found.read_up_to
         judged_to = None if after_s is None else latest - timedelta(seconds=after_s)
         if found.spans:
-            answers = Answers(self.store, self.engine, request.window_s, self.progress.stage, rules=request.rules)
+            answers = Answers(self.store, self.engine, self.window_s, self.progress.stage, rules=request.rules)
             answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
-        elif are_by_other_rules(self.store, request.rules, request.window_s):
+        elif are_by_other_rules(self.store, request.rules, self.window_s):
             self.progress.stage(catalog.VERDICTS.name)
             self._is_judged_anew = replace_verdicts(
-                self.store, [(EPOCH, latest)], request.rules, request.window_s, judged_to
+                self.store, [(EPOCH, latest)], request.rules, self.window_s, judged_to
             )
         if found.spans or self._reports or any(each.files for each in self._beside.values()):
             pending.close(self.store, self._row(found, now))
@@ -361,7 +367,7 @@ class _Run:
             **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
             "rejects": report.rejects,
             "covered": found.covered,
-            "window_s": self.request.window_s,
+            "window_s": self.window_s,
         }
 
     def _sizes(self) -> dict[str, Size]:

@@ -21,7 +21,7 @@ from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, day_of_receipt, joined, reject_rows
 from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
 from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
-from fleetgauge.fleet.measures.rows import Numbers, is_valid, times
+from fleetgauge.fleet.measures.rows import Numbers, filled, is_valid, times
 from fleetgauge.fleet.schemas import COUNTED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
 from fleetgauge.fleet.schemas import encoded as encoded_columns
 from fleetgauge.fleet.shards import FEWEST_SHARDS, by_shard, parts, shards_of, within
@@ -42,6 +42,10 @@ from fleetgauge.telemetry.catalogue.dialects import library_of
 _POINTS: Final = encoded_columns(POINTS)
 _LATE_BYTES: Final = 64 * 1024 * 1024
 """Late pushes that wait for one another, about [B]."""
+_AFTER_GAPS: Final = "points after gaps"
+"""The points that late pushes may change, few of all, have files of their own, so that `Correct` writes little anew."""
+_HELD_BYTES: Final = 64 * 1024 * 1024
+"""SERIES of shards with late pushes that are held until these are compared, about [B]."""
 _QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
 
 Write = Callable[[str, RecordBatch], None]
@@ -94,6 +98,8 @@ class MakeSilver:
         """BRONZE of all pushes of some instances, in ORDER, -> what was made and written."""
         with ExitStack() as stack:
             writers = {name: stack.enter_context(to.open()) for name, to in self.write.items()}
+            if catalog.POINTS.name in writers:
+                writers[_AFTER_GAPS] = stack.enter_context(self.write[catalog.POINTS.name].open())
             task = _Task(_to(writers), self.standing, self.window_s, self.shards)
             repeats = WithoutRepeats()
             for chunk in regroup(repeats(checked(batches)), MAX_CHUNK_BYTES):
@@ -109,11 +115,19 @@ class MakeSilver:
 def _to(writers: Mapping[str, FileWriter]) -> Write:
     def write(table: str, rows: RecordBatch) -> None:
         if table in writers:
+            if table == catalog.POINTS.name and (is_after := _are_after_gaps(rows)).any():
+                writers[_AFTER_GAPS].write(rows.filter(pa.array(is_after)))
+                rows = rows.filter(pa.array(~is_after))
             writers[table].write(rows)
             if table == catalog.SERIES.name:
                 writers[table].finish()  # a file a shard
 
     return write
+
+
+def _are_after_gaps(points: RecordBatch) -> Numbers:
+    found: Numbers = filled(points.column("gap"), False) | filled(points.column("covers_gap"), False)
+    return found
 
 
 def points_of(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
@@ -354,8 +368,7 @@ class _Series:
     def __init__(self, table: Snapshot | None, shards: int) -> None:
         self._table = table
         self._count = shards
-        self._known: dict[int, RecordBatch] = {}
-        self._places: dict[tuple[str, ...], tuple[int, int]] = {}
+        self._known: dict[int, tuple[RecordBatch, dict[tuple[str, ...], tuple[int, int]]]] = {}
         self._new: dict[int, list[RecordBatch]] = {}
 
     def of(self, instances: RecordBatch) -> tuple[RecordBatch, Indices]:
@@ -364,24 +377,26 @@ class _Series:
         numbers = shards_of(instances.column("client_instance_id"), self._count).tolist()
         keys = zip(*(instances.column(name).to_pylist() for name in INSTANCE), strict=True)
         for place, (shard, instance) in enumerate(zip(numbers, keys, strict=True)):
-            rows = self._load(shard)
-            begin, end = self._places.get(instance, (0, 0))
+            rows, places = self._load(shard)
+            begin, end = places.get(instance, (0, 0))
             found.append(rows.slice(begin, end - begin))
             of.append(np.full(end - begin, place))
         return joined(found, SERIES), np.concatenate(of)
 
-    def _load(self, shard: int) -> RecordBatch:
+    def _load(self, shard: int) -> tuple[RecordBatch, dict[tuple[str, ...], tuple[int, int]]]:
+        """Rows in the order of their instances, and where those of each begin and end."""
         if shard not in self._known:
-            self._known[shard] = rows = self._read(shard)
+            rows = self._read(shard)
             begins = np.flatnonzero(changes([rows.column(name) for name in INSTANCE]))
             keys = zip(*(rows.column(name).take(begins).to_pylist() for name in INSTANCE), strict=True)
             ends = np.append(begins[1:], len(rows))[: len(begins)]
-            self._places = dict(zip(keys, zip(begins.tolist(), ends.tolist(), strict=True), strict=True))
+            self._known[shard] = rows, dict(zip(keys, zip(begins.tolist(), ends.tolist(), strict=True), strict=True))
         return self._known[shard]
 
     def put_back(self, shard: int) -> None:
-        """Forgets what was read of a shard; it is read again once it is asked for."""
-        self._known.pop(shard, None)
+        """Forgets what was read of a shard, which is read again once it is asked for, unless little is held."""
+        if sum(rows.nbytes for rows, _ in self._known.values()) > _HELD_BYTES:
+            self._known.pop(shard, None)
 
     def _read(self, shard: int) -> RecordBatch:
         if self._table is None:
@@ -396,7 +411,9 @@ class _Series:
 
     def merged(self, shard: int) -> RecordBatch:
         """All SERIES of a shard, of which no more come."""
-        return last_rows([self._load(shard), *self._new.pop(shard, [])])
+        known, _ = self._load(shard)
+        del self._known[shard]
+        return last_rows([known, *self._new.pop(shard, [])])
 
 
 def _push_keys(rows: RecordBatch) -> Array:

@@ -7,14 +7,15 @@ import numpy as np
 
 from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
-from fleetgauge.fleet.decode.rows import batch_of
+from fleetgauge.fleet.decode.rows import batch_of, joined
 from fleetgauge.fleet.measures.rows import Numbers, equals, filled, times
+from fleetgauge.fleet.schemas import SERIES
 from fleetgauge.fleet.silver.correct import MARKS
 from fleetgauge.fleet.silver.deltas import Comparison, differ
-from fleetgauge.fleet.silver.late import STANDING, Late, LateGroup, Standing
-from fleetgauge.fleet.silver.running import StandingPoints
+from fleetgauge.fleet.silver.late import BOTH, STANDING, Late, LateGroup, Standing, instance_keys, kinds_of
+from fleetgauge.fleet.silver.running import AMOUNTS, Remembered, StandingPoints
 from fleetgauge.fleet.silver.sent import SentPoints
-from fleetgauge.fleet.silver.series import SeriesKeys, distinct_maps
+from fleetgauge.fleet.silver.series import SeriesKeys, distinct_maps, series_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +46,13 @@ def compare_late(
         series: SERIES of their instances as they are remembered.
         series_of: for each the number of its instance.
     """
+    remembered = Remembered(series, series_of)
     standing = _sent(late.near(group))
-    lacking = _lacking(sent, standing, group.first_us, series, series_of)
-    if len(lacking):
-        names = pc.unique(sent.rows.column("metric_name").take(lacking).cast(pa.string()))
-        standing = standing.followed_by(_sent(late.before(group, np.unique(sent.instance_of[lacking]), names)))
+    for read, lacking in ((late.after, _lacking_after), (late.before, _lacking_before)):
+        places = lacking(sent, standing, group, remembered)
+        if len(places):
+            names = pc.unique(sent.rows.column("metric_name").take(places).cast(pa.string()))
+            standing = standing.followed_by(_sent(read(group, np.unique(sent.instance_of[places]), names)))
     comparison = Comparison()
     count = len(sent.rows)
     both = sent.looked_at().followed_by(standing.looked_at())
@@ -59,7 +62,7 @@ def compare_late(
         both.instance_of[order],
         both.set_of[order],
         both.sets,
-        _standing_points(standing.rows, series, order - count),
+        _standing_points(standing.rows, remembered, order - count),
     )
     of_sent = pa.array(np.argsort(order)[:count])
     moved = standing.rows.take(order[compared.moved] - count)
@@ -68,7 +71,7 @@ def compare_late(
     is_other = pa.array(differ(moved.select(MARKS), after.select(MARKS)))
     return LateCompared(
         marks={name: column.take(of_sent) for name, column in compared.marks.items()},
-        settled=[compared.settled, comparison.finish()],
+        settled=[_up_to_date(rows, group, remembered) for rows in (compared.settled, comparison.finish())],
         before=moved.filter(is_other),
         after=after.filter(is_other),
     )
@@ -78,15 +81,25 @@ def _sent(standing: Standing) -> SentPoints:
     return SentPoints(standing.points, standing.points_of, *distinct_maps(standing.points.column("attributes")))
 
 
-def _lacking(sent: SentPoints, near: SentPoints, first_us: Numbers, series: RecordBatch, series_of: Indices) -> Indices:
+def _lacking_after(sent: SentPoints, near: SentPoints, group: LateGroup, remembered: Remembered) -> Indices:
+    """The late points of series that go on later and have no standing point shortly after the late ones of their
+    instance, and all points of instances with deltas and counts, of which one may change the next.
+    """
+    near_series, sent_series = _series(near), _series(sent)
+    is_after = times(near.rows.column("received_at")) > group.last_us[near.instance_of]
+    goes_on = remembered.keys[times(remembered.series.column("received_at")) > group.upto_us[remembered.instance_of]]
+    is_told = np.isin(sent_series, near_series[is_after]) | ~np.isin(sent_series, goes_on)
+    kinds = group.kinds | kinds_of(sent.rows, sent.instance_of, len(group.kinds))
+    return np.flatnonzero(~is_told | (kinds == BOTH)[sent.instance_of])
+
+
+def _lacking_before(sent: SentPoints, near: SentPoints, group: LateGroup, remembered: Remembered) -> Indices:
     """The late points of remembered series that have no standing point shortly before the late ones of their instance.
 
     Series of both temporalities are among them, and histograms: what they ran up to a cumulative point alone tells.
     """
-    keys = SeriesKeys()
-    near_series = _told_apart(near.instance_of, keys.of(near.rows, near.set_of, near.sets))
-    sent_series = _told_apart(sent.instance_of, keys.of(sent.rows, sent.set_of, sent.sets))
-    is_before = times(near.rows.column("received_at")) < first_us[near.instance_of]
+    near_series, sent_series = _series(near), _series(sent)
+    is_before = times(near.rows.column("received_at")) < group.first_us[near.instance_of]
     near_delta, sent_delta = (equals(each.rows.column("temporality"), "delta") for each in (near, sent))
     both = np.intersect1d(
         np.concatenate([near_series[near_delta], sent_series[sent_delta]]),
@@ -94,17 +107,31 @@ def _lacking(sent: SentPoints, near: SentPoints, first_us: Numbers, series: Reco
     )
     is_told = np.isin(sent_series, near_series[is_before]) & ~np.isin(sent_series, both)
     is_histogram = equals(sent.rows.column("metric_type"), "histogram")
-    is_remembered = np.isin(sent_series, _told_apart(series_of, series.column("series")))
+    is_remembered = np.isin(sent_series, remembered.keys)
     return np.flatnonzero(is_remembered & (is_histogram | ~is_told))
 
 
-def _told_apart(instance_of: Indices, keys: Array) -> Numbers:
-    """One number for each instance's series."""
-    numbers: Numbers = filled(keys, 0) ^ (instance_of * np.int64(0x1E3779B97F4A7C15))
-    return numbers
+def _series(points: SentPoints) -> Numbers:
+    """The series of each point, as `series_numbers`."""
+    return series_numbers(points.instance_of, SeriesKeys().of(points.rows, points.set_of, points.sets))
 
 
-def _standing_points(points: RecordBatch, series: RecordBatch, place: Indices) -> StandingPoints:
+def _up_to_date(settled: RecordBatch, group: LateGroup, remembered: Remembered) -> RecordBatch:
+    """SERIES that were settled by what is near, as they are by what stands later.
+
+    The last point of a series is the remembered one, if that is later; a late delta adds to its running amount, and a
+    late count does not.
+    """
+    instance_of = pc.index_in(instance_keys(settled), value_set=instance_keys(group.instances))
+    known = remembered.of(filled(instance_of, 0), settled.column("series"))
+    is_later = pc.greater(known.column("received_at"), settled.column("received_at")).fill_null(False)
+    is_delta = pc.equal(settled.column("temporality"), "delta").fill_null(False)
+    amounts = {name: settled.column(name) for name in AMOUNTS.values()}
+    moved = batch_of(SERIES, len(known), {name: known.column(name) for name in SERIES.names} | amounts)
+    return joined([settled.filter(pc.invert(is_later)), moved.filter(pc.and_(is_later, is_delta))], SERIES)
+
+
+def _standing_points(points: RecordBatch, remembered: Remembered, place: Indices) -> StandingPoints:
     """Of points, for each of which its place among the standing ones is given, below 0 if it is a late one."""
     places: Array = pa.array(place, mask=place < 0)
     was_reset = filled(points.column("reset").take(places), False)
@@ -112,5 +139,5 @@ def _standing_points(points: RecordBatch, series: RecordBatch, place: Indices) -
     return StandingPoints(
         is_standing=place >= 0,
         **{name: np.where(was_reset, np.nan, each) for name, each in grown.items()},
-        series=series,
+        remembered=remembered,
     )

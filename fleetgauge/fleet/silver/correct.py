@@ -49,7 +49,8 @@ class Correct:
         """The files in its place; none if it has none of the points."""
         ids = pc.unique(self.corrected["push_id"])
         keys = _keys(self.corrected).combine_chunks()
-        if not any(len(rows) for rows in self.points.scan(["push_id"], pc.field("push_id").isin(ids), [path])):
+        near = self.points.scan(["push_id", "point_index"], pc.field("push_id").isin(ids), [path])
+        if not any(pc.any(pc.is_in(_keys(rows), value_set=keys)).as_py() for rows in near):
             return []
         with self.write.open() as writer:
             for rows in self.points.scan(POINTS.names, None, [path]):

@@ -1,12 +1,13 @@
 """Silver: what stands around late pushes: the points that theirs are compared with.
 
-Of the instances that have late pushes alone, and no longer before these than points are compared; up to the latest
-point, for which the running amount is remembered. A client mostly sends a series with every push, so that the point
-before a late one is near: what was received longer before is read of series alone that have none there.
+Of the instances that have late pushes alone, and no longer before these than points are compared. A client mostly sends
+a series with every push, so that the points before and after late ones are near: what was received longer before, or
+later, is read of series alone that have none there, and later also of instances whose running amounts are more than the
+sum of all deltas, or the latest count. What a delta adds to the running amount that is remembered need not be read.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from fleetgauge.base.presence import DEFAULT_PUSH_INTERVAL_MS
 from fleetgauge.fleet.arrow import Array, RecordBatch, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import joined
-from fleetgauge.fleet.measures.rows import Numbers, filled, times
+from fleetgauge.fleet.measures.rows import Numbers, equals, filled, times
 from fleetgauge.fleet.schemas import INSTANCE, POINTS, TIME, encoded
 from fleetgauge.fleet.silver.running import HORIZON_US
 from fleetgauge.fleet.silver.series import starts_run
@@ -25,9 +26,16 @@ STANDING: Final = encoded(POINTS.remove(POINTS.get_field_index("resource")))
 """The columns of POINTS that are read: no comparison and no measure has a use for the other one."""
 
 _NEAR_INTERVALS: Final = 3
-"""Push intervals before the first late push of an instance, in which nearly all of its series have a point."""
+"""Push intervals before the first and after the last late push of an instance, in which nearly all of its series have a
+point."""
+
+_DELTAS: Final = 1
+_COUNTS: Final = 2
+BOTH: Final = _DELTAS | _COUNTS
 
 _END_US: Final = np.iinfo(np.int64).max
+_SURVEYED: Final = ("client_instance_id", "received_at", "metric_type", "temporality")
+_HAS_GROWTH: Final = pc.field("metric_type") != "gauge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,30 +59,49 @@ class LateGroup:
         pushes: CHECKED, in the order of their instances.
         number_of: for each the number of its instance, from 0 on.
         instances: INSTANCE by number.
-        first_us: when the first late push of each was received [us].
-        near_us: from when on `near` has points of each [us].
+        first_us, last_us: when the first and the last late push of each were received [us].
+        near_us, upto_us: from when on and up to when `near` has points of each [us].
+        kinds: which series stand of each, as `kinds_of`; both of one with points a day after its last late push.
     """
 
     pushes: RecordBatch
     number_of: Indices
     instances: RecordBatch
     first_us: Numbers
+    last_us: Numbers
     near_us: Numbers
+    upto_us: Numbers
+    kinds: Indices
 
     @classmethod
     def of(cls, pushes: RecordBatch) -> "LateGroup":
-        """Pushes in the order of their instances."""
+        """Pushes in the order of their instances, of which nothing is known to stand."""
         begins = np.flatnonzero(starts_run(instance_keys(pushes)))
-        first_us = np.minimum.reduceat(times(pushes.column("received_at")), begins)
+        received_us = times(pushes.column("received_at"))
+        first_us, last_us = (find.reduceat(received_us, begins) for find in (np.minimum, np.maximum))
         interval_ms = filled(pushes.column("push_interval_ms"), DEFAULT_PUSH_INTERVAL_MS).astype(np.int64)
-        near_us = _NEAR_INTERVALS * 1000 * np.maximum.reduceat(interval_ms, begins)
+        near_us = np.minimum(_NEAR_INTERVALS * 1000 * np.maximum.reduceat(interval_ms, begins), HORIZON_US)
         return cls(
             pushes=pushes,
             number_of=np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(pushes)))),
             instances=pushes.select(INSTANCE).take(begins),
             first_us=first_us,
-            near_us=first_us - np.minimum(near_us, HORIZON_US),
+            last_us=last_us,
+            near_us=first_us - near_us,
+            upto_us=last_us + near_us,
+            kinds=np.zeros(len(begins), np.int64),
         )
+
+
+def kinds_of(points: RecordBatch, instance_of: Indices, instances: int) -> Indices:
+    """Of each instance whether its series are deltas, counts, or both. Histograms are both, since their buckets run."""
+    metric_types = points.column("metric_type")
+    kinds = np.where(equals(points.column("temporality"), "delta"), _DELTAS, _COUNTS)
+    kinds[equals(metric_types, "histogram") | equals(metric_types, "exponential_histogram")] = BOTH
+    kinds[equals(metric_types, "gauge")] = 0
+    found = np.zeros(instances, np.int64)
+    np.bitwise_or.at(found, instance_of, kinds)
+    return found
 
 
 class Late:
@@ -93,19 +120,20 @@ class Late:
     def groups(self, pushes: RecordBatch) -> Iterator[LateGroup]:
         """CHECKED of late instances in the order of these, some instances at a time."""
         everything = LateGroup.of(pushes)
-        upto = np.cumsum(self._counts(everything))
+        counts, kinds = self._survey(everything)
+        upto = np.cumsum(counts)
         ends = np.searchsorted(everything.number_of, np.arange(len(upto) + 1))
         at = 0
         while at < len(upto):
             before = int(upto[at - 1]) if at else 0
             end = max(at + 1, int(np.searchsorted(upto, before + self.rows_at_once, side="right")))
-            yield LateGroup.of(pushes.slice(ends[at], ends[end] - ends[at]))
+            yield replace(LateGroup.of(pushes.slice(ends[at], ends[end] - ends[at])), kinds=kinds[at:end])
             at = end
 
     def near(self, group: LateGroup) -> Standing:
-        """All that was received shortly before the first late push of each instance, and after it."""
+        """All that was received from shortly before the first late push of each instance to shortly after the last."""
         numbers = np.arange(len(group.instances))
-        return self._read(group, numbers, group.near_us, np.full(len(numbers), _END_US), pc.scalar(True))
+        return self._read(group, numbers, group.near_us, group.upto_us, pc.scalar(True))
 
     def before(self, group: LateGroup, numbers: Indices, metric_names: Array) -> Standing:
         """What was received longer before, by some of the instances and of some metrics."""
@@ -113,18 +141,28 @@ class Late:
         is_named = pc.field("metric_name").isin(metric_names)
         return self._read(group, numbers, begin_us, group.near_us[numbers], is_named)
 
-    def _counts(self, group: LateGroup) -> Indices:
-        """Of each instance about as many points as `near` has, gauges too."""
-        ids = group.instances.column("client_instance_id")
-        first_of = pc.index_in(ids, value_set=ids)
+    def after(self, group: LateGroup, numbers: Indices, metric_names: Array) -> Standing:
+        """What was received later, by some of the instances and of some metrics."""
+        end_us, is_named = np.full(len(numbers), _END_US), pc.field("metric_name").isin(metric_names)
+        return self._read(group, numbers, group.upto_us[numbers], end_us, is_named)
+
+    def _survey(self, group: LateGroup) -> tuple[Indices, Indices]:
+        """Of each instance about how many points are read that are not gauges, and the kinds of those that stand."""
+        ids: Array = group.instances.column("client_instance_id")
+        first_of = pc.index_in(ids, value_set=ids).to_numpy()  # instances of other clusters may have the same id
+        last_us = np.full(len(ids), _END_US)
+        np.minimum.at(last_us, first_of, group.last_us)
         condition = _received(int(group.near_us.min()), _END_US) & pc.field("client_instance_id").isin(ids)
-        counts = np.zeros(len(ids), np.int64)
-        for rows in self._points.scan(["client_instance_id"], condition):
+        near, everything, kinds = np.zeros((3, len(ids)), np.int64)
+        for rows in self._points.scan(_SURVEYED, condition & _HAS_GROWTH):
             texts: Array = rows.column("client_instance_id")
             place = filled(pc.index_in(texts.dictionary, value_set=ids), -1)[texts.indices.to_numpy()]
-            counts += np.bincount(place, minlength=len(ids))
-        found: Indices = counts[first_of.to_numpy()]  # instances of other clusters may have the same id
-        return found
+            received_us = times(rows.column("received_at"))
+            near += np.bincount(place[received_us <= group.upto_us[place]], minlength=len(ids))
+            everything += np.bincount(place, minlength=len(ids))
+            kinds |= kinds_of(rows, place, len(ids))
+            kinds[place[received_us >= last_us[place] + HORIZON_US]] = BOTH
+        return np.where(kinds == BOTH, everything, near)[first_of], kinds[first_of]
 
     def _read(self, group: LateGroup, numbers: Indices, after_us: Numbers, upto_us: Numbers, where: Any) -> Standing:
         """Of instances, each of which has its own bounds."""
@@ -133,7 +171,7 @@ class Late:
         condition = (
             _received(int(after_us.min()), int(upto_us.max()))
             & pc.field("client_instance_id").isin(ids)
-            & (pc.field("metric_type") != "gauge")
+            & _HAS_GROWTH
             & where
         )
         waiting: list[RecordBatch] = []

@@ -10,13 +10,13 @@ from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, joined
 from fleetgauge.fleet.measures.rows import Numbers, equals, filled, is_valid
 from fleetgauge.fleet.schemas import SERIES
-from fleetgauge.fleet.silver.series import numbers, starts_run
+from fleetgauge.fleet.silver.series import numbers, series_numbers, starts_run
 
 HORIZON_US: Final = 86_400_000_000
 """A point is compared with one that was received less than this before it [us]. So it bounds what is read again for a
 late push."""
 
-_AMOUNTS: Final = {"delta": "amount", "delta_sum": "amount_sum"}
+AMOUNTS: Final = {"delta": "amount", "delta_sum": "amount_sum"}
 """Marks of growth, and the columns of SERIES with the running amounts."""
 
 
@@ -41,6 +41,24 @@ class Known:
         return Known(self.rows.take(indices), self.instance[indices], self.is_new[indices])
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """Series of late instances as they are remembered: SERIES, and for each the number of its instance."""
+
+    series: RecordBatch
+    instance_of: Indices
+
+    @property
+    def keys(self) -> Numbers:
+        """As `series_numbers`."""
+        return series_numbers(self.instance_of, self.series.column("series"))
+
+    def of(self, instance_of: Indices, series: Array) -> RecordBatch:
+        """SERIES of those with such keys, a row of nulls for one that is not remembered."""
+        place = pc.index_in(pa.array(series_numbers(instance_of, series)), value_set=pa.array(self.keys))
+        return self.series.take(place)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingPoints:
     """What is known of the points around late ones.
@@ -48,13 +66,13 @@ class StandingPoints:
     Attributes:
         is_standing: for each point True if an earlier batch has written it; the others are late.
         delta, delta_sum: marks of each standing point, NaN where it has none, and where it was reset.
-        series: SERIES of their instances as they are remembered.
+        remembered: the series of their instances.
     """
 
     is_standing: Numbers
     delta: Numbers
     delta_sum: Numbers
-    series: RecordBatch
+    remembered: Remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +130,7 @@ class Running:
         received_at = numbers(rows, "received_at")
         self.is_first = (self.before < 0) | (received_at - received_at[self.before] >= HORIZON_US)
         self.is_delta = equals(rows.column("temporality"), "delta")
-        self.amounts = {mark: numbers(rows, name, np.nan) for mark, name in _AMOUNTS.items()}
+        self.amounts = {mark: numbers(rows, name, np.nan) for mark, name in AMOUNTS.items()}
         self._summed = dict(self.amounts)
         begins = ~self.is_delta | self.is_first
         begins[:known] = True
@@ -141,6 +159,8 @@ class Running:
 
         That is the first cumulative one that stands, or the remembered one. With deltas of 4 and 6, and a count of 30
         that grew by 3, it was 30 - 3 - 6 - 4 = 17. Before a reset it is not known: 0, as if the series began there.
+        Where the remembered point is not read again either, what it adds up to counts as if it came before, too: a late
+        delta of 5 makes 35 of a remembered 30, wherever it comes.
         """
         order, begin = self._series.order, self._series.begin
         is_old = np.append(np.zeros(self.known, np.bool_), standing.is_standing[own])[order]
@@ -156,13 +176,17 @@ class Running:
         found = np.minimum(np.minimum.reduceat(np.where(is_count, place, len(order)), begins), last)
         first = self._series.order[begin[begins]]
         is_cut = is_other[begins] & self.is_delta[first] & (first >= self.known)
-        remembered = pc.index_in(_point_keys(self._everything.rows), value_set=_point_keys(standing.series))
-        for mark, name in _AMOUNTS.items():
+        ends = order[last]
+        remembered = standing.remembered.of(
+            self._everything.instance[ends], self._everything.rows.column("series").take(ends)
+        )
+        is_end = np.append(is_other[begins][1:], True)
+        for mark, name in AMOUNTS.items():
             amounts = self.amounts[mark]
             grown = np.append(np.zeros(self.known), getattr(standing, mark)[own])[order]
             grown = np.add.reduceat(np.where(place <= np.repeat(found, lengths), grown, 0), begins)
-            amount = filled(standing.series.column(name).take(remembered), np.nan)
-            before = np.where(is_count[found], amounts[order[found]], amount[order[found]]) - grown
+            amount = np.where(is_end, filled(remembered.column(name), np.nan), np.nan)
+            before = np.where(is_count[found], amounts[order[found]], amount) - grown
             self._summed[mark] = amounts.copy()
             self._summed[mark][first[is_cut]] += np.where(np.isfinite(before), before, 0)[is_cut]
 
@@ -170,7 +194,7 @@ class Running:
         """The last row of each series, with the running amounts; a new one where these changed."""
         found = self._everything.take(last)
         columns = {name: found.rows.column(name) for name in SERIES.names}
-        for mark, name in _AMOUNTS.items():
+        for mark, name in AMOUNTS.items():
             amount = self.at_end(mark, last)
             columns[name] = pa.array(amount, mask=np.isnan(amount))
         if self._buckets:
@@ -203,8 +227,3 @@ def _begin(key: Numbers, instance: Numbers, order: Numbers) -> Numbers:
     key, instance = key[order], instance[order]
     begins[1:] = (key[1:] != key[:-1]) | (instance[1:] != instance[:-1])
     return begins
-
-
-def _point_keys(rows: RecordBatch) -> Array:
-    """One text for each row's point."""
-    return pc.binary_join_element_wise(rows.column("push_id"), rows.column("point_index").cast(pa.string()), " ")

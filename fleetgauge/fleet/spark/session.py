@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.utils import is_remote
 
 from fleetgauge.fleet.errors import FleetError, JavaError
 from fleetgauge.fleet.spark.errors import what_failed
@@ -112,8 +113,12 @@ def _check_listens(address: str) -> None:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run side by side: the partitions that Spark itself gives to numbers."""
-    return spark.range(_NUMBERS).select(F.spark_partition_id()).distinct().count()
+    """How many tasks run side by side: the partitions that Spark itself gives to numbers.
+
+    A session of Spark Connect counts them by a job.
+    """
+    rows = spark.range(_NUMBERS)
+    return rows.select(F.spark_partition_id()).distinct().count() if is_remote() else rows.rdd.getNumPartitions()
 
 
 def check_java() -> None:

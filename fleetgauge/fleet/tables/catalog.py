@@ -172,7 +172,10 @@ WINDOWS: Final = Table(
 """Partial wide rows: several of a client's window, which `fleet.measures.merge` makes one. They are read a
 few clients at a time, so that a group has few rows."""
 ACTIVITY: Final = Table("activity", "state", schemas.ACTIVITY, dated=True, clustered_by=_CLIENT)
-LEDGER: Final = Table("ledger", "state", LEDGER_SCHEMA, clustered_by=("source",))
+LEDGER: Final = Table(
+    "ledger", "state", LEDGER_SCHEMA, clustered_by=("source",), limits=FileLimits(part_bytes=32 * 1024 * 1024)
+)
+"""Compaction groups the rows of a part by file, which takes ten times the part's bytes."""
 FOLDERS: Final = Table("folders", "state", FOLDERS_SCHEMA, statistics_of=("source",))
 BATCHES: Final = Table("batches", "state", BATCHES_SCHEMA, statistics_of=("app_id",))
 RUNS: Final = Table("runs", "state", RUNS_SCHEMA, seen_at="finished_at")

@@ -17,9 +17,9 @@ from deltalake import Transaction as AppTransaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
-from pyarrow.dataset import ParquetReadOptions
+from pyarrow.dataset import FileSystemDataset, ParquetReadOptions, get_partition_keys
 
-from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pq, to_list
+from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc, pq, to_list
 from fleetgauge.fleet.arrow import Schema as ArrowSchema
 from fleetgauge.fleet.errors import TableError, UnreadableTableError, first_line
 from fleetgauge.fleet.tables.paths import local_path, plain_path
@@ -365,8 +365,36 @@ class Snapshot:
             files = None if root is None else fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
             texts = [each.name for each in self._schema or () if pa.types.is_dictionary(each.type)]
             options = ParquetReadOptions(dictionary_columns=texts)
-            self._dataset = table.to_pyarrow_dataset(filesystem=files, parquet_read_options=options)
+            dataset = table.to_pyarrow_dataset(filesystem=files, parquet_read_options=options)
+            self._dataset = _rebounded(dataset, pa.table(table.get_add_actions(flatten=True)))
         return self._dataset
+
+
+def _rebounded(dataset: Any, files: Table) -> Any:
+    """The dataset, of which no file is passed over by bounds that it does not have.
+
+    Where the log has bounds of a column for some files alone, as of one that a release adds, delta-rs takes it for one
+    without values in the others (`column >= null`). These keep their day, and what their footers say of row groups.
+    """
+    unknown = pa.array([False] * files.num_rows, pa.bool_())
+    for name in files.column_names:
+        bound, _, column = name.partition(".")
+        if bound in ("min", "max"):
+            nulls = pc.fill_null(files[f"null_count.{column}"], -1)
+            has_values = pc.fill_null(pc.not_equal(nulls, files["num_records"]), True)
+            unknown = pc.or_(unknown, pc.and_(pc.is_null(files[name]), has_values))
+    paths = set(to_list(files["path"].filter(unknown)))
+    if not paths:
+        return dataset
+    fragments = [_of_day(each) if each.path in paths else each for each in dataset.get_fragments()]
+    return FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
+
+
+def _of_day(file: Any) -> Any:
+    """A file of a dataset without bounds."""
+    day = get_partition_keys(file.partition_expression).get(DATE)
+    condition = pc.scalar(True) if day is None else pc.field(DATE) == day
+    return file.format.make_fragment(file.path, file.filesystem, partition_expression=condition)
 
 
 @contextmanager

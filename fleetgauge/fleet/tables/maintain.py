@@ -159,12 +159,15 @@ def _needed(store: Store, ledger: Table) -> Table:
 
 
 def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path, part_bytes: int) -> Iterator[Table]:
-    """The rows of files, divided by clients in their order: one part is held in memory, and each file is read once."""
+    """The rows of files, divided by clients in their order: one part is held in memory, and each file is read once.
+
+    The ledger, of which one source may have nearly all rows, is divided by folders of the landing zone.
+    """
     batches = (batch.cast(table.schema) for batch in rows.scan(table.schema.names, paths=paths))
     if not table.clustered_by:
         yield from (pa.Table.from_batches([batch]) for batch in batches)
         return
-    key = table.clustered_by[0]
+    key = "path" if table is catalog.LEDGER else table.clustered_by[0]
     bounds = _bounds(rows, key, paths, part_bytes)
     with ExitStack() as opened:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -187,7 +190,10 @@ def _bounds(rows: Snapshot, key: str, paths: list[str], part_bytes: int) -> list
     """The values of the column that parts of about `part_bytes` begin with, but for the first."""
     counts: Counter[str] = Counter()
     for batch in rows.scan([key], paths=paths):
-        for found in pc.value_counts(batch.column(key).drop_null()).to_pylist():
+        values = batch.column(key).drop_null()
+        if key == "path":  # a folder sorts before its files
+            values = pc.replace_substring_regex(values, "/[^/]*$", "")
+        for found in pc.value_counts(values).to_pylist():
             counts[found["values"]] += found["counts"]
     at_once = max(part_bytes // _row_bytes(rows, paths), counts.total() // _MAX_PARTS)
     bounds, waiting = [], 0

@@ -27,6 +27,7 @@ from fleetgauge.fleet.tables.written_file import DATE, WrittenFile
 
 _NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ZSTD_LEVEL: Final = 3  # as Spark's own writer
+_ROWS_ENCODED_AT_ONCE: Final = 65_536  # a twentieth of the time of Arrow's 1,024
 _MIB: Final = 1024 * 1024
 
 
@@ -253,6 +254,7 @@ class _OpenFile:
                 compression_level=_ZSTD_LEVEL,
                 store_schema=False,  # the table's own is in its log
                 write_statistics=self._statistics_of or False,  # a fifth of the time, of all columns
+                write_batch_size=_ROWS_ENCODED_AT_ONCE,
                 metadata_collector=self._footers,
             )
         return self._writer

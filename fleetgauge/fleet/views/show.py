@@ -37,6 +37,8 @@ _LEAST: Final = (
 """Columns that a narrow terminal leaves out first; then come others, from the right, but for the first `_KEPT`."""
 
 _KEPT: Final = 3
+_UNKNOWN: Final = "unknown"
+"""The column with the names of measures that the library of a row's client never sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +76,10 @@ def show(request: ShowRequest, out: TextIO) -> None:
     schema = found.table.schema
     if request.to.form is Format.TABLE:
         form = text_form(found.table, request.to.columns)
-        latest = found.latest(request.to.limit)
-        first, _ = take_first(Rows(schema=schema, batches=latest.batches()), form, request.to.limit)
+        needed = {*form.columns, *(key.column for key in form.order), _UNKNOWN}
+        read = pa.schema([each for each in schema if each.name in needed])
+        latest = found.latest(request.to.limit).batches(read.names)
+        first, _ = take_first(Rows(schema=read, batches=latest), form, request.to.limit)
         print_table(out, first, found.count(), form=form)
     else:
         write_rows(Rows(schema=schema, batches=found.batches()), request.to, out)
@@ -101,7 +105,7 @@ def text_form(table: catalog.Table, wanted: str | None = None) -> TableForm:
 def _sent(name: str, kind: Any) -> Text:
     """A value as text; `not sent` for what the row's `unknown` names, which its library never sends."""
     text = _text(name, kind)
-    return lambda row: "not sent" if name in (row.get("unknown") or ()) else text(row)
+    return lambda row: "not sent" if name in (row.get(_UNKNOWN) or ()) else text(row)
 
 
 def _text(name: str, kind: Any) -> Text:

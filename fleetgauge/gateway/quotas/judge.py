@@ -1,7 +1,7 @@
 """Quotas on what passes: PRODUCE, FETCH, REQUEST and CONTROLLER_MUTATION, by the managers of `quotas`. No I/O.
 
 What a broker does is in Kafka's `KafkaApis`: `handleProduceRequest`, `handleFetchRequest`, and
-`RequestHandlerHelper`. Differences are listed in docs/limit/gateway-quotas.md.
+`RequestHandlerHelper`. Differences are listed in docs/limit/quotas.md.
 """
 
 import struct

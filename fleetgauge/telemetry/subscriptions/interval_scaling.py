@@ -1,6 +1,6 @@
 """Telemetry quotas: clients over a limit get a longer push interval, and are refused if they ignore it.
 
-No connection is muted. See docs/limit/quotas-at-work.md for the rule and a worked example. Times are
+No connection is muted. See docs/limit/quotas.md for the rule and a worked example. Times are
 monotonic [ms].
 """
 

@@ -1,4 +1,4 @@
-"""README.md's way into production, command by command as it stands there, in an environment that has nothing else."""
+"""README.md's commands and files as they stand there, in an environment that has nothing else."""
 
 import os
 import re
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,30 +30,41 @@ pytestmark = [
 ]
 
 VERSION = "4.3.1"
+TRY = "Try it"
+REPORTER = "Register a metrics reporter"
+COLLECTOR = "Export to an OpenTelemetry Collector"
+SPARK = "Analyse client metrics in Spark"
+PRODUCTION = "Production"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _NOT_COPIED = (".*", "build", "dist", "fleetgauge-data", "target", "tests", "__pycache__")
 
 
-def section() -> list[tuple[str, str]]:
-    """Language and text of each block of README's "In your brokers"."""
-    text = (ROOT / "README.md").read_text()
-    return _BLOCK.findall(text.partition("\n## In your brokers\n")[2].partition("\n## ")[0])
+def blocks(heading: str, language: str) -> list[str]:
+    """The blocks of one language in a section of README."""
+    section = (ROOT / "README.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return [block for found, block in _BLOCK.findall(section) if found == language]
 
 
-def commands() -> list[str]:
-    """The commands of that section, without their comments."""
-    lines = [line for language, block in section() if not language for line in block.splitlines()]
-    return [line.partition(" # ")[0].strip() for line in lines]
+def commands(block: str) -> Iterator[str]:
+    """The commands of a block without comments; a backslash or an open quotation continues one on the next line."""
+    text = ""
+    for line in block.replace("\\\n", " ").splitlines():
+        text += line.partition("  #")[0].rstrip()
+        if text.count('"') % 2 == 0:
+            yield text
+            text = ""
+        else:
+            text += "\n"
 
 
-def only(beginning: str) -> str:
-    """README's command that begins so."""
-    (found,) = [each for each in commands() if each.startswith(beginning)]
+def only(heading: str, beginning: str) -> str:
+    """The command of a section that begins so."""
+    (found,) = [each for block in blocks(heading, "") for each in commands(block) if each.startswith(beginning)]
     return found
 
 
 class Operator:
-    """Someone who follows README.md in a checkout: its words, with the addresses of a machine of their own.
+    """A checkout in which README's commands run, with the addresses of this machine in place of README's.
 
     Attributes:
         console: address of the page.
@@ -65,9 +77,8 @@ class Operator:
         console, page = free_ports(2)
         self.console, self.page = f"http://127.0.0.1:{console}", f"http://127.0.0.1:{page}"
         shutil.copytree(ROOT, self.checkout, ignore=shutil.ignore_patterns(*_NOT_COPIED))
-        properties = dict(
-            line.split("=", 1) for language, block in section() if language == "properties" for line in block.split()
-        )
+        (block,) = blocks(REPORTER, "properties")
+        properties = dict(line.split("=", 1) for line in block.split())
         assert properties.pop("fleetgauge.topic.replication.factor") == "3"  # there is one broker here
         self.broker = KafkaBroker(directory / "kafka", VERSION, jars=[bridge_jar()], properties=properties)
         environment, tools = directory / "environment", directory / "tools"
@@ -83,7 +94,7 @@ class Operator:
             "PATH": f"{environment / 'bin'}:{tools}:{os.environ['PATH']}",
             "FLEETGAUGE_HTTP_LISTENERS": self.console,  # another process of this machine may have the default
         }
-        self.log = directory / "export.log"
+        self.run(only(TRY, "pip install"), BUILD_WITHIN_S, FLEETGAUGE_COMPILE="0")  # compiling takes minutes
 
     def fill_in(self) -> None:
         """Names this machine's addresses in the example, as it says."""
@@ -99,7 +110,7 @@ class Operator:
         file.write_text(text)
 
     def run(self, command: str, within_s: float = PATIENCE_S, **variables: str) -> None:
-        """Runs a command of README, which has to succeed."""
+        """Runs a command in the checkout; it has to succeed."""
         command = command.replace("broker:9092", self.broker.bootstrap)
         done = subprocess.run(
             command, shell=True, cwd=self.checkout, env=self.environment | variables, stdout=subprocess.PIPE,
@@ -107,18 +118,32 @@ class Operator:
         )  # fmt: skip
         assert done.returncode == 0, f"{command}\n{done.stdout[-8_000:]}"
 
-    def start(self, command: str) -> "subprocess.Popen[bytes]":
-        """A command of README that goes on."""
-        follow(self.log)
-        with self.log.open("wb") as log:
+    def start(self, command: str, cwd: Path, **variables: str) -> "subprocess.Popen[bytes]":
+        """Starts a command that serves; its output goes to `log_of(cwd)`."""
+        log = log_of(cwd)
+        follow(log)
+        with log.open("wb") as output:
             return subprocess.Popen(
-                ["sh", "-c", f"exec {command}"],
-                cwd=self.checkout,
-                env=self.environment,
+                ["sh", "-c", f"exec env {command}"],
+                cwd=cwd,
+                env=self.environment | variables,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
             )
+
+
+def log_of(directory: Path) -> Path:
+    """The output of what was started in a directory."""
+    return directory / "output.log"
+
+
+def stop(process: "subprocess.Popen[bytes]", directory: Path) -> None:
+    """Stops what was started in a directory; it has to end with 0."""
+    process.send_signal(signal.SIGTERM)
+    code = process.wait(PATIENCE_S)
+    unfollow(log_of(directory))
+    assert code == 0, log_of(directory).read_text()
 
 
 @pytest.fixture(scope="module")
@@ -129,16 +154,56 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
             yield made
     finally:
         made.receiver.stop()
-        unfollow(made.log)
 
 
-def test_the_commands_of_the_readme_lead_to_a_fleet_that_is_shown_and_judged(operator: Operator) -> None:
-    operator.run(only("kafka-client-metrics.sh"))
-    operator.run(only("pip install"), BUILD_WITHIN_S, FLEETGAUGE_COMPILE="0")  # compiling takes minutes
+@contextmanager
+def serving(operator: Operator, heading: str, directory: Path) -> Iterator[None]:
+    """Runs the `fleetgauge serve` of a section, beside the files of that section, while README's client pushes."""
+    for language in ("python", "toml"):
+        for block in blocks(heading, language):
+            name = block.partition("\n")[0].removeprefix("# ")
+            (directory / name).write_text(block.replace("127.0.0.1:4317", f"127.0.0.1:{operator.receiver.port}"))
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    (line,) = [each for block in blocks(heading, "") for each in commands(block) if "fleetgauge serve" in each]
+    node = operator.start(line, directory, FLEETGAUGE_LISTENERS=f"PLAINTEXT://{address}", FLEETGAUGE_HTTP_LISTENERS="")
+    try:
+        wait_for(log_of(directory).read_text, "the node to serve", until=lambda text: "listening" in text)
+        operator.run(only(TRY, "python -c").replace("127.0.0.1:9092", address))
+        yield
+    finally:
+        stop(node, directory)
+
+
+def test_the_python_reporter_receives_the_push_of_the_client(operator: Operator, tmp_path: Path) -> None:
+    with serving(operator, REPORTER, tmp_path):
+        wait_for(log_of(tmp_path).read_text, "a push", until=lambda text: re.search(r"^trial \d+ bytes$", text, re.M))
+
+
+def test_a_collector_receives_the_push_with_its_client(operator: Operator, tmp_path: Path) -> None:
+    with serving(operator, COLLECTOR, tmp_path):
+        wait_for(lambda: any(b"trial" in request for request in operator.receiver.requests), "the push", until=bool)
+
+
+def test_spark_reads_the_points_of_the_push(operator: Operator, tmp_path: Path) -> None:
+    with serving(operator, SPARK, tmp_path):
+        wait_for(lambda: landed(tmp_path / "fleetgauge-data" / "landing"), "a file", until=bool)
+        # README's extra `spark` brings the PySpark that this interpreter has.
+        done = subprocess.run(
+            [sys.executable, "points.py"],
+            cwd=tmp_path, env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\|trial +\|org\.apache\.kafka\.producer\.", done.stdout)
+
+
+def test_plugin_and_export_lead_to_a_fleet_that_is_shown_and_judged(operator: Operator) -> None:
+    operator.run(only(REPORTER, "kafka-client-metrics.sh"))
     operator.fill_in()
     create_topic(operator.broker.bootstrap)
-    operator.run(only("fleetgauge doctor"))
-    export = operator.start(only("fleetgauge export"))
+    operator.run(only(PRODUCTION, "fleetgauge doctor"))
+    export = operator.start(only(PRODUCTION, "fleetgauge export"), operator.checkout)
     settings = {"bootstrap.servers": operator.broker.bootstrap, "log_level": 3}
     producer = Producer({**settings, "client.id": "orders-1"})
     consumer = Consumer({**settings, "client.id": "billing-1", "group.id": "billing"})
@@ -150,7 +215,7 @@ def test_the_commands_of_the_readme_lead_to_a_fleet_that_is_shown_and_judged(ope
             producer.produce(DATA_TOPIC, b"value")
             producer.poll(0)
             consumer.poll(0.05)
-            assert export.poll() is None, operator.log.read_text()
+            assert export.poll() is None, log_of(operator.checkout).read_text()
             found: dict[str, Any] = get_url(operator.console, "/api/overview").json()
             return found
 
@@ -171,7 +236,5 @@ def test_the_commands_of_the_readme_lead_to_a_fleet_that_is_shown_and_judged(ope
         wait_for(lambda: list(operator.receiver.requests), "pushes at the collector")
         wait_for(lambda: list(zone.rglob("offsets-*.parquet")), "samples of the groups")
     finally:
-        export.send_signal(signal.SIGTERM)
-        code = export.wait(PATIENCE_S)
+        stop(export, operator.checkout)
         consumer.close()
-    assert code == 0, operator.log.read_text()

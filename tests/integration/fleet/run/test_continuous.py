@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,6 +117,34 @@ def test_a_streaming_query_that_is_killed_counts_every_push_once(broker: KafkaBr
     assert (again["pushes"], again["repeats"], again["lost"]) == (0, 0, 0), "the ledger has what the query read"
     run(source, tmp_path / "at once")
     assert contents(tables) == contents(tmp_path / "at once", without=("verdicts", "group_trends"))
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_begin_once_the_ledger_was_removed(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """Its offsets begin anew, and the query that reads it is another one, with a checkpoint of its own."""
+    source, tables, log = f"kafka://{broker.bootstrap}/{TOPIC}", tmp_path / "streamed", tmp_path / "run.log"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def read_until(pushes: int) -> None:
+        with running(source, tables, log, *ON_SPARK) as process:
+            wait_for(lambda: len(rows(tables, "pushes")), "all pushes", until=lambda count: count == pushes)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(RUN_S) == 0, log.read_text()
+
+    def topics() -> Collection[str]:
+        return admin.list_topics(timeout=PATIENCE_S).topics
+
+    produce(broker.bootstrap, 30)
+    read_until(30)
+    admin.delete_topics([TOPIC])[TOPIC].result(PATIENCE_S)
+    wait_for(topics, "the removal of the topic", until=lambda found: TOPIC not in found)
+    admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(PATIENCE_S)
+    shutil.rmtree(tables / "state" / "ledger")
+    produce(broker.bootstrap, 20)
+    read_until(50)
+    assert len({row["push_id"] for row in rows(tables, "pushes")}) == 50
+    assert len(list((tables / "state" / "_checkpoints").iterdir())) == 2
 
 
 def test_rounds_on_a_spark_connect_server_read_what_is_new(broker: KafkaBroker, tmp_path: Path) -> None:

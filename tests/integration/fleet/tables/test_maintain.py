@@ -21,10 +21,11 @@ from typer.testing import CliRunner
 from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.measures.aggregate import aggregate
 from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.pipeline.ledger import OF_QUERIES, Ledger
 from fleetgauge.fleet.schemas import SENT_POINTS
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import TableLog
-from fleetgauge.fleet.tables.maintain import Upkeep, maintain
+from fleetgauge.fleet.tables.maintain import Upkeep, _needed, maintain
 from fleetgauge.fleet.tables.parquet_files import FileLimits, WriteFiles
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.testkit.small_tables import rows as table_of_rows
@@ -366,3 +367,41 @@ def test_the_ledger_keeps_what_a_zone_has_and_where_a_topic_was_read_to(tmp_path
     found = {(each["source"], each["path"], each["batch_id"], each["end"]) for each in store.rows(catalog.LEDGER)}
     kept = {("zone", path, None if number == 1 else number + 1, 1) for number, path in enumerate(paths[1:])}
     assert found == kept | {("topic", "0", 2, 30), ("topic", "1", 2, 30)}
+
+
+def test_the_ledger_keeps_how_far_a_streaming_query_has_read_whatever_the_order_of_its_rows(tmp_path: Path) -> None:
+    store = Store(f"file:{tmp_path}")
+    ledger = Ledger(store, "topic")
+    for ends in ({}, {"0": 10, "1": 1_000}, {"0": 2_000}, {"1": 1_100}):
+        ledger.note_query("query", ends)
+    late = {"source": OF_QUERIES + "topic", "app_id": "query", "batch_id": 0, "begin": 0}
+    store.append_rows(catalog.LEDGER, [late | {"path": "0", "end": 30}])
+    for _ in range(2):
+        maintain(store, keep_from=None, vacuum_after_hours=0, stage=lambda _: None)
+        assert len(store.rows(catalog.LEDGER)) == 3
+        assert Ledger(Store(store.root), "topic").read_to() == {"0": 2_000, "1": 1_100}
+        store.append_rows(catalog.LEDGER, [late | {"path": "1", "end": 7}])
+
+
+def test_a_ledger_is_compacted_in_parts_that_have_all_rows_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rows one source has: what is in memory at a time is bounded."""
+    store = SmallFiles(f"file:{tmp_path}")
+    row = {"source": "zone", "app_id": "zone-0", "begin": 0, "end": 1}
+    paths = [f"date=2026-03-01/hour={hour:02}/pushes-{number:04}" for hour in range(24) for number in range(100)]
+    for batch in range(3):
+        store.append_rows(catalog.LEDGER, [row | {"batch_id": batch, "path": path} for path in paths])
+    sizes: list[int] = []
+
+    def noted(store: Store, part: pa.Table) -> pa.Table:
+        sizes.append(part.nbytes)
+        return _needed(store, part)
+
+    monkeypatch.setattr("fleetgauge.fleet.tables.maintain._needed", noted)
+    maintain(store, keep_from=None, vacuum_after_hours=0, stage=lambda _: None)
+    assert sorted((each["path"], each["batch_id"]) for each in store.rows(catalog.LEDGER)) == [
+        (path, 2) for path in paths
+    ]
+    assert len(sizes) > 5
+    assert max(sizes) < 80_000

@@ -339,6 +339,38 @@ def test_every_table_has_files_that_filters_of_any_reader_find_rows_in(store: St
             assert dataset.to_table(columns=[name], filter=pc.field(name) == value).num_rows == 1, (table.name, name)
 
 
+def test_rows_are_found_in_files_that_do_not_say_bounds_of_a_column_which_others_do(store: Store) -> None:
+    """As after a release that has files say bounds of one more column."""
+    later = replace(catalog.POINTS, statistics_of=(*catalog.POINTS.statistics_of, "push_id", "node_id"))
+    assert "push_id" not in catalog.POINTS.indexed
+    first = Store(store.root)
+    first.change(catalog.POINTS, files(first, points()))
+    store.change(later, files(store, points(before=2 * HOUR), table=later))
+    everything = read(store)
+    assert len(everything) == 12
+    days = {row["date"] for row in everything}
+    for name in ("push_id", "node_id"):
+        for value in {row[name] for row in everything}:
+            wanted = [row for row in everything if row[name] == value]
+            condition = pc.field(name).is_null() if value is None else pc.field(name) == value
+            assert read(store, where=condition) == wanted, (name, value)
+            for day in days:
+                of_day = [row for row in wanted if row["date"] == day]
+                assert read(store, where=condition & (pc.field("date") == day)) == of_day
+
+
+def test_rows_without_a_column_that_a_later_release_adds_are_found_by_its_absence(store: Store) -> None:
+    fewer = pa.schema([field for field in catalog.LEDGER.schema if field.name != "path"])
+    earlier = replace(catalog.LEDGER, schema=fewer)
+    later = replace(catalog.LEDGER, statistics_of=("path",))
+    first = Store(store.root)
+    first.change(earlier, files(first, [{"source": "old"}], table=earlier))
+    store.change(later, files(store, [{"source": "new", "path": "p"}], table=later))
+    conditions = (pc.field("path").is_null(), pc.field("path").is_null() | (pc.field("path") > "z"))
+    for where in conditions:
+        assert [row["source"] for row in read(store, catalog.LEDGER, where=where)] == ["old"]
+
+
 def test_a_table_of_an_earlier_release_is_told_which_columns_files_say_bounds_of(store: Store) -> None:
     log = store.log(catalog.LEDGER)
     log.create(catalog.LEDGER.schema, Layout())

@@ -79,7 +79,7 @@ def test_only_files_that_may_have_such_points_are_looked_at_and_only_those_that_
         "other time": [of("b", 60 * MINUTE_US, 1.0)],
         "other day": [of("b", DAY_US, 1.0)],
         "other instance": [of("c", 5 * MINUTE_US, 1.0)],
-        "between": [of("a", 0, 1.0), of("c", 9 * MINUTE_US, 1.0)],
+        "between": [of("a", 0, 1.0), of("c", 6 * MINUTE_US, 1.0)],
     }
     path_of: dict[str, str] = {}
     for name, batch in batches.items():

@@ -11,7 +11,7 @@ import pytest
 
 from fleetgauge.fleet.schemas import DECODED, POINTS, SERIES
 from fleetgauge.fleet.silver.deltas import Comparison, differ
-from fleetgauge.fleet.silver.running import HORIZON_US, StandingPoints
+from fleetgauge.fleet.silver.running import HORIZON_US, Remembered, StandingPoints
 from fleetgauge.fleet.silver.series import distinct_maps, with_keys
 
 SECOND_NANO: Final = 1_000_000_000
@@ -289,9 +289,9 @@ def compare_again(standing: list[Point], new: list[Point]) -> tuple[list[tuple[A
     grown = np.full((2, len(points)), np.nan)
     for row, point in zip(before, marked, strict=True):
         grown[:, row] = np.nan if point["reset"] else (point["delta"], point["delta_sum"] or np.nan)
-    standing_points = StandingPoints(
-        is_standing=is_standing, delta=grown[0], delta_sum=grown[1], series=earlier.finish()
-    )
+    series = earlier.finish()
+    remembered = Remembered(series, np.zeros(len(series), dtype=np.int64))
+    standing_points = StandingPoints(is_standing=is_standing, delta=grown[0], delta_sum=grown[1], remembered=remembered)
     rows = decoded(points)
     instance_of, set_of = np.zeros(len(points), dtype=np.int64), np.arange(len(points))
     compared = Comparison().mark(rows, instance_of, set_of, [point["attributes"] for point in points], standing_points)

@@ -54,15 +54,22 @@ def before(tables: SilverTables, pushes: list[dict[str, Any]], numbers: list[int
     return late.before(group, np.array(numbers), pa.array([metric]))
 
 
+def after(tables: SilverTables, pushes: list[dict[str, Any]], numbers: list[int], metric: str = CONSUMED) -> Standing:
+    """What is read of series that go on later."""
+    late = late_points(tables)
+    (group,) = late.groups(check(pa.RecordBatch.from_pylist(pushes, schema=BRONZE)))
+    return late.after(group, np.array(numbers), pa.array([metric]))
+
+
 def told(of_rows: Any, rows: pa.RecordBatch) -> list[tuple[int, int]]:
     """The number of its instance and the time after noon [us] of each row."""
     times: list[Any] = rows.column("received_at").cast(pa.int64()).to_pylist()
     return sorted((number, at - NOON_US) for number, at in zip(of_rows.tolist(), times, strict=True))
 
 
-def test_what_is_near_are_points_of_three_intervals_before_and_all_after(tables: SilverTables) -> None:
+def test_what_is_near_are_points_of_three_intervals_before_and_after(tables: SilverTables) -> None:
     minute = 60 * SECOND_US
-    tables.read([of(instance, at) for instance in "ac" for at in (0, minute, 3 * minute, 5 * minute)])
+    tables.read([of(instance, at) for instance in "ac" for at in (0, minute, 3 * minute, 5 * minute, 7 * minute + 1)])
     tables.read([of("b", at) for at in (minute, 5 * minute)])
     pushes = [of("a", 4 * minute - 1), of("a", 3 * minute), of("a", 4 * minute), of("c", 4 * minute)]
     ((_, number_of, stands),) = groups(tables, [each | {"push_interval_ms": 60_000} for each in pushes])
@@ -77,7 +84,7 @@ def test_no_more_is_read_before_than_points_are_compared_and_all_after(within: b
     horizon = HORIZON_US - 1 if within else HORIZON_US
     tables.read([of("a", -horizon), of("a", SECOND_US + horizon)])
     pushes = [of("a", 0), of("a", SECOND_US)]
-    ((_, _, stands),) = groups(tables, pushes)
+    stands = after(tables, pushes, [0])
     assert told(stands.points_of, stands.points) == [(0, SECOND_US + horizon)]
     stands = before(tables, pushes, [0])
     assert told(stands.points_of, stands.points) == ([(0, -horizon)] if within else [])
@@ -88,7 +95,10 @@ def test_each_instance_has_the_bounds_of_its_own_pushes_and_other_metrics_are_le
     tables.read([of(instance, at) for instance in "ab" for at in (0, 3 * HORIZON_US)])
     pushes = [of("a", SECOND_US), of("b", 3 * HORIZON_US - SECOND_US)]
     ((_, _, stands),) = groups(tables, pushes)
-    assert told(stands.points_of, stands.points) == [(0, 0), (0, 3 * HORIZON_US), (1, 3 * HORIZON_US)]
+    assert told(stands.points_of, stands.points) == [(0, 0), (1, 3 * HORIZON_US)]
+    stands = after(tables, pushes, [0])
+    assert told(stands.points_of, stands.points) == [(0, 3 * HORIZON_US)]
+    assert not len(after(tables, pushes, [0, 1], metric="another").points)
     pushes = [of(instance, 3 * HORIZON_US + HORIZON_US // 2) for instance in "ab"]
     stands = before(tables, pushes, [1])
     assert told(stands.points_of, stands.points) == [(1, 3 * HORIZON_US)]
@@ -101,16 +111,16 @@ def test_other_instances_and_gauges_are_left_out(tables: SilverTables) -> None:
     metric.gauge.data_points.add(as_double=1.0)
     tables.read(
         [
-            of("a", 5 * SECOND_US),
-            of("a", 6 * SECOND_US, cluster_id="other"),
-            of("a", 7 * SECOND_US, principal="User:other"),
-            of("b", 8 * SECOND_US),
-            of("a", 9 * SECOND_US, metrics=gauge.SerializeToString()),
+            of("a", SECOND_US),
+            of("a", SECOND_US + 1, cluster_id="other"),
+            of("a", SECOND_US + 2, principal="User:other"),
+            of("b", SECOND_US + 3),
+            of("a", SECOND_US + 4, metrics=gauge.SerializeToString()),
         ]
     )
     assert len(tables.points) == 5
     ((_, _, stands),) = groups(tables, [of("a", 0)])
-    assert told(stands.points_of, stands.points) == [(0, 5 * SECOND_US)]
+    assert told(stands.points_of, stands.points) == [(0, SECOND_US)]
 
 
 @pytest.mark.parametrize(("rows", "sizes"), [(1, [1] * 8), (8, [2, 2, 2, 2]), (15, [3, 3, 2]), (1_000, [8])])
@@ -132,3 +142,25 @@ def test_so_many_instances_are_read_at_once_as_have_so_many_points(
 def test_where_nothing_stands_one_group_has_all_instances(tables: SilverTables) -> None:
     tables.read([of("z", 0)])
     assert [len(chunk) for chunk, _, _ in groups(tables, [of(instance, 0) for instance in "abcdefgh"])] == [8]
+
+
+@pytest.mark.parametrize("kinds", ["dddddddd", "cccccccc", "ddddcddd", "ddddddcd", "cccccdcc", "dddddddc"])
+@pytest.mark.parametrize("late", [{2}, {2, 3}, {1, 4}])
+def test_tables_are_those_of_pushes_in_time_also_where_what_stands_later_is_not_near(
+    kinds: str, late: set[int], tmp_path: Path
+) -> None:
+    """Deltas (d) and counts (c), ten intervals one after the other: what is remembered, and the next count, follow."""
+    kept = {"d": "delta", "c": "cumulative"}
+    interval_us = 10 * SECOND_US
+    pushes = []
+    for at, kind in enumerate(kinds):
+        begin_us, end_us = NOON_US + at * interval_us, NOON_US + (at + 1) * interval_us
+        value = 2.0**at if kind == "d" else 2.0 ** (at + 1) - 1
+        names = [CONSUMED] if at == 5 else [CONSUMED, "n"]
+        payload = sums(dict.fromkeys(names, value), kept[kind], begin_us if kind == "d" else NOON_US, end_us)
+        pushes.append(push(payload.SerializeToString(), received_at=end_us))
+    in_time, found = SilverTables(tmp_path / "in time"), SilverTables(tmp_path / "late")
+    in_time.read(pushes)
+    found.read([each for at, each in enumerate(pushes) if at not in late])
+    found.read([pushes[at] for at in sorted(late)])
+    assert found.tables() == in_time.tables()

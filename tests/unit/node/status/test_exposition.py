@@ -240,14 +240,9 @@ def test_exporters_alone_tell_of_themselves_and_their_log() -> None:
     assert found < {family.name for family in families(whole, ())}
 
 
-def test_the_documentation_lists_every_metric_with_its_help() -> None:
-    documented = DOCS.read_text(encoding="utf-8")
-    for family in parse(text_of(status())):
-        name = family.name + ("_total" if family.type == "counter" else "")
-        assert f"| `{name}` |" in documented, f"{name} is not in {DOCS.name}: {family.documentation}"
-    listed = set(re.findall(r"^\| `((?:fleetgauge|kafka_server)_[a-z_]+)` \|", documented, re.M))
-    known = {f.name + ("_total" if f.type == "counter" else "") for f in parse(text_of(status()))}
-    assert listed == known
+def test_every_metric_has_a_help_text() -> None:
+    """The documentation has a page of all metrics, which is made from these texts."""
+    assert [family.name for family in parse(text_of(status())) if not family.documentation] == []
 
 
 @pytest.mark.parametrize("accept", ["", "text/plain", "*/*", "application/openmetrics-text;q=0.5", "\x00", "a" * 9_000])
@@ -257,15 +252,15 @@ def test_whatever_is_asked_for_is_answered(accept: str) -> None:
 
 
 STATE_MEANINGS = {
-    ClientState.ENDED: "its terminating push was accepted: the client has closed; listed for an hour",
-    ClientState.VANISHED: "its last connection ended without a terminating push, or nothing came from it for three "
-    "push intervals, at least 60 s; listed for a day",
+    ClientState.ENDED: "closed: its terminating push was accepted; listed for an hour",
+    ClientState.VANISHED: "its last connection ended without a terminating push, or it sent nothing for three push "
+    "intervals, at least 60 s; listed for a day",
     ClientState.REFUSED: "its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED",
     ClientState.THROTTLED: "its latest request was answered THROTTLING_QUOTA_EXCEEDED",
-    ClientState.UNSUBSCRIBED: "no subscription asks it for metrics",
-    ClientState.LATE: "nothing came from it for 1.5 push intervals and a second",
-    ClientState.NEW: "it has not pushed yet, and need not have",
-    ClientState.LIVE: "its pushes come as they should",
+    ClientState.UNSUBSCRIBED: "no subscription requests metrics from it",
+    ClientState.LATE: "it sent nothing for 1.5 push intervals and a second",
+    ClientState.NEW: "no push yet, and none is due",
+    ClientState.LIVE: "its pushes arrive in time",
 }
 
 
