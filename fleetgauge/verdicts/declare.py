@@ -44,6 +44,7 @@ class Threshold:
         more: further values of each unit for the sentence.
         is_mean: of the window: it is that much lower where it was so for a part of the window alone.
         share: the part of the window in which it was so, where that is known; None is all of it.
+        adds_up: see `verdicts.evidence.ratio_of`.
     """
 
     metric: str
@@ -56,6 +57,7 @@ class Threshold:
     more: Mapping[str, Numbers] = field(default_factory=dict)
     is_mean: bool = False
     share: Numbers | None = None
+    adds_up: bool = False
 
     @property
     def is_known(self) -> Numbers:

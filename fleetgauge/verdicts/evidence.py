@@ -4,12 +4,13 @@ A measure is bad where its ratio to its bound is above 1. The level counts secon
 length times a weight between -1 and 1, the logarithm of the ratio by that of 1.2. So a figure at 1.02 times its bound
 counts for little either way, one a fifth above it for all of the window. Above `for_s` the verdict opens.
 
-Short windows are noisier than long ones. Their ratio is therefore that of the sums of the last five minutes, or half of
-`for_s` if that is less: what windows of 300 s have anyway.
+Short windows are noisier than long ones. Their ratio is therefore the mean of the last five minutes, or of half of
+`for_s` if that is less: what windows of 300 s have anyway. In it a window counts for twice its bound at most: 7 minutes
+at 20 times the bound are no 12 because they are still in the mean. What adds up has the ratio of the sums.
 
-Worked through, for a bound of 100 ms and windows of 60 s: latencies of 190, 80, 150, 90 and 140 ms have sums of 650 and
-500, which is 1.3 times the bound: evidence for, where two of five windows are good by themselves. With 100 records of
-lag allowed in five minutes, growth by 500, -600, 500 and -600 is none.
+Worked through, for a bound of 100 ms and windows of 60 s: latencies of 190, 80, 150, 90 and 140 ms are 1.3 times the
+bound: evidence for, where two of five windows are good by themselves. With 100 records of lag allowed in five minutes,
+growth by 500, -600, 500 and -600 is none.
 
 Only the measure that raised a case most can lower it: where that one is unknown, the level stays.
 """
@@ -27,8 +28,8 @@ _LONGEST_BASE_S: Final = 300
 _FULL: Final = math.log(1.2)
 """From a fifth beyond the bound on, evidence counts in full."""
 
-_MOST: Final = 100.0
-"""Times its bound, what a figure counts for at most, so that one window of many does not decide alone."""
+_MOST: Final = 2.0
+"""Times its bound, what a short window counts for at most, so that one of many does not decide alone."""
 
 
 def base_s(for_s: float) -> float:
@@ -36,7 +37,9 @@ def base_s(for_s: float) -> float:
     return min(_LONGEST_BASE_S, for_s / 2)
 
 
-def ratio_of(case: Case, measure: str, above: float, below: float, end_us: int, length_s: int, for_s: float) -> float:
+def ratio_of(
+    case: Case, measure: str, above: float, below: float, end_us: int, length_s: int, for_s: float, *, adds_up: bool
+) -> float:
     """How far beyond its bound a measure of a case is, with the windows before in the same base.
 
     Args:
@@ -47,12 +50,14 @@ def ratio_of(case: Case, measure: str, above: float, below: float, end_us: int, 
         end_us: of the window.
         length_s: of the window.
         for_s: of the verdict's rules.
+        adds_up: what it is less in one window was too much in another.
     """
-    scale = max(abs(below), 1e-9)
-    now = [end_us, length_s, max(min(above, _MOST * scale), -_MOST * scale), scale]
+    is_short, below = length_s < base_s(for_s), max(abs(below), 1e-9)
+    if not adds_up:
+        above, below = min(above / below, _MOST if is_short else math.inf), 1.0
     since_us = end_us - base_s(for_s) * 1_000_000
-    recent = [*(each for each in case.recent.get(measure, ()) if each[0] > since_us), now]
-    case.recent[measure] = recent if length_s < base_s(for_s) else []
+    recent = [*(each for each in case.recent.get(measure, ()) if each[0] > since_us), [end_us, length_s, above, below]]
+    case.recent[measure] = recent if is_short else []
     return max(sum(each[1] * each[2] for each in recent) / sum(each[1] * each[3] for each in recent), 1e-9)
 
 

@@ -248,8 +248,10 @@ class _Round:
             worst, measure = int(np.argmax(excess[number])), str(number)
             if excess[number, worst] > 1.0 or measure in case.raised:
                 above, below = sides[number, :, worst].tolist()
-                for_s = self._figures["for_s"]
-                found[measure] = ratio_of(case, measure, above, below, window.end_us, window.length_s, for_s)
+                found[measure] = ratio_of(
+                    case, measure, above, below, window.end_us, window.length_s, self._figures["for_s"],
+                    adds_up=self._finding.tests[number].adds_up,
+                )  # fmt: skip
         return found
 
     def _new_case(self, code: int) -> Case:

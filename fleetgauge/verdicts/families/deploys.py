@@ -57,7 +57,8 @@ class _Latency(NamedTuple):
     """Of each row the means over its links, in logs of the latency [ms] and 1.
 
     Attributes:
-        above: beyond what is usual, where a fetch that waits for data is usual.
+        above: beyond what is usual, where a fetch that waits for data is usual: the lower median, since a deploy
+            is no reason for one slow path.
         usual: by the history of each link.
         own: as measured, without what its brokers have in common.
     """
@@ -161,7 +162,8 @@ def _latency(window: Window, memory: Memory, figures: Figures) -> _Latency:
         found: Numbers = np.divide(total, count, out=np.full(len(window), np.nan), where=count > 0)
         return found
 
-    return _Latency(of_rows(np.maximum(own, wait) - usual), of_rows(usual), of_rows(own))
+    above = medians(row, np.maximum(own, wait) - usual, len(window), low=True)
+    return _Latency(above, of_rows(usual), of_rows(own))
 
 
 def _read_per_s(window: Window) -> Numbers:

@@ -196,7 +196,7 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
         bound=np.maximum(_least_records(window, figures), figures["share"] * consumed),
         says="the lag of group {subject} grows, by {observed} in one window to {lag:,.0f} records, while it "
         "reads {consumed:,.0f}",
-        more={"lag": lag, "consumed": consumed},
+        more={"lag": lag, "consumed": consumed}, adds_up=True,
     )  # fmt: skip
     if window.offsets is None:
         return of_subjects(groups, [telemetry])

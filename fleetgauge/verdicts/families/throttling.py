@@ -9,7 +9,7 @@ from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import Window
+from fleetgauge.verdicts.window import FRANZ_GO, Window
 from fleetgauge.verdicts.witnesses.traffic import FETCH, PRODUCE, Traffic
 
 
@@ -29,7 +29,8 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     """The part of the time that a client is held back, per broker.
 
     Of Java it is its requests' rate times the mean throttle time: 20 a second to 2 brokers of 30 ms are 0.3. Others
-    send no rate: theirs is the throttle time's part of a request's whole time, if most pushes have any.
+    send no rate: theirs is the throttle time's part of a request's whole time, if most pushes have any. franz-go's
+    average is that already: it divides the sum of its throttle times by the push interval.
     """
     rows = window.rows
     throttle_ms = rows.number(f"{request}_throttle_avg_ms")
@@ -37,7 +38,8 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     by_rate = throttle_ms * rows.number(rate) / 1000 / brokers
     # franz-go leaves a throttle time of 0 out: pushes count, not samples.
     most = rows.number(f"{request}_throttled") >= figures["pushes_share"] * np.maximum(rows.number("pushes"), 1)
-    by_time = throttle_ms / (throttle_ms + np.fmax(latency_ms, 1.0))
+    is_share = window.dialect == FRANZ_GO
+    by_time = np.where(is_share, throttle_ms, throttle_ms / (throttle_ms + np.fmax(latency_ms, 1.0)))
     share = np.where(np.isnan(by_rate), np.where(most, by_time, np.where(np.isnan(throttle_ms), np.nan, 0.0)), by_rate)
     return Threshold(
         metric=f"{request}_throttle_avg_ms",

@@ -213,3 +213,11 @@ def test_a_single_failed_record_in_each_of_two_windows_is_none() -> None:
     assert found(1, 1.0, 1.0, 0.0) == []
     assert found(5, 1.0, 1.0, 1.0, 0.0) == []
     assert found(1, 1.0, 1.0, 1.0) == [("record-errors", "orders", "open")], "three intervals of five minutes"
+
+
+@pytest.mark.parametrize(("share", "is_found"), [(0.3, True), (0.02, False)])
+def test_franz_go_sends_the_part_of_the_time_that_it_is_throttled(share: float, is_found: bool) -> None:
+    """It divides the sum of its throttle times by the push interval: 0.3 are 18 of 60 s, however long requests take."""
+    row = client("feed", dialect="franz-go", produce_throttle_avg_ms=share, produce_throttled=5.0)
+    links = [link | {"request_latency_max_ms": 40.0} for link in with_links(row, {1: 0.1, 2: 0.1})[1:]]
+    assert bool(Judged().windows(5, lambda _: [row, *links]).found) is is_found

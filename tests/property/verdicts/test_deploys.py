@@ -273,3 +273,12 @@ def test_what_was_sent_after_a_surge_is_compared_with_the_last_quarter_of_an_hou
         return mine + peers()
 
     assert Judged().windows(26, rows).found == []
+
+
+def test_one_slow_path_since_a_deploy_is_no_regression() -> None:
+    def rows(number: int) -> list[Row]:
+        is_new = number >= DEPLOY
+        row = client("orders", f"orders-{is_new}")
+        return [*with_links(row, {1: 10.0, 2: 10.0, 3: 200.0 if is_new else 10.0}), *peers()]
+
+    assert Judged().windows(DEPLOY + 8, rows).found == [("slow-path", "orders@3", "open")]

@@ -404,3 +404,22 @@ def test_a_slow_broker_hides_no_slow_path_of_a_far_client(far_ms: float, is_foun
 
     found = {each[:2] for each in Judged().windows(12, rows).found}
     assert found == {("slow-node", "3"), ("slow-path", "far@3")} if is_found else {("slow-node", "3")}
+
+
+def test_a_producer_of_franz_go_is_judged_by_its_longest_requests() -> None:
+    """Its average is the sum of times by the push interval: 0.01 of 20 requests of 30 ms a minute, and twice as much
+    with twice the load.
+    """
+
+    def rows(number: int, load: float, longest_ms: float) -> list[Row]:
+        row, *links = with_links(client("feed", dialect="franz-go"), dict.fromkeys((1, 2, 3), 0.01 * load))
+        return [row, *(link | {"request_latency_max_ms": longest_ms} for link in links), *fleet(number, {})]
+
+    busy = (
+        Judged().windows(6, lambda number: rows(number, 1.0, 30.0)).windows(6, lambda number: rows(number, 9.0, 30.0))
+    )
+    assert busy.found == []
+    slow = (
+        Judged().windows(6, lambda number: rows(number, 1.0, 30.0)).windows(6, lambda number: rows(number, 1.0, 90.0))
+    )
+    assert slow.found == [("slow-client", "feed", "open")]

@@ -20,7 +20,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "analyse" / "verdicts.md").read_tex
 
 
 def columns_read(verdict: Verdict, patch: pytest.MonkeyPatch) -> set[str]:
-    """The columns that a verdict asks a window for: of a producer and of a consumer in a group."""
+    """The columns that a verdict asks a window for: of a producer and of a consumer in a group, and of franz-go."""
     read: set[str] = set()
     number = Rows.number
 
@@ -30,7 +30,9 @@ def columns_read(verdict: Verdict, patch: pytest.MonkeyPatch) -> set[str]:
 
     patch.setattr(Rows, "number", noted)
     of_consumer = client("billing", group_id="billing-group")
-    table = Judged().table(0, [*with_links(client(), {1: 5.0, 2: 5.0}), *with_links(of_consumer, {1: 5.0}, "consumer")])
+    of_franz_go = with_links(client("feed", dialect="franz-go"), {1: 5.0, 2: 5.0})
+    of_java = [*with_links(client(), {1: 5.0, 2: 5.0}), *with_links(of_consumer, {1: 5.0}, "consumer")]
+    table = Judged().table(0, [*of_java, *of_franz_go])
     memory, rules = Memory(), default_rules()
     (window,) = windows([table], memory.registry)
     note_window(window, memory)
@@ -44,6 +46,7 @@ def metrics_of(columns: set[str], roles: tuple[str, ...]) -> list[str]:
     """Their metrics, in the order of the measures, without Kafka's prefix: of producers and consumers of these roles.
 
     Latencies are those of nodes, all else is of the client; share consumers have their own beside those of consumers.
+    The longest latency is read of producers alone.
     """
     pairs = [(column, name) for column, measure in BY_COLUMN.items() if column in columns for name in measure.names]
     pairs += [(LAG_RECORDS, LAG)] if LAG_RECORDS in columns else []
@@ -52,7 +55,8 @@ def metrics_of(columns: set[str], roles: tuple[str, ...]) -> list[str]:
         name = whole.removeprefix(KAFKA_PREFIX)
         is_of_node = ".node." in name
         is_other = name.startswith(("admin.", "consumer.share.", "producer.topic."))
-        if name.partition(".")[0] in roles and not is_other and is_of_node == (column == "request_latency_avg_ms"):
+        is_other |= column == "request_latency_max_ms" and not name.startswith("producer.")
+        if name.partition(".")[0] in roles and not is_other and is_of_node == column.startswith("request_latency"):
             found.append(name)
     return found
 
