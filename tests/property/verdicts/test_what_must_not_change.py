@@ -152,10 +152,14 @@ def zone() -> Zone:
     return simulated(3)
 
 
-@pytest.fixture(scope="module", params=["simulated-4", "simulated-5", "second-61", "second-62"])
+@pytest.fixture(scope="module", params=["recorded", "simulated-4", "simulated-5", "second-61", "second-62"])
 def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Zone:
-    """Of a larger fleet: 150 clients of `fleet simulate`, or some 400 of the second model."""
+    """Of real clients with real faults, or of a larger fleet: 150 clients of `fleet simulate`, or some 400 of the
+    second model.
+    """
     model, _, seed = request.param.partition("-")
+    if model == "recorded":
+        return Zone.read(Path(__file__).parents[2] / "data" / "real_faults")
     if model == "simulated":
         return simulated(int(seed), clients=150)
     directory = tmp_path_factory.mktemp("second")
