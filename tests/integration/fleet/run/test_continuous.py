@@ -95,7 +95,7 @@ def running(source: str, tables: Path, log: Path, *more: str) -> Iterator["subpr
 
 def run(source: str, tables: Path) -> str:
     """A run that ends; what it says as JSON."""
-    process = start_run(source, tables, "--format", "json", *ON_SPARK)
+    process = start_run(source, tables, "--window", "60s", "--format", "json", *ON_SPARK)  # as --continuous has them
     out, err = process.communicate(timeout=RUN_S)
     assert process.returncode == 0, err
     return out
