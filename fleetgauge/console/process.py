@@ -72,7 +72,7 @@ def _load(state: Fleetless, console: dict[str, Any], node: Node, socket: Path | 
             rules=console["rules"],
             decode_cores=console["decode_cores"],
             # Of each process that shares the directory its own; the console alone writes nothing there.
-            kept_memory=None if socket is None else Path(console["log_dirs"]) / f"console-{socket.stem}.zip",
+            kept_memory=None if socket is None else DataDirectory(console["log_dirs"]).console_memory(socket),
         )
         of_node = socket if console["form"] == "serve" else None
         fleet = Fleet(_source(console), settings, node_socket=of_node, in_force=lambda: node.in_force)

@@ -101,6 +101,10 @@ class DataDirectory:
         """The control socket of the exporter process of a `fleetgauge export`, which lists the topic's clients."""
         return self._socket(f"export-{number}-clients.sock")
 
+    def console_memory(self, socket: Path) -> Path:
+        """What the judge of a console remembers, of the process with this control socket."""
+        return self.root / f"console-{socket.stem}.zip"
+
     def claim_export_number(self) -> tuple[int, IO[str]]:
         """The lowest number that no running `fleetgauge export` uses here, and the lock that reserves it.
 

@@ -8,9 +8,10 @@ import numpy as np
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.measures.rows import KEY, codes, numbered
 from fleetgauge.fleet.pipeline.by_window import SOURCES, judged_of
+from fleetgauge.fleet.pipeline.spans import LIVE_WINDOW_S
 from fleetgauge.fleet.schemas import INSTANCE
 
-WINDOW_S: Final = 60
+WINDOW_S: Final = LIVE_WINDOW_S
 WINDOW_US: Final = WINDOW_S * 1_000_000
 MOST_OPEN: Final = 5
 """Minutes that wait for late pushes; of more, the oldest are taken as they are."""

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from fleetgauge.fleet.explain.explanation import Explanation, Row
 from fleetgauge.fleet.explain.over_time import amount
-from fleetgauge.fleet.pipeline.spans import EPOCH
+from fleetgauge.fleet.pipeline.spans import from_micros
 from fleetgauge.fleet.report.tables import time_text
 from fleetgauge.fleet.views.coverage_list import reasons
 from fleetgauge.fleet.views.verdict_list import duration_text, folded, print_cause, print_line
@@ -43,7 +43,7 @@ def _print_suspected(console: Console, rows: list[Row]) -> None:
     console.print()
     print_line(console, "Suspected", style="bold")
     for row in rows:
-        since, opens = (EPOCH + timedelta(microseconds=row[name]) for name in ("since_us", "opens_us"))
+        since, opens = (from_micros(row[name]) for name in ("since_us", "opens_us"))
         lasted, needed = (duration_text(timedelta(seconds=row[name])) for name in ("lasted_s", "for_s"))
         print_line(
             console,

@@ -25,7 +25,7 @@ from fleetgauge.fleet.pipeline.progress import RunProgress
 from fleetgauge.fleet.pipeline.report import RunReport, Size
 from fleetgauge.fleet.pipeline.side_rows import SAMPLES, TRAFFIC, SideReport, SideRows, SideRowsWriter
 from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds, LandingSource, source_name
-from fleetgauge.fleet.pipeline.spans import EPOCH, days
+from fleetgauge.fleet.pipeline.spans import EPOCH, LIVE_WINDOW_S, days
 from fleetgauge.fleet.source.selection import Days
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
 from fleetgauge.fleet.source.zone_files import file_system
@@ -46,8 +46,6 @@ _TELEMETRY_IS_AWAY: Final = timedelta(minutes=15)
 """Samples of groups, or traffic, that are newer than the latest push by more are judged without waiting for pushes."""
 
 WINDOW_S: Final = 300
-LIVE_WINDOW_S: Final = 60
-"""The console's, too: a verdict waits for the end of a window."""
 
 _COLOURS: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 """What delta-rs has in its messages for terminals."""

@@ -18,6 +18,9 @@ MAX_SPANS: Final = 100
 """That a condition names; of more, whole days are taken."""
 
 _DAY: Final = timedelta(days=1)
+LIVE_WINDOW_S: Final = 60
+"""Length of the windows that are judged as they end [s], by the console and a watch: a verdict waits for that."""
+
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

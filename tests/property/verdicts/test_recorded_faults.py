@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fleet.changed_pushes import Zone
-from typer.testing import CliRunner
-
-from fleetgauge.cli.fleet.app import app
+from support.fleet.changed_pushes import Zone, judged
 
 RECORDED = Path(__file__).parents[2] / "data" / "real_faults"
 FAULTS: list[dict[str, str]] = json.loads((RECORDED / "faults.json").read_text())
@@ -25,16 +22,9 @@ SHOWS_WITHIN_S = {"rebalance-storm": 1_800, "crash-loop": 1_800}
 
 
 @pytest.fixture(scope="module", params=[60, 300])
-def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """The verdicts of `fleet run` with windows of this length [s]."""
-    directory = tmp_path_factory.mktemp("recorded")
-    Zone.read(RECORDED).write(directory / "landing")
-    tables = ("--tables", str(directory / "tables"))
-    run = ("run", "--source", str(directory / "landing"), *tables, "--window", f"{request.param}s")
-    listed = ("verdicts", *tables, "--format", "json")
-    ran, found = (CliRunner().invoke(app, [*words]) for words in (run, listed))
-    assert (ran.exit_code, found.exit_code) == (0, 0), ran.output + found.output
-    return list(json.loads(found.stdout))
+    return judged(Zone.read(RECORDED), tmp_path_factory.mktemp("recorded"), request.param)
 
 
 def about(row: dict[str, Any], subject: str) -> bool:
@@ -43,20 +33,20 @@ def about(row: dict[str, Any], subject: str) -> bool:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault['verdict']} {fault['subject']}")
 def test_every_fault_is_named_for_its_subject_and_begins_when_it_was_made(
-    fault: dict[str, str], judged: list[dict[str, Any]]
+    fault: dict[str, str], rows: list[dict[str, Any]]
 ) -> None:
-    rows = [row for row in judged if row["verdict"] == fault["verdict"] and about(row, fault["subject"])]
+    named = [row for row in rows if row["verdict"] == fault["verdict"] and about(row, fault["subject"])]
     began = datetime.fromisoformat(fault["began"])
-    begins = [(datetime.fromisoformat(row["opened_at"]) - began).total_seconds() for row in rows]
+    begins = [(datetime.fromisoformat(row["opened_at"]) - began).total_seconds() for row in named]
     assert begins
     assert -300 <= min(begins) <= SHOWS_WITHIN_S.get(fault["verdict"], 600)
 
 
-def test_nothing_else_is_named_but_what_follows_from_the_faults(judged: list[dict[str, Any]]) -> None:
+def test_nothing_else_is_named_but_what_follows_from_the_faults(rows: list[dict[str, Any]]) -> None:
     subjects = {fault["subject"] for fault in FAULTS if fault["verdict"] != "slow-node"}
     others = [
         row
-        for row in judged
+        for row in rows
         if row["caused_by"] is None
         and (row["verdict"], row["subject"]) not in ALSO_TRUE
         and (row["verdict"], row["subject"]) != ("slow-node", "3")

@@ -3,7 +3,6 @@
 `make test` has small fleets of one simulator, `make soak` larger ones of both.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,11 +11,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 from support.fleet import changed_pushes as changed
-from support.fleet.changed_pushes import Zone
-from typer.testing import CliRunner
+from support.fleet.changed_pushes import Zone, judged
 
 from benchmarks.fleet.second_fleet.make import make_fleet
-from fleetgauge.cli.fleet.app import app
 from fleetgauge.exporters.group_offsets.schema import GROUP_OFFSETS_SCHEMA
 from fleetgauge.exporters.group_offsets.schema import record_batch as sample_batch
 from fleetgauge.exporters.landing.schema import LANDING_SCHEMA
@@ -91,17 +88,6 @@ WAYS = {
     "other names": Way(changed.renamed, subject=_renamed),
     "twice the load": Way(changed.twice_the_load, exempt=OF_ABSOLUTE_RATES),
 }
-
-
-def judged(zone: Zone, directory: Path, window_s: int = 300) -> list[dict[str, Any]]:
-    """The verdicts of `fleet run`."""
-    zone.write(directory / "landing")
-    tables = ("--tables", str(directory / "tables"))
-    run = ("run", "--source", str(directory / "landing"), *tables, "--window", f"{window_s}s", "--format", "json")
-    listed = ("verdicts", *tables, "--format", "json")
-    ran, found = (CliRunner().invoke(app, [*words]) for words in (run, listed))
-    assert (ran.exit_code, found.exit_code) == (0, 0), ran.output + found.output
-    return list(json.loads(found.stdout))
 
 
 def by_subject(rows: list[dict[str, Any]], way: Way) -> Verdicts:

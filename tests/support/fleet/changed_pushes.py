@@ -1,5 +1,6 @@
 """Changes of what a fleet pushed that must not change what is said of it: see "What must not change a verdict"."""
 
+import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -8,7 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from typer.testing import CliRunner
 
+from fleetgauge.cli.fleet.app import app
 from fleetgauge.exporters.group_offsets.schema import GROUP_OFFSETS_SCHEMA
 from fleetgauge.exporters.group_offsets.zone import FOLDER
 from fleetgauge.exporters.landing.schema import LANDING_SCHEMA
@@ -48,6 +51,17 @@ class Zone(NamedTuple):
 
 def _read(paths: list[Path], schema: Schema) -> Table:
     return pa.concat_tables([schema.empty_table(), *(pq.ParquetFile(path).read().cast(schema) for path in paths)])
+
+
+def judged(zone: Zone, directory: Path, window_s: int = 300) -> list[dict[str, Any]]:
+    """The verdicts of `fleet run` on a zone, with windows of this length [s]."""
+    zone.write(directory / "landing")
+    tables = ("--tables", str(directory / "tables"))
+    run = ("run", "--source", str(directory / "landing"), *tables, "--window", f"{window_s}s", "--format", "json")
+    listed = ("verdicts", *tables, "--format", "json")
+    ran, found = (CliRunner().invoke(app, [*words]) for words in (run, listed))
+    assert (ran.exit_code, found.exit_code) == (0, 0), ran.output + found.output
+    return list(json.loads(found.stdout))
 
 
 Change = Callable[[Zone], Zone]
