@@ -5,7 +5,7 @@ from fleetgauge.telemetry.catalogue.standard_metrics import KAFKA_PREFIX, known_
 
 
 def advice(prefix: str) -> str | None:
-    """What to say of a prefix of Kafka's own metrics that selects none that a client is known to send; else None.
+    """Advice for a prefix of Kafka's own metrics that no known client sends; else None.
 
     >>> advice("org.apache.kafka.consumer."), advice("com.example.")
     (None, None)

@@ -1,4 +1,4 @@
-"""Verdicts in sentences for people who do not know them: what is wrong, since when, and who has to act."""
+"""Verdicts in sentences for readers who do not know them: what is wrong, since when, and who has to act."""
 
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -31,7 +31,7 @@ TITLES: Final = {
     "small-batches": "{subject} sends its records almost one by one",
     "uncompressed": "{subject} sends much data without compression",
 }
-"""For each verdict of the catalogue."""
+"""Title of each verdict of the catalogue."""
 
 SIDES: Final = {
     "broker": "Kafka operators",
@@ -40,10 +40,10 @@ SIDES: Final = {
     "quota": "Kafka operators (quotas)",
     "unknown": "Not certain: begin with the application team",
 }
-"""Who has to act, by `side` of a verdict."""
+"""Text for each `side` of a verdict, which has to act."""
 
 SHAPES: Final = {"critical": "▲", "warning": "◆", "info": "●", "cleared": "○"}
-"""Of a severity, beside its word and colour."""
+"""Symbol of a severity, shown beside its word and colour."""
 
 MOST_OF_NAME: Final = 80
 _MOST_OF_TEXT: Final = 600
@@ -65,14 +65,14 @@ def name(text: object) -> str:
 
 
 def title(row: Row) -> str:
-    """What is wrong; of an operator's own rule its name and subject."""
+    """Title of a verdict; of a user-defined rule, its name and subject."""
     words = {"subject": name(row["subject"]), "client": name(row["client_id"]), "node": row["node_id"]}
     known = TITLES.get(row["verdict"], "{rule}: {kind} {subject}")
     return known.format(**words, rule=shown(row["verdict"], MOST_OF_NAME), kind=row["subject_kind"])
 
 
 def short_subject(row: Row) -> str:
-    """Whom a row is about, in a few words."""
+    """The subject of a row in a few words."""
     if row["subject_kind"] == "node":
         return f"broker {row['subject']}"
     if row["subject_kind"] == "group":
@@ -81,7 +81,7 @@ def short_subject(row: Row) -> str:
 
 
 def who(row: Row) -> str:
-    """Who has to act: the team of which application, where it is one."""
+    """Text on who has to act: the team of an application, where the cause is in one."""
     if row["side"] == "client" and row["subject_kind"] == "version":
         return "Teams whose applications use it"
     of = row["group_id"] if row["subject_kind"] == "group" else row["client_id"]
@@ -91,7 +91,7 @@ def who(row: Row) -> str:
 
 
 def since(row: Row) -> str:
-    """Since when it is so, or from when to when it was, and how long.
+    """Time since the verdict opened, or its begin, end and duration.
 
     >>> at = datetime(2026, 3, 2, 7, 5)
     >>> since({"opened_at": at, "last_seen_at": at + timedelta(minutes=95), "cleared_at": None})
@@ -125,5 +125,5 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def age(span: timedelta) -> str:
-    """How long ago."""
+    """Age as text."""
     return duration_text(max(span, timedelta()))

@@ -1,4 +1,4 @@
-"""One run at a time on tables of this machine: a lock that ends with the process that has it.
+"""A lock that allows one run at a time on tables of this machine; it ends with its process.
 
 On other file systems nothing ends with a process, and there is no lock: whoever starts runs sees to it that one runs at
 a time.

@@ -1,4 +1,4 @@
-"""JSON by POST, and what an answer means: taken, tried again later, or refused."""
+"""JSON by POST, and the meaning of a response: accepted, retried later, or rejected."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,16 @@ _READ_BYTES: Final = 4_096
 
 
 class DeliveryError(FleetError):
-    """A destination did not take what was delivered; it is delivered again later."""
+    """A destination did not accept a delivery; it is retried later."""
 
 
 class RefusedError(DeliveryError):
-    """A destination takes nothing as it is set up: it is not there that waiting helps."""
+    """A destination rejects deliveries because of its configuration; retrying does not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where JSON is posted to.
+    """Endpoint that receives JSON.
 
     Attributes:
         option: of the command line that names it.
@@ -53,12 +53,12 @@ class Endpoint:
 
     @property
     def place(self) -> str:
-        """Names it without what may be secret."""
+        """Name of the endpoint without secrets."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
     def post(self, content: Any) -> None:
-        """One request; comes back once it was taken.
+        """Sends one request; returns once it was accepted.
 
         Raises:
             DeliveryError: there is no whole answer in time, or one that may be another later (408, 425, 429, 5xx).
@@ -77,7 +77,7 @@ class Endpoint:
 
 
 def parse_headers(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """Headers as `Name: value`.
+    """Headers from texts `Name: value`.
 
     >>> parse_headers("--webhook-header", ["Authorization: Bearer abc"])
     {'Authorization': 'Bearer abc'}

@@ -1,4 +1,4 @@
-"""Byte rates that brokers measured, from a CSV file or Prometheus: for clients whose library does not send them.
+"""Byte rates measured by brokers, from a CSV file or Prometheus, for clients whose library does not send them.
 
 Kafka's metric `byte-rate` of the groups `Produce` and `Fetch` has the tags `user` and `client-id`, once some quota is
 set at their level.
@@ -39,13 +39,13 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "rate": ("byte-rate", "byte_rate", "rate", "value"),
     "broker": ("broker", "node", "node_id", "broker_id", "instance"),
 }
-"""Columns of a CSV file, and labels of Prometheus, by what they are called; the first that is there counts."""
+"""Column names of a CSV file, and labels of Prometheus; the first that exists is used."""
 
 _LATEST_S: Final = 100_000_000_000
 _POINTS_AT_ONCE: Final = 10_000
-"""Of a series; Prometheus refuses more than 11,000."""
+"""Points of a series requested at once; Prometheus refuses more than 11,000."""
 _HELD: Final = 2.5
-"""Steps that a sample counts for at most: longer ones are gaps."""
+"""Most steps that a sample covers: a longer distance is a gap."""
 _US: Final = 1_000_000
 
 
@@ -91,7 +91,7 @@ def _text(rows: Table, name: str | None) -> Array:
 
 
 def _times(texts: Array) -> Array:
-    """Numbers are times since the epoch, all else is ISO 8601."""
+    """Times from numbers since the epoch, or from ISO 8601."""
     try:
         numbers = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
@@ -129,7 +129,7 @@ def read_prometheus(
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise RatesError("--prometheus is no URL: give one that begins with http:// or https://")
-    found = [
+    tables = [
         _of_series(series)
         for begin in range(int(since.timestamp()), int(until.timestamp()) + 1, step_s * _POINTS_AT_ONCE)
         for series in _asked(
@@ -143,9 +143,9 @@ def read_prometheus(
             within_s,
         )
     ]
-    if not found:
+    if not tables:
         raise RatesError(f"--prometheus: the query has no series from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M}")
-    return pa.concat_tables(found)
+    return pa.concat_tables(tables)
 
 
 def _asked(url: str, parameters: Mapping[str, Any], within_s: float) -> list[Any]:
@@ -174,7 +174,7 @@ def _of_series(series: Any) -> Table:
 
 
 def sampled_fleet(samples: Table, asked: Sequence[AskedQuota]) -> tuple[Fleet, Table, int, list[str]]:
-    """Those who share a limit, by the brokers' metrics.
+    """Groups that share a limit, from the brokers' metrics.
 
     Args:
         samples: SAMPLES in any order.
@@ -225,7 +225,7 @@ def sampled_fleet(samples: Table, asked: Sequence[AskedQuota]) -> tuple[Fleet, T
 
 
 def _groups(names: Iterable[tuple[str, str, str]], key: str, asked: Sequence[AskedQuota]) -> tuple[Fleet, list[int]]:
-    """The fleet, and for each series the number of its sharers; -1 for those that no limit is for."""
+    """The fleet, and the group number of each series; -1 for series without a limit."""
     resolver, groups = Resolver(asked), Groups()
     numbers, seen = [], set()
     unlimited = set()

@@ -1,4 +1,4 @@
-"""What `fleet whatif` prints: the ranked table, the suggestions, and what the figures are and whom they leave out."""
+"""Output of `fleet whatif`: the ranked table, suggestions, and remarks on the figures and on clients left out."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -11,7 +11,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 def bytes_text(number: float | None, per: str = "") -> str | None:
-    """Bytes in the unit that fits.
+    """Bytes in a suitable unit.
 
     >>> bytes_text(1_048_576, "/s"), bytes_text(950)
     ('1.05 MB/s', '950 B')
@@ -91,7 +91,7 @@ FORM: Final = TableForm(
 
 
 def remarks(answer: Answer, window_s: int) -> Iterator[str]:
-    """Sentences below the table: how many, what limits are suggested, what the figures are, and whom they leave out."""
+    """Sentences below the table: counts, suggested limits, the meaning of the figures, and clients left out."""
     rows = answer.rows
     known = rows.num_rows - rows["throttled"].null_count
     throttled = rows["throttled"].to_pylist().count(True)

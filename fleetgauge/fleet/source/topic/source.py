@@ -1,4 +1,4 @@
-"""A topic as the command line names it, `kafka://host:port[,host:port]/topic`. Knows nothing of Spark."""
+"""A topic as named on the command line: `kafka://host:port[,host:port]/topic`. Independent of Spark."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _OF_THE_SOURCE: Final = "bootstrap.servers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """A topic that push records lie on.
+    """A topic with push records.
 
     Attributes:
         bootstrap_servers: as Kafka's clients take them.
@@ -41,7 +41,7 @@ Source: TypeAlias = TopicSource | str
 
 
 def parse_source(text: str, options: Iterable[str] = (), config: Path | None = None) -> TopicSource | str:
-    """What `--source` names: a topic, or else the landing zone of that path or URI.
+    """The source that `--source` names: a topic, or the landing zone with that path or URI.
 
     Args:
         text: the source.
