@@ -24,7 +24,7 @@ from fleetgauge.node.processes.http_supervisor import bound_socket
 
 _FINISH_S: Final = 1.0
 _NEEDED: Final = ("numpy", "prometheus_client")
-"""Of the extra."""
+"""Modules that the extra installs."""
 _INDEX: Final = {"endpoints": {"/healthz": "200 while the process answers", "/openapi.json": "the API of the console"}}
 
 

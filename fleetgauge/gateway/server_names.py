@@ -1,4 +1,4 @@
-"""The broker that a client means by the server name of its TLS handshake, for one gateway before all brokers."""
+"""The broker that a client selects by the server name of its TLS handshake, for one gateway before all brokers."""
 
 import re
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class ServerNames:
         self._bootstrap = frozenset(name.lower() for name in bootstrap)
 
     def find(self, name: str) -> tuple[str, int] | None:
-        """Host and port of the broker that a client means; None for any broker.
+        """Host and port of the broker that a client selects; None for any broker.
 
         Args:
             name: as the client sent it; empty if it sent none.

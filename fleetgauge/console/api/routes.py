@@ -1,4 +1,4 @@
-"""The JSON API of the console, as a table of its operations, of which `openapi` is made, too."""
+"""The JSON API of the console, as a table of its operations, from which `openapi` is made as well."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ _IDS: Final = {"ids": "numbers of dead letters; all of the exporter without"}
 
 
 class Fleetless:
-    """Where the fleet of this process is, once it is there.
+    """The fleet of this process, or the reason why there is none.
 
     Attributes:
         fleet: None until it is loaded, and where it cannot be.
@@ -65,7 +65,7 @@ class Fleetless:
         self.problem = "the console has just started; try again in a second"
 
     def get(self) -> "Fleet":
-        """The fleet.
+        """The fleet, once it is loaded.
 
         Raises:
             HTTPException: 503; it is not there.
@@ -184,10 +184,10 @@ class Api:
 
 def _fleet_calls(fleet: "Callable[[], Fleet]") -> tuple[Call, ...]:
     def client(given: Mapping[str, Any]) -> dict[str, Any]:
-        found = fleet().client(given["instance_id"])
-        if found is None:
+        answer = fleet().client(given["instance_id"])
+        if answer is None:
             raise HTTPException(404, "no client of this instance id is known here")
-        return found
+        return answer
 
     def facets(given: Mapping[str, Any]) -> Any:
         return fleet().facets(_facet(given), _client_query(given))
@@ -287,7 +287,7 @@ def openapi(calls: tuple[Call, ...], version: str) -> dict[str, Any]:
 def _operation(call: Call) -> dict[str, Any]:
     names = [part[1:-1].partition(":")[0] for part in call.path.split("/") if part.startswith("{")]
     text = {"type": "string"}
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": call.summary,
         "parameters": [
             *({"name": name, "in": "path", "required": True, "schema": text} for name in names),
@@ -303,27 +303,27 @@ def _operation(call: Call) -> dict[str, Any]:
     }
     if call.body is not None:
         schema = {"type": "object", "properties": {name: {"description": text} for name, text in call.body.items()}}
-        found["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
     if call.method != "GET" and "token" not in (call.body or {}):
-        found["security"] = [{"operate": []}]
-    return found
+        operation["security"] = [{"operate": []}]
+    return operation
 
 
 def _record(request: Request, given: Mapping[str, Any], problem: str) -> None:
-    """Records a request that may change something in the audit log, whether it did or not."""
+    """Records a request that may change something in the audit log, whether it succeeded or not."""
     asked = {"method": request.method, "path": request.url.path, "values": given}
     audit.record("console.command", *_sender(request), **asked, **({"problem": problem} if problem else {}))
 
 
 def _sender(request: Request) -> tuple[str, str]:
-    """Principal and address; the console's own token gives a session no name."""
+    """Principal and address; a session from the console's own token has no name."""
     user = request.scope.get(USER)
     principal = f"User:{user.name}" if user is not None and user.name else str(ANONYMOUS)
     return principal, request.client.host if request.client else ""
 
 
 def _answered(call: Call, given: Mapping[str, Any]) -> Response:
-    """The response, made in a thread: neither a hundred thousand rows nor a database hold up the other requests."""
+    """The response, made in a thread, so that large answers and databases do not block other requests."""
     try:
         return _json(call.answer(given))
     except ValueError as error:
@@ -351,11 +351,11 @@ def _query(request: Request, known: Mapping[str, str]) -> dict[str, str]:
         pairs = parse_qsl(request.url.query, keep_blank_values=True, max_num_fields=2 * len(known) + 1)
     except ValueError:
         pairs = [("", ""), ("", "")]
-    found = dict(pairs)
-    if len(found) != len(pairs) or found.keys() - known.keys():
+    values = dict(pairs)
+    if len(values) != len(pairs) or values.keys() - known.keys():
         takes = f"parameters are {', '.join(known)}, each at most once" if known else "this takes no parameters"
         raise HTTPException(400, takes)
-    return found
+    return values
 
 
 async def _body(request: Request, known: Mapping[str, str]) -> dict[str, Any]:
@@ -368,12 +368,12 @@ async def _body(request: Request, known: Mapping[str, str]) -> dict[str, Any]:
         raise HTTPException(400, "the body is JSON, Content-Type: application/json")
     raw = await request.body()
     try:
-        found = json.loads(raw) if raw else {}
+        content = json.loads(raw) if raw else {}
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or found.keys() - known.keys():
+        content = None
+    if not isinstance(content, dict) or content.keys() - known.keys():
         raise HTTPException(400, f"the body is an object with {', '.join(known)}")
-    return found
+    return content
 
 
 def _ids(given: Mapping[str, Any]) -> list[int]:

@@ -1,10 +1,10 @@
-"""The measures that the console shows: columns of the wide rows (`fleet.measures`), their words and units."""
+"""Measures that the console shows: columns of the wide rows (`fleet.measures`), with names and units."""
 
 from typing import Final, NamedTuple
 
 
 class ShownMeasure(NamedTuple):
-    """A column, how it is called, and its unit. `is_count` marks growth within a minute."""
+    """A column, its name on the page, and its unit. `is_count` marks growth within a minute."""
 
     column: str
     label: str
@@ -35,8 +35,8 @@ SHOWN: Final = (
     ShownMeasure("bytes_sent_per_s", "Bytes sent", "B/s"),
     ShownMeasure("connections_created", "Connections opened", "per min", is_count=True),
 )
-"""In the order of display. An average over a minute of receipt, or the growth in it."""
+"""Measures in the order of display: the average over a minute of receipt, or the growth in it."""
 
 COLUMNS: Final = tuple(measure.column for measure in SHOWN)
 AVERAGES: Final = tuple(measure.column for measure in SHOWN if not measure.is_count)
-"""Known while a minute still runs."""
+"""Measures that are known while a minute is still running."""
