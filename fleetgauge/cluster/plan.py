@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class Action(StrEnum):
-    """What happens to a resource."""
+    """Action on a resource."""
 
     ADD = "add"
     CHANGE = "change"
@@ -26,7 +26,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[K, V]):
-    """What happens to one resource.
+    """Planned change of one resource.
 
     Attributes:
         name: of the resource.

@@ -59,7 +59,7 @@ Limits = Mapping[Entity, Mapping[str, float]]
 """Limits by entity and key, in the unit of the key."""
 
 LimitName = tuple[Entity, str]
-"""Of one limit: its entity and key."""
+"""Key of one limit: its entity and quota key."""
 
 MAX_NAME_CHARACTERS: Final = 1_024
 """Far above real names: the subject of a certificate."""
@@ -85,7 +85,7 @@ def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[LimitName, f
     Raises:
         InvalidConfigError: Kafka does not accept an entity, a key or a value; the text names it.
     """
-    found: dict[LimitName, float] = {}
+    by_name: dict[LimitName, float] = {}
     written: dict[Entity, str] = {}
     for path, limits in tables.items():
         entity = read_entity(path)
@@ -93,8 +93,8 @@ def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[LimitName, f
             raise InvalidConfigError(f"{path}: it is the same entity as {written[entity]}, and occurs twice")
         keys = keys_of(entity)
         for key, value in limits.items():
-            found[entity, key] = checked_quota_value(keys, key, _number(key, value))
-    return found
+            by_name[entity, key] = checked_quota_value(keys, key, _number(key, value))
+    return by_name
 
 
 def read_entity(path: str) -> Entity:

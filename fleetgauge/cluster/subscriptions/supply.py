@@ -1,4 +1,6 @@
-"""What a client's software can send of what is asked for, what that costs, and which of its known faults it meets."""
+"""Metrics that a client's software can send of those in a subscription, their cost, and the known faults that it
+triggers.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -117,7 +119,7 @@ def hazards_of(client: Client, before: tuple[str, ...], after: tuple[str, ...]) 
 
 @dataclass(slots=True)
 class _Sums:
-    """Of pushes: what they hold in all, how many they are, and the metrics in them."""
+    """Sums over pushes: their size, their number, and the metrics in them."""
 
     total: float = 0.0
     pushes: int = 0
@@ -139,9 +141,9 @@ class Measured:
             count = metric_count(*_kind(client), client.metrics or current)
             if not client.pushes or not count:
                 continue
-            for found, total in ((self._bytes, client.push_bytes), (self._points, client.points)):
+            for sums_by, total in ((self._bytes, client.push_bytes), (self._points, client.points)):
                 for key in _keys(client) if total else ():
-                    sums = found.setdefault(key, _Sums())
+                    sums = sums_by.setdefault(key, _Sums())
                     sums.total += total or 0
                     sums.pushes += client.pushes
                     sums.metrics += client.pushes * count

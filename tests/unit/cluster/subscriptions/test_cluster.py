@@ -144,7 +144,7 @@ def test_a_refusal_of_credentials_is_not_forgotten_for_what_another_broker_does(
     log.warning("%s", refusal)
     log.warning("%s", KafkaConnectionError("Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED]"))
     cause.close()
-    assert cause.found is refusal
+    assert cause.error is refusal
 
 
 def test_a_refusal_has_kafkas_words_and_what_was_changed() -> None:
