@@ -186,9 +186,8 @@ def _keep_data_before_the_end(manager: Any) -> None:
 
 def _addresses(servers: str) -> list[str]:
     addresses = [each.strip() for each in servers.split(",") if each.strip()]
-    wrong = next(
-        (each for each in addresses if not each.rpartition(":")[0] or not each.rpartition(":")[2].isdigit()), None
-    )
+    parts = ((each, *each.rpartition(":")) for each in addresses)
+    wrong = next((each for each, host, _, port in parts if not host or not port.isdigit()), None)
     if not addresses or wrong is not None:
         raise ResourceError(f"{servers!r} are no bootstrap servers: give host:port,... of brokers or of a node")
     return addresses

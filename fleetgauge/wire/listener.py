@@ -239,9 +239,8 @@ class Listener:
                 reuse_port=self._reuse_port,
                 dualstack_ipv6=True,
             )
-        addresses = await loop.getaddrinfo(
-            self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        host = self.host or None
+        addresses = await loop.getaddrinfo(host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = addresses[0]
         return socket.create_server(address[:2], family=family, backlog=backlog, reuse_port=self._reuse_port)
 

@@ -27,13 +27,11 @@ class Cluster(Connection):
         def described(admin: Any) -> dict[str, Any]:
             names = admin.list_config_resources([kind]).get("client_metrics", [])
             wanted = [ConfigResource(kind, name) for name in names]
-            configs_by_name = (
-                admin.describe_configs(wanted, config_filter="all").get("client_metrics", {}) if names else {}
-            )
-            return {name: configs_by_name.get(name, {}) for name in sorted(names)}
+            configs = admin.describe_configs(wanted, config_filter="all").get("client_metrics", {}) if names else {}
+            return {name: configs.get(name, {}) for name in sorted(names)}
 
-        configs_by_name = self.request(described, "DESCRIBE_CONFIGS")
-        return {name: self._resource(name, configs) for name, configs in configs_by_name.items()}
+        listed = self.request(described, "DESCRIBE_CONFIGS")
+        return {name: self._resource(name, configs) for name, configs in listed.items()}
 
     def alter(self, wanted: Mapping[str, Resource | None]) -> None:
         """See `plan.Store`."""

@@ -237,17 +237,17 @@ def _bases(
 
 
 def _shortfalls(clients: Sequence[Client], touched: Sequence[int], asked: Sequence[_Asked]) -> tuple[Shortfall, ...]:
-    clients_by: dict[tuple[str, str], list[Client]] = {}
+    lacking: dict[tuple[str, str], list[Client]] = {}
     known: dict[object, str | None] = {}
     for at in touched:
         client, metrics = clients[at], asked[at].metrics
         if (key := (client.software, metrics)) not in known:
             known[key] = why_not(client, metrics) if metrics else None
         if (why := known[key]) is not None:
-            clients_by.setdefault((client.software, why), []).append(client)
+            lacking.setdefault((client.software, why), []).append(client)
     return tuple(
-        Shortfall(software=software, why=why, clients=tuple(clients_by[software, why]))
-        for software, why in sorted(clients_by)
+        Shortfall(software=software, why=why, clients=tuple(lacking[software, why]))
+        for software, why in sorted(lacking)
     )
 
 

@@ -451,19 +451,17 @@ class Fleet:
 
     def groups(self) -> dict[str, Any]:
         """Consumer groups, largest lag first."""
-        rows = self._once_per_snapshot("groups", lambda analysis: analysis.groups(self._entries))
+        rows = self._cached_rows("groups", lambda analysis: analysis.groups(self._entries))
         order = sorted(rows, key=lambda row: (-(row["lag_records"] or 0), row["cluster_id"], row["group_id"]))
         return {"groups": order, "why_not": self._why_not_measured()}
 
     def brokers(self) -> dict[str, Any]:
         """Kafka nodes that clients have links to, by cluster and node id."""
-        rows = self._once_per_snapshot("brokers", lambda analysis: analysis.brokers(self._entries))
+        rows = self._cached_rows("brokers", lambda analysis: analysis.brokers(self._entries))
         order = sorted(rows, key=lambda row: (row["cluster_id"], row["node_id"]))
         return {"brokers": order, "why_not": self._why_not_measured()}
 
-    def _once_per_snapshot(
-        self, name: str, make: "Callable[[Analysis], Iterator[dict[str, Any]]]"
-    ) -> list[dict[str, Any]]:
+    def _cached_rows(self, name: str, make: "Callable[[Analysis], Iterator[dict[str, Any]]]") -> list[dict[str, Any]]:
         """Rows made once per snapshot; the lock is held for a few rows at a time."""
         current = self._version
         version, rows_so_far = self._cached.get(name, (-1, []))

@@ -171,9 +171,8 @@ class OnSpark:
         def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             for batch in batches:
                 results = [pickle.dumps(task(pickle.loads(part))) for part in to_list(batch.column("part"))]  # noqa: S301
-                yield pa.RecordBatch.from_arrays(
-                    [batch.column("number"), pa.array(results, pa.binary())], _RESULTS.names
-                )
+                columns = [batch.column("number"), pa.array(results, pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, _RESULTS.names)
 
         given = pa.table([range(len(parts)), [pickle.dumps(part) for part in parts]], schema=_PARTS)
         frame = self.spark.createDataFrame(given, spark_schema(_PARTS))
@@ -189,10 +188,8 @@ class OnSpark:
         def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             allocate_with_jemalloc()
             unread: list[str] = []
-            result = task(_without_files(batches, unread))
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([pickle.dumps((result, unread))], pa.binary())], names=["result"]
-            )
+            outcome = pickle.dumps((task(_without_files(batches, unread)), unread))
+            yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["result"])
 
         bronze = batch.records
         if bronze is None:

@@ -229,9 +229,7 @@ def subject_report(request: ReportRequest, name: str, kind: str | None, cluster_
     asked = ExplainRequest(
         text=name, tables=request.tables, kind=kind, cluster_id=cluster_id, since=since, conf=request.conf
     )
-    return SubjectReport(
-        made_at=request.made_at, name=name, parts=[_part(explanation) for explanation in explain(asked)]
-    )
+    return SubjectReport(made_at=request.made_at, name=name, parts=[_part(each) for each in explain(asked)])
 
 
 def _part(explanation: Explanation) -> SubjectPart:

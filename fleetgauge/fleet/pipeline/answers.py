@@ -151,7 +151,6 @@ class Answers:
         parts = min(len(starts), max(1, -(-clients // (_CLIENTS_A_ROW * self.rows_at_once))))
         bounds = [len(starts) * number // parts for number in range(parts + 1)]
         some = [of_windows(starts[begin:end], self.window_s) for begin, end in pairwise(bounds)]
-        written = [
-            file for files in self.engine.map(task, [(each, each is some[0]) for each in some]) for file in files
-        ]
+        jobs = [(each, each is some[0]) for each in some]
+        written = [file for files in self.engine.map(task, jobs) for file in files]
         self.store.change(catalog.GROUPS, add=written, remove=target.old)

@@ -167,9 +167,8 @@ class _Task:
 
     def take(self, chunk: RecordBatch) -> None:
         """Processes CHECKED rows that follow the earlier ones."""
-        self.result.schema_version = max(
-            self.result.schema_version, pc.max(chunk.column("schema_version")).as_py() or 0
-        )
+        newest = pc.max(chunk.column("schema_version")).as_py() or 0
+        self.result.schema_version = max(self.result.schema_version, newest)
         chunk = self._without_known(chunk)
         if not len(chunk):
             return

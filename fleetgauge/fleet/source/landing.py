@@ -136,10 +136,8 @@ _UNQUOTED: Final = "/=:@!$&'()*+,;~"
 
 
 def _may_have(file: Any, group: int, selection: Selection) -> bool:
-    row_group = file.metadata.row_group(group)
-    columns = (
-        row_group.column(number) for number in range(row_group.num_columns)
-    )  # of leaves, not of top-level fields
+    rows = file.metadata.row_group(group)
+    columns = (rows.column(number) for number in range(rows.num_columns))  # of leaves, not of top-level fields
     statistics = next((column.statistics for column in columns if column.path_in_schema == "received_at"), None)
     if statistics is None or not statistics.has_min_max or getattr(statistics.max, "tzinfo", None) is None:
         return True
