@@ -60,8 +60,8 @@ class SchemaError(FleetError):
 def no_landing_zone(source: str) -> str:
     """Error sentence for a source path that does not exist, the same for all commands."""
     return (
-        f"there is no landing zone at {source}: name with --source the directory that the exporter of type landing "
-        "writes to (it makes it with its first files, a minute or two after the first push)"
+        f"there is no landing zone at {source}: set --source to the directory of the exporter of type landing "
+        "(created with its first files, one or two minutes after the first push)"
     )
 
 

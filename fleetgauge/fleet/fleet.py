@@ -207,8 +207,8 @@ class Fleet(Tables[Table]):
         for table in (catalog.CLIENTS, catalog.WINDOWS, catalog.JUDGED):
             if not fleet.store.has(table):
                 raise TableError(
-                    f"the table {table.name} is missing in {tables}: restore a backup, or have fleet run make the "
-                    "tables again in an empty directory"
+                    f"the table {table.name} is missing in {tables}: restore a backup, or run fleet run with "
+                    "an empty --tables directory"
                 )
         return fleet
 
@@ -245,7 +245,7 @@ class Judged:
 
     def __str__(self) -> str:
         if self.begin is None or self.end is None:
-            return "nothing, as there is no window yet"
+            return "nothing: there is no window yet"
         instances = f"{self.instances:,} client instance{'' if self.instances == 1 else 's'}"
         return f"{instances} from {self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
 

@@ -14,4 +14,4 @@ def advice(prefix: str) -> str | None:
     if not prefix.startswith(KAFKA_PREFIX) or any(name.startswith(prefix) for name in names):
         return None
     near = nearest(prefix, names)
-    return f"no client is known to send a metric {prefix}" + (f": did you mean {near}?" if near else "")
+    return f"no known client sends a metric {prefix}" + (f": did you mean {near}?" if near else "")

@@ -170,14 +170,14 @@ class _Asked:
     def _system(self) -> Any:
         system = file_system(self.path, self.storage)
         if system is None:
-            raise LandingError(f"the data source reads directories and S3, and {self.path} is neither: use read_points")
+            raise LandingError(f"the data source reads only directories and S3, not {self.path}: use read_points")
         return system
 
 
 def _asked(options: Mapping[str, str]) -> _Asked:
     path = options.get("path")
     if not path:
-        raise SourceError('name the landing zone: spark.read.format("fleetgauge").load(path)')
+        raise SourceError('the path of the landing zone is missing: spark.read.format("fleetgauge").load(path)')
     now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
     ids = {name: tuple(filter(None, options.get(name, "").split(","))) for name in ("client_id", "instance_id")}
     selection = Selection(
@@ -197,7 +197,7 @@ def _max_files(options: Mapping[str, str]) -> int | None:
     if ReadMaxFiles is None:
         raise SourceError(f"{_MAX_FILES} needs Spark 4.2 or later")
     if not text.isdecimal() or not int(text):
-        raise SourceError(f"{_MAX_FILES} is a number of files, and {text!r} is none")
+        raise SourceError(f"{_MAX_FILES} has to be a number of files, not {text!r}")
     return int(text)
 
 

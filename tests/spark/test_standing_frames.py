@@ -136,5 +136,5 @@ def test_what_is_no_table_is_one_sentence(spark: SparkSession, tmp_path: Path, s
         read_points(spark, tables=str(tmp_path))
     assert "\n" not in str(caught.value)
     store.make(replace(catalog.POINTS, schema=POINTS.remove(POINTS.get_field_index("cluster_id"))))
-    with pytest.raises(FleetError, match="written by an earlier release, whose rows do not say their cluster"):
+    with pytest.raises(FleetError, match="written by an earlier release, whose rows have no cluster id"):
         read_points(spark, tables=store.root)

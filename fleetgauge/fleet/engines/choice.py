@@ -56,7 +56,7 @@ def choose(work: Work, asked: EngineName | None) -> EngineName:
     """
     if work.out_of_reach is not None:
         if asked is EngineName.PROCESS:
-            raise WrongOptionError(f"--engine process cannot read {work.out_of_reach}: leave it out, and Spark does")
+            raise WrongOptionError(f"--engine process cannot read {work.out_of_reach}: omit --engine to use Spark")
         return EngineName.SPARK
     if asked is not None:
         return asked

@@ -121,8 +121,8 @@ def set_aside(bad: dict[str, str], path: str, error: Exception | None = None) ->
     """
     if len(bad) == MAX_BAD_FILES:
         raise LandingError(
-            f"more than {MAX_BAD_FILES} files cannot be read, {path} among them: is this a landing zone, and may they "
-            "be read?"
+            f"more than {MAX_BAD_FILES} files cannot be read, for example {path}: check that this is a landing "
+            "zone and that its files are readable"
         ) from error
     bad[path] = _CANNOT_BE_READ
 

@@ -49,7 +49,9 @@ def _of_clients(store: Store, since: datetime) -> Iterator[Row]:
             what = f"first push of a new client, {count}"
             yield {"at": row["first_seen_min"], "change": "came", "what": what, **about}
         if row["last_seen_max"] >= since and not row["live_sum"]:
-            how = "ended" if row["ended_sum"] == row["live_count"] else "last push; not all said that they ended"
+            how = (
+                "ended" if row["ended_sum"] == row["live_count"] else "last push; not all instances reported their end"
+            )
             yield {"at": row["last_seen_max"], "change": "left", "what": f"{how}, {count}", **about}
 
 
@@ -58,10 +60,15 @@ def _of_versions(store: Store, since: datetime) -> Iterator[Row]:
         name = f"{row['client_software_name'] or 'unknown'}/{row['client_software_version'] or 'unknown'}"
         about = {"subject_kind": "version", "subject": name, "cluster_id": row["cluster_id"]}
         if row["first_seen"] >= since:
-            what = f"first push with it; {row['live']:,} live instances of {row['clients']:,} clients"
+            what = f"first push of this version; {row['live']:,} live instances of {row['clients']:,} clients"
             yield {"at": row["first_seen"], "change": "came", "what": what, **about}
         if row["last_seen"] >= since and not row["live"]:
-            yield {"at": row["last_seen"], "change": "left", "what": "last push with it; no instance is live", **about}
+            yield {
+                "at": row["last_seen"],
+                "change": "left",
+                "what": "last push of this version; no instance is live",
+                **about,
+            }
 
 
 def _of_verdicts(fleet: Fleet, since: datetime) -> Iterator[Row]:

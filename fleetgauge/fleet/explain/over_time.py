@@ -46,11 +46,11 @@ class _Figure(NamedTuple):
 
 
 _FIGURES: Final = (
-    _Figure("held back, produce", "produce_throttle_avg_ms", "ms"),
-    _Figure("held back, fetch", "fetch_throttle_avg_ms", "ms"),
+    _Figure("throttled, produce", "produce_throttle_avg_ms", "ms"),
+    _Figure("throttled, fetch", "fetch_throttle_avg_ms", "ms"),
     _Figure("commit latency", "commit_latency_avg_ms", "ms"),
     _Figure("fetch latency", "fetch_latency_avg_ms", "ms"),
-    _Figure("waits in poll()", "poll_idle_ratio_avg", "ratio"),
+    _Figure("idle in poll()", "poll_idle_ratio_avg", "ratio"),
     _Figure("longest poll gap", "time_between_poll_max_ms", "ms"),
     _Figure("lag", "lag_records", "records"),
     _Figure("records consumed", "records_consumed", "per s", is_rate=True),
@@ -60,9 +60,9 @@ _FIGURES: Final = (
     _Figure("rebalances", "rebalances", "times"),
     _Figure("records sent", "records_sent", "per s", is_rate=True),
     _Figure("records failed", "record_errors", "records"),
-    _Figure("records sent again", "record_retries", "records"),
-    _Figure("wait in the queue", "record_queue_time_avg_ms", "ms"),
-    _Figure("waits for buffer", "buffer_wait_ratio_avg", "ratio"),
+    _Figure("retried records", "record_retries", "records"),
+    _Figure("time in the queue", "record_queue_time_avg_ms", "ms"),
+    _Figure("waiting for buffer", "buffer_wait_ratio_avg", "ratio"),
     _Figure("requests", "request_rate_per_s", "per s"),
     _Figure("bytes sent", "bytes_sent_per_s", "B per s"),
     _Figure("records a request", "records_per_request_avg", "records"),
@@ -74,7 +74,7 @@ _FIGURES: Final = (
 """Figures besides the latency of requests, which is per link."""
 
 _OF_GROUPS: Final = (
-    ("lag of the group", "lag_records", "records"),
+    ("group lag", "lag_records", "records"),
     ("committed", "committed_per_s", "per s"),
     ("written", "written_per_s", "per s"),
 )
@@ -228,14 +228,14 @@ class _Sample(NamedTuple):
         own = to_list(subject.clients.sort_by([("last_seen", "descending")])["client_instance_id"])
         chosen = own[:most]
         if subject.node_id is not None:
-            return cls(chosen, len(own), [], "its clients' other nodes")
+            return cls(chosen, len(own), [], "the other nodes of its clients")
         if not chosen:
-            return cls([], 0, [], "no client of it sends telemetry")
+            return cls([], 0, [], "none of its clients sends telemetry")
         return cls(chosen, len(own), *_peers(clients, subject, chosen[0], most))
 
     def __str__(self) -> str:
         if not self.own:
-            return "the group as brokers know it"
+            return "the group's offsets at the brokers"
         sampled = f"{len(self.own):,} of {self.total:,}" if self.total > len(self.own) else f"{self.total:,}"
         return f"the median of its {sampled} instances" if self.total > 1 else "its one instance"
 
@@ -254,7 +254,7 @@ def _peers(clients: Table, subject: Subject, own: str, most: int) -> tuple[list[
             chosen = ids[at : at + most]
             same = f" of {first['principal']}" if narrower is not alike else ""
             return chosen, f"{len(chosen)} other {first['dialect']} {first['role']}s{same}"
-    return [], f"fewer than {_LEAST_PEERS} others have its role and library"
+    return [], f"none: fewer than {_LEAST_PEERS} others have its role and library"
 
 
 def _trends(store: Store, asked: Asked, windows: Any) -> Table:

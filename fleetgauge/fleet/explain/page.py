@@ -47,8 +47,8 @@ def _print_suspected(console: Console, rows: list[Row]) -> None:
         lasted, needed = (duration_text(timedelta(seconds=row[name])) for name in ("lasted_s", "for_s"))
         print_line(
             console,
-            f"{row['verdict']} {row['subject']}: since {since:%H:%M}, {lasted} of the {needed} that it takes; opens at "
-            f"{opens:%H:%M} UTC if it goes on",
+            f"{row['verdict']} {row['subject']}: since {since:%H:%M}, {lasted} of the {needed} required; opens at "
+            f"{opens:%H:%M} UTC if it continues",
             2,
         )
 
@@ -57,20 +57,18 @@ def _print_series(console: Console, explanation: Explanation) -> None:
     figures = explanation.over_time
     console.print()
     if not figures.series:
-        print_line(
-            console, "Nothing is known of it over time: it sent none of the figures that verdicts are judged by."
-        )
+        print_line(console, "No figures over time: it sent none of the metrics that verdicts use.")
         return
     begin, end = figures.windows[0], figures.windows[-1]
     lasts = duration_text(end - begin)
     print_line(
         console,
-        f"Over {lasts} to {end:%Y-%m-%d %H:%M} UTC, windows of {figures.window_s} s: {figures.of}; peers: "
+        f"{lasts} up to {end:%Y-%m-%d %H:%M} UTC, windows of {figures.window_s} s: {figures.of}; peers: "
         f"{figures.peers_are}.",
         style="bold",
     )
     if figures.trend is not None:
-        print_line(console, f"By the samples of its offsets the group is {figures.trend}.")
+        print_line(console, f"By its sampled offsets the group is {figures.trend}.")
     width = min(max(console.width - _NARROW, _PLOT.start), _PLOT.stop - 1)
     table = list_table()
     for name in ("figure", f"{begin:%H:%M} to {end:%H:%M}"):
@@ -101,7 +99,7 @@ def _print_instances(console: Console, explanation: Explanation) -> None:
         return
     console.print()
     listed = len(explanation.instances)
-    print_line(console, f"Instances, {listed} of {explanation.instance_count:,}, the latest seen first", style="bold")
+    print_line(console, f"Instances, {listed} of {explanation.instance_count:,}, last seen first", style="bold")
     is_of_one_client = explanation.kind in ("client", "instance")
     rows = [
         {

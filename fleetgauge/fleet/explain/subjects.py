@@ -141,5 +141,5 @@ def _unknown(clients: Table, name: str, kind: str | None) -> str:
     named = [each for each in ("client", "group", "version", "instance") if kind in (None, each)]
     known = {each for one in named for each in _names(clients, one).drop_null().unique().to_pylist()}
     nearest = difflib.get_close_matches(name[:100], sorted(known), n=_MOST_NAMES, cutoff=0.5)
-    hint = f"the nearest names are {', '.join(nearest)}" if nearest else "fleet show clients lists what there is"
-    return f"the tables know no {what} {name!r}: {hint}"
+    hint = f"the nearest names are {', '.join(nearest)}" if nearest else "fleet show clients lists all clients"
+    return f"the tables have no {what} {name!r}: {hint}"

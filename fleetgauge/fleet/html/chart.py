@@ -127,7 +127,7 @@ def chart(plotted: Plotted) -> Chart:
     if plotted.lasted is not None and plotted.lasted[1] > begin and plotted.lasted[0] < end:
         first, last = (x(at) for at in plotted.lasted)
         shade = (first, round(max(last - first, 1.0), 1))
-        keys.append(Key("shade", "the verdict lasts"))
+        keys.append(Key("shade", "duration of the verdict"))
     return Chart(
         name=plotted.name,
         of=plotted.of,
@@ -220,7 +220,7 @@ def _sentence(plotted: Plotted) -> str:
     first, last = plotted.windows[0], plotted.windows[-1]
     text = f"{plotted.name} from {first:%d %b %H:%M} to {last:%d %b %H:%M} UTC"
     if not known:
-        return f"{text}: nothing is known."
+        return f"{text}: no data."
     least, most, now = (amount(value, plotted.unit) for value in (min(known), max(known), median(known[-3:])))
-    usual = "" if plotted.before is None else f", usual before {amount(plotted.before, plotted.unit)}"
-    return f"{text}: between {least} and {most}, at the end {now}{usual}."
+    usual = "" if plotted.before is None else f", usually {amount(plotted.before, plotted.unit)}"
+    return f"{text}: between {least} and {most}, last {now}{usual}."

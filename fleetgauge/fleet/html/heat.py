@@ -232,7 +232,7 @@ def _of_cluster(cluster_id: str, links: Table, open_rows: list[dict[str, Any]]) 
 
 
 def _block(links: Table, role: str, nodes: Numbers, own: list[dict[str, Any]]) -> Block:
-    """One row per client id: the mean over its instances; above them the median and the slowest twentieth of all."""
+    """One row per client id: the mean over its instances; above them the median and the slowest 5 % of all."""
     client, names = codes(links["client_id"]), one(links["client_id"]).dictionary_encode().dictionary.to_pylist()
     count, width = len(names), len(nodes)
     place = np.searchsorted(nodes, filled(links["node_id"], -1))
@@ -256,7 +256,7 @@ def _block(links: Table, role: str, nodes: Numbers, own: list[dict[str, Any]]) -
     if count > 1:
         with np.errstate(all="ignore"):
             columns = [mean[~np.isnan(mean[:, at]), at] for at in range(width)]
-        for quantile, what in ((0.5, "median of"), (0.95, "slowest twentieth of"))[: 1 + (count > MOST_CLIENTS)]:
+        for quantile, what in ((0.5, "median of"), (0.95, "slowest 5 % of"))[: 1 + (count > MOST_CLIENTS)]:
             cells = [_cell(float(np.quantile(each, quantile)) if len(each) else np.nan, False) for each in columns]
             lines.append(Line(name=f"{what} {words.count(count, role)}", is_aggregate=True, cells=cells))
     for at in order[:MOST_CLIENTS]:

@@ -173,7 +173,7 @@ def _whose(row: Row, figures: OverTime) -> str:
     if row["node_id"] is None:
         return figures.of
     return (
-        f"links to broker {row['node_id']} of {figures.sampled:,} of the {row['instance_count']:,} instances concerned"
+        f"links to broker {row['node_id']} of {figures.sampled:,} of the {row['instance_count']:,} affected instances"
     )
 
 

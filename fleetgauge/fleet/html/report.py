@@ -146,9 +146,9 @@ _SEVERITIES: Final = (
 
 def _verdict(problems: Sequence[Problem], size: sections.Counts) -> str:
     if not size.instances and not problems:
-        return "No client is known yet: there is nothing to report on."
+        return "There are no clients yet: nothing to report."
     if not problems:
-        return "No problem is open: nothing is wrong with what can be judged."
+        return "No open problems: everything that can be judged is in order."
     if len(problems) == 1:
         kind = {"critical": "and it is critical", "warning": "a warning", "info": "for information"}
         return f"1 problem is open, {kind[problems[0].state]}."
@@ -192,8 +192,8 @@ def _unjudged(covered: Sequence[Row]) -> str:
     if not total:
         return ""
     if not number:
-        return "Every client sends enough to be judged by every verdict about its kind."
-    return f"{number:,} of {total:,} instances do not send enough to be judged in every respect."
+        return "All clients send the metrics that the verdicts about their kind need."
+    return f"{number:,} of {total:,} instances lack metrics for some verdicts."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

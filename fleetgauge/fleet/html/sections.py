@@ -244,11 +244,11 @@ class Changes:
 
 
 _KINDS: Final = (
-    ("Verdicts that opened", "opened", None),
-    ("Verdicts that cleared", "cleared", None),
-    ("Versions that came", "came", "version"),
-    ("Versions that left", "left", "version"),
-    ("Clients that came", "came", "client"),
+    ("Opened verdicts", "opened", None),
+    ("Cleared verdicts", "cleared", None),
+    ("New versions", "came", "version"),
+    ("Versions no longer in use", "left", "version"),
+    ("New clients", "came", "client"),
     ("Clients that left", "left", "client"),
 )
 
@@ -267,7 +267,7 @@ def changed(fleet: Fleet, since: datetime, known_from: datetime | None) -> Chang
         counts.append(of_kind.num_rows)
     opened, cleared, _, _, came, left = counts
     verdicts = f"{words.count(opened, 'verdict')} opened and {cleared:,} cleared"
-    clients = f"{words.count(came, 'client')} came and {left:,} left"
+    clients = f"{words.count(came, 'new client')}, {left:,} left"
     summary = (
         f"{verdicts if opened or cleared else 'No verdict opened or cleared'}; "
         f"{clients if came or left else 'no client came or left'}."

@@ -10,26 +10,26 @@ Row = dict[str, Any]
 
 TITLES: Final = {
     "outdated": "{subject} should be upgraded",
-    "throttled": "{subject} is held back by its quota",
-    "crash-loop": "{subject} crashes and restarts again and again",
+    "throttled": "{subject} is throttled by its quota",
+    "crash-loop": "{subject} keeps crashing and restarting",
     "connection-churn": "{subject} keeps opening new connections",
     "silent": "An instance of {client} has gone silent",
     "clock-skew": "The clock of an instance of {client} is wrong",
     "slow-processing": "{subject} processes its records too slowly",
-    "tiny-fetches": "{subject} fetches its data in tiny pieces",
-    "slow-node": "Broker {subject} answers slowly",
-    "deploy-regression": "{subject} got worse with its last deployment",
-    "slow-client": "{subject} gets slow answers from its brokers, which are fine",
-    "slow-path": "{client} waits long for broker {node}, and for no other",
+    "tiny-fetches": "{subject} fetches very little data per request",
+    "slow-node": "Broker {subject} responds slowly",
+    "deploy-regression": "{subject} got worse after its last deployment",
+    "slow-client": "{subject} gets slow responses although its brokers are fast",
+    "slow-path": "{client} has a slow path to broker {node} only",
     "rebalance-storm": "Group {subject} keeps rebalancing",
-    "stalled": "Group {subject} has stopped reading",
-    "uneven-group": "The work of group {subject} is unevenly spread",
+    "stalled": "Group {subject} has stopped consuming",
+    "uneven-group": "The load of group {subject} is unevenly distributed",
     "lagging": "Group {subject} falls behind",
-    "idle-consumer": "{subject} runs consumers that have nothing to read",
+    "idle-consumer": "{subject} runs consumers without partitions",
     "buffer-full": "{subject} cannot send as fast as it produces",
     "record-errors": "{subject} fails to send records",
-    "small-batches": "{subject} sends its records almost one by one",
-    "uncompressed": "{subject} sends much data without compression",
+    "small-batches": "{subject} sends very small batches",
+    "uncompressed": "{subject} sends much data uncompressed",
 }
 """Title of each verdict of the catalogue."""
 
@@ -38,7 +38,7 @@ SIDES: Final = {
     "client": "Application teams",
     "network": "Network team",
     "quota": "Kafka operators (quotas)",
-    "unknown": "Not certain: begin with the application team",
+    "unknown": "Not certain: ask the application team first",
 }
 """Text for each `side` of a verdict, which has to act."""
 
@@ -87,7 +87,7 @@ def who(row: Row) -> str:
     of = row["group_id"] if row["subject_kind"] == "group" else row["client_id"]
     if row["side"] == "client":
         return f"The team of {name(of)}"
-    return f"Not certain, first the team of {name(of)}" if row["side"] == "unknown" and of else SIDES[row["side"]]
+    return f"Not certain: first ask the team of {name(of)}" if row["side"] == "unknown" and of else SIDES[row["side"]]
 
 
 def since(row: Row) -> str:

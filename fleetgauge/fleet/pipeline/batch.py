@@ -215,7 +215,7 @@ def _refuse_newer(batch: Batch, task: MakeSilver, results: Sequence[SilverResult
             to.remove(file for each in results for file in each.files)
         raise LandingError(
             f"the landing zone has pushes of schema_version {version}, and this release reads up to {SCHEMA_VERSION}: "
-            "upgrade Fleetgauge here, and run again; nothing of this batch was written"
+            "upgrade Fleetgauge and run again; nothing of this batch was written"
         )
 
 

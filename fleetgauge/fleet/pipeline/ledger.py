@@ -82,8 +82,8 @@ class Ledger:
                 return app_id
             if _is_cut_off(self._store, app_id):
                 raise TableError(
-                    f"the ledger in {self._store.root} was removed after a run was cut off, and what that run was "
-                    "writing would count twice: remove all tables, and everything is read again"
+                    f"the ledger in {self._store.root} was removed after a run was interrupted, whose rows "
+                    "would count twice: remove all tables; the next run reads everything again"
                 )
             if self._store.last_version(catalog.PUSHES, app_id) < 0:
                 return app_id
@@ -121,8 +121,8 @@ class Ledger:
         if self._last - self._done > 1:
             path = catalog.LEDGER.path(self._store.root)
             raise TableError(
-                f"the ledger {path} has read pushes that the tables in {self._store.root} do not have, as after their "
-                "removal: remove it too, and everything is read again"
+                f"the ledger {path} lists pushes that are not in the tables in {self._store.root}, which were perhaps "
+                "removed: remove the ledger too; the next run reads everything again"
             )
         if self._last == self._done:
             return []
@@ -142,8 +142,8 @@ class Ledger:
                 names = {row["source"] for row in self._store.rows(catalog.BATCHES) if row["app_id"] == app_id}
                 how = " with --continuous" if source.startswith(OF_QUERIES) else ""
                 raise TableError(
-                    f"a run of {' '.join(names) or source}{how} was cut off while it wrote into {self._store.root}: "
-                    f"run it{how} again first, which goes on from there"
+                    f"a run of {' '.join(names) or source}{how} was interrupted while it wrote to {self._store.root}: "
+                    f"run it{how} again first; it continues from there"
                 )
 
     def plan(self, parts: Iterable[Part]) -> Plan:
@@ -155,7 +155,7 @@ class Ledger:
         plan = Plan(number=self._last + 1, parts=tuple(parts))
         rows = [{**self._row(part.path, plan.number), "begin": part.begin, "end": part.end} for part in plan.parts]
         if not self._store.append_rows(catalog.LEDGER, rows, Transaction(app_id=self.app_id, version=plan.number)):
-            raise TableError(f"another run reads the same source into {self._store.root}: let only one run at a time")
+            raise TableError(f"another run reads the same source into {self._store.root}: allow only one at a time")
         self._last = plan.number
         return plan
 

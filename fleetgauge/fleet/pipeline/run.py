@@ -121,7 +121,7 @@ def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
         from fleetgauge.fleet.spark.session import start_session
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            f"{error.name} is not installed, and so much at once, a topic, another file system or --master need "
+            f"{error.name} is not installed, and large inputs, topics, other file systems and --master need "
             "PySpark: pip install 'fleetgauge[spark]'"
         ) from error
     return start_session(settings())
@@ -166,8 +166,8 @@ def explained(what: str) -> Iterator[None]:
         raise
     except CommitFailedError as error:
         raise BusyError(
-            f"{what} gave way to another run that wrote the same tables meanwhile: let only one run at a time; "
-            "nothing was written twice, and the next run goes on from here"
+            f"{what} stopped because another run wrote the same tables: allow only one run at a time; "
+            "nothing was written twice, and the next run continues from here"
         ) from error
     except (DeltaError, OSError) as error:
         raise FleetError(f"{what} failed: {' '.join(_COLOURS.sub('', str(error)).split())}") from error
@@ -212,7 +212,7 @@ class _Run:
 
     def run(self) -> RunReport:
         """Writes new input, then computes the tables that depend on it; returns the results."""
-        self.progress.stage("looking for what is new")
+        self.progress.stage("looking for new input")
         self.store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         ledger = Ledger(self.store, source_name(self.request.source))
         is_topic = isinstance(self.request.source, TopicSource)
@@ -309,7 +309,7 @@ class _Run:
             ledger.note_query(query_id, {})
             self._write_batch(query_id, batch)
 
-        # Who removes the ledger, to read a topic that was made anew, has the query begin anew, too.
+        # Removing the ledger, to read a topic that was recreated, makes the query start again, too.
         of_ledger = self.store.make(catalog.LEDGER).table_id()
         checkpoint = f"{self.store.root}/{CHECKPOINTS}/{source_name(self.request.source)}-{of_ledger}"
         query_id, end = read_available(source.stream(self._bounds()), checkpoint, write)
@@ -327,7 +327,7 @@ class _Run:
                 )
             ledger.begin_again(day)
         for day in list(ledger.redecoding):
-            self.progress.stage(f"taking {day} out of the tables")
+            self.progress.stage(f"removing {day} from the tables")
             pending.clear_day(self.store, name, day)
             source.read_again(day)
 
@@ -337,7 +337,7 @@ class _Run:
     def _compute(self) -> int:
         """Computes clients and gold; returns the number of days computed."""
         request = self.request
-        self.progress.stage("looking for what changed")
+        self.progress.stage("looking for changes")
         now = self._now()
         waiting = pending.pending(self.store, window_s=self.window_s, now=now, days=request.rebuild)
         after_s = request.judge_after_s

@@ -138,7 +138,7 @@ class SideRowsWriter:
         """The rows of a file, or the reason why it is rejected."""
         name = f"the file of {self.kind.name}"
         size = self._sizes.get(part.path)
-        taken_away = "the file was taken away before it was read"
+        taken_away = "the file was removed before it was read"
         if size != part.end:
             return taken_away if size is None else "the file has changed"
         path, system = f"{self.source.root}/{part.path}", self.source.system
@@ -152,7 +152,7 @@ class SideRowsWriter:
             try:
                 rows = pq.read_table(file, partitioning=None)
             except (OSError, pa.ArrowException) as error:
-                return f"{name} cannot be read: {next(iter(str(error).splitlines()), 'it is no Parquet')}"
+                return f"{name} cannot be read: {next(iter(str(error).splitlines()), 'it is not Parquet')}"
         missing = [name for name in self.kind.table.schema.names[1:] if name not in rows.column_names]
         if missing:
             return f"{name} has no column {', '.join(missing)}"

@@ -151,8 +151,8 @@ class LandingSource:
         unfit = {f"{self.root}/{part.path}": said for part in plan.parts if (said := _fault(part, sizes))}
         if len(unfit) > MAX_BAD_FILES:
             raise LandingError(
-                f"{len(unfit):,} files of a batch that was begun are not in {self.root} as they were, "
-                f"{next(iter(unfit))} among them: put them back, and run again"
+                f"{len(unfit):,} files of an interrupted batch are missing or changed in {self.root}, "
+                f"for example {next(iter(unfit))}: restore them and run again"
             )
         files = tuple(f"{self.root}/{part.path}" for part in plan.parts)
         return Batch(number=plan.number, files=files, system=self.system, unfit=unfit)
@@ -162,13 +162,13 @@ class LandingSource:
         of_day = self._ledger.read_to(f"{DATE_DIRECTORY}{day}")
         if not of_day:
             raise LandingError(
-                f"no file of {day} was read from {self.root}: --redecode takes a day of receipt (UTC), as the "
-                "directories of a landing zone are named"
+                f"no file of {day} was read from {self.root}: --redecode takes a day of receipt (UTC), as in the "
+                "names of the directories of a landing zone"
             )
         if other := [path for path, size in of_day.items() if self._read.get(path) != size]:
             raise LandingError(
-                f"{len(other):,} of {len(of_day):,} files of {day} are not in {self.root} as they were read, "
-                f"{other[0]} among them: --redecode needs them all; nothing was changed"
+                f"{len(other):,} of {len(of_day):,} files of {day} are missing or changed in {self.root}, "
+                f"for example {other[0]}: --redecode needs all of them; nothing was changed"
             )
 
     def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
@@ -181,9 +181,9 @@ class LandingSource:
 def _fault(part: Part, sizes: Mapping[str, int]) -> str | None:
     size = sizes.get(part.path)
     if size is None:
-        return "the file was taken away before it was read"
+        return "the file was removed before it was read"
     if size != part.end:
-        return f"the file has changed before it was read: it had {part.end} B, and has {size} B"
+        return f"the file was changed before it was read: its size was {part.end} B and is {size} B"
     return None
 
 

@@ -78,7 +78,7 @@ class TopicStretch:
 
     def check_day(self, day: date) -> None:
         """Raises TableError: a topic's records are in the order of arrival, not by day."""
-        raise TopicError("--redecode reads a day of a landing zone again, and a topic has no days: name a landing zone")
+        raise TopicError("--redecode reads a day again and needs a landing zone: a topic is not divided into days")
 
     read_again = check_day
 
@@ -97,9 +97,9 @@ def check_same_topic(source: TopicSource, bounds: Mapping[int, Span], read_to: M
     for number, offset in read_to.items():
         if number not in bounds or bounds[number].end < offset:
             raise TopicError(
-                f"the topic {source.topic} was made anew since it was read last: its partition {number} was read up to "
-                f"offset {offset}, which it does not have; remove {place} to read it from its beginning (what is in "
-                "the tables is not counted again)"
+                f"the topic {source.topic} was recreated after it was read: its partition {number} was read up to "
+                f"offset {offset}, which no longer exists; remove {place} to read it from its beginning (pushes in the "
+                "tables are not counted again)"
             )
 
 

@@ -41,8 +41,8 @@ class Output:
     def check(self) -> None:
         """Raises FleetError for a combination of form and destination that is not possible."""
         if self.form is Format.PARQUET and self.output is None:
-            raise FleetError("Parquet needs a directory to be written to: add --output PATH")
+            raise FleetError("Parquet is written to a directory: add --output PATH")
         if self.form is Format.TABLE and self.output is not None:
-            raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
+            raise FleetError("--format table is for the terminal: with --output, use --format json, csv or parquet")
         if self.columns is not None and self.form is not Format.TABLE:
             raise FleetError("--columns is for --format table: JSON, CSV and Parquet have every column")

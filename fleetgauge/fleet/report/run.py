@@ -59,7 +59,7 @@ def summarise(
     """
     to = request.to
     if to.form is not Format.TABLE and to.output is None:
-        raise FleetError(f"the tables of a {request.title} go to the terminal: with --format add --output PATH")
+        raise FleetError(f"a {request.title} prints several tables: with --format, add --output PATH")
     with _engine(request, selection, notes) as engine:
         for number, (title, asked) in enumerate(parts.items()):
             table = replace(request, title=title, to=replace(to, form=Format.TABLE, output=None))
@@ -108,7 +108,9 @@ def _note(notes: Console, counted: Counted) -> None:
     if counted.repeats:
         notes.print(f"{_pushes(counted.repeats, 'repeated ')} counted once", highlight=False)
     if counted.rejects:
-        notes.print(f"{_pushes(counted.rejects)} set aside as malformed: fleet rejects says why", highlight=False)
+        notes.print(
+            f"{_pushes(counted.rejects)} rejected as malformed: fleet rejects shows the reasons", highlight=False
+        )
 
 
 def _pushes(count: int, what: str = "") -> str:

@@ -113,8 +113,8 @@ def _slow_by(row: Row) -> str:
     if row["waits_for_poll"] is None:
         return "unknown: no poll times"
     if row["waits_for_poll"]:
-        return "consumer: does not poll"
-    return "broker, network, no data" if row["role"] == "consumer" else "broker or network"
+        return "consumer: rarely polls"
+    return "broker, network or no data" if row["role"] == "consumer" else "broker or network"
 
 
 def _terminated(row: Row) -> str:

@@ -84,7 +84,7 @@ class TrafficRequest:
     def __post_init__(self) -> None:
         self.to.check()
         if self.selection.instance_ids:
-            raise FleetError("rows of traffic name client ids, not instances: give --client-id")
+            raise FleetError("traffic rows have client ids, not instance ids: use --client-id")
 
 
 def traffic(request: TrafficRequest, out: TextIO) -> None:
@@ -199,11 +199,11 @@ def _rows(path: Path, selection: Selection, group_id: str | None) -> Table:
     try:
         missing = [name for name in _COLUMNS if name not in pq.read_schema(path).names]
         if missing:
-            raise LandingError(f"{path} holds no rows of traffic: it has no column {', '.join(missing)}")
+            raise LandingError(f"{path} does not hold traffic rows: it has no column {', '.join(missing)}")
         rows = pq.read_table(path, columns=list(_COLUMNS), partitioning=None)
     except (OSError, pa.ArrowException) as error:
         raise LandingError(
-            f"{path} cannot be read: take it out of the landing zone, or let its name begin with _"
+            f"{path} cannot be read: remove it from the landing zone, or rename it so that its name begins with _"
         ) from error
     rows = selected(rows, selection, "window_start")
     return rows if group_id is None else rows.filter(pc.equal(rows["group_id"], group_id))

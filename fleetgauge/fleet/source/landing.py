@@ -57,7 +57,7 @@ def check_form(
         LandingError: there is none, or what it holds are no push records.
     """
     if not files:
-        raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
+        raise LandingError(f"the landing zone at {source} has no pushes yet, or is another directory")
     with _readable(files[0], system, content) as file:
         schema = file.schema_arrow
         if fault := _fault_of(schema):
@@ -79,7 +79,9 @@ def _readable(path: Path | str, system: FileSystem, content: bytes | None) -> An
 
 
 def _unreadable(path: Path | str) -> LandingError:
-    return LandingError(f"{path} cannot be read: take it out of the landing zone, or let its name begin with _")
+    return LandingError(
+        f"{path} cannot be read: remove it from the landing zone, or rename it so that its name begins with _"
+    )
 
 
 def _fault_of(schema: Schema) -> str | None:

@@ -63,7 +63,7 @@ def parse_time(text: str, now: datetime) -> datetime:
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise SelectionError(
-            f"{text!r} is no time: give an age (90s, 30m, 2h, 7d) or an ISO 8601 time (2026-01-31T08:00, UTC)"
+            f"{text!r} is not a time: use an age (90s, 30m, 2h, 7d) or an ISO 8601 time (2026-01-31T08:00, UTC)"
         ) from error
 
 
@@ -95,7 +95,7 @@ def parse_days(text: str) -> Days:
         last=parse_day(last) if last else date.max if dots else parse_day(first),
     )
     if days.last < days.first:
-        raise SelectionError(f"{text!r} are no days: the last comes before the first")
+        raise SelectionError(f"{text!r} is not a range of days: the last is before the first")
     return days
 
 
@@ -108,7 +108,7 @@ def parse_day(text: str) -> date:
     try:
         return date.fromisoformat(text.strip())
     except ValueError as error:
-        raise SelectionError(f"{text!r} is no day: give one such as 2026-03-01") from error
+        raise SelectionError(f"{text!r} is not a day: use a date such as 2026-03-01") from error
 
 
 def parse_instance_ids(texts: Iterable[str]) -> tuple[str, ...]:

@@ -277,8 +277,8 @@ def refuse_newer(source: str, newest: int | None) -> None:
     """Raises LandingError for push records of a later schema: the reader is too old, the records are valid."""
     if newest is not None and newest > SCHEMA_VERSION:
         raise LandingError(
-            f"{source} holds push records of schema version {newest}, and this fleetgauge reads those up to "
-            f"{SCHEMA_VERSION}: update it"
+            f"{source} has push records of schema version {newest}, and this release of Fleetgauge reads up to "
+            f"{SCHEMA_VERSION}: upgrade it"
         )
 
 
@@ -290,9 +290,9 @@ def _refuse_directory_above(root: Path) -> None:
     """
     landing = root / "landing"
     if (root / _NODES_FILE).is_file():
-        raise LandingError(f"{root} is a node's data directory: name the landing zone in it, {landing}")
+        raise LandingError(f"{root} is a node's data directory: use the landing zone in it, {landing}")
     if any(landing.glob(f"{_DATE}*")) and not any(root.glob(f"{_DATE}*")):
-        raise LandingError(f"{root} is no landing zone: name the one in it, {landing}")
+        raise LandingError(f"{root} is not a landing zone: use the one in it, {landing}")
 
 
 def _list_by_spark(spark: "SparkSession", uri: str) -> dict[str, int]:

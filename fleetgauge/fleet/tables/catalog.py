@@ -46,7 +46,7 @@ class Table:
     key: tuple[str, ...] = ()
     limits: FileLimits = DEFAULT_LIMITS
     retired: tuple[str, ...] = ()
-    made_by: str = "fleet run makes it, from --source into --tables"
+    made_by: str = "fleet run creates it, from --source into --tables"
 
     def path(self, root: str) -> str:
         """Location under `root`."""
@@ -202,7 +202,7 @@ DELIVERED_SCHEMA: Final = schemas.schema_of(
 """One row a destination of `fleet watch` and verdict that it got: the row of `verdicts` as it was then, as JSON. A row
 without an id says since when a destination gets verdicts."""
 
-DELIVERED: Final = Table("delivered", "state", DELIVERED_SCHEMA, made_by="fleet watch makes it")
+DELIVERED: Final = Table("delivered", "state", DELIVERED_SCHEMA, made_by="fleet watch creates it")
 
 
 def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:

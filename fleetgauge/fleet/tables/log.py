@@ -126,11 +126,10 @@ class TableLog:
         if unknown := [name for name in types if name not in wanted]:
             raise TableError(
                 f"the table at {self._path} has columns that this release does not know ({', '.join(unknown)}): "
-                "another release wrote it, or it is another table; begin anew with other --tables, and everything is "
-                "read again"
+                "another release wrote it, or it is not a Fleetgauge table; use other --tables to read everything again"
             )
         if wrong := [f"{name} as {_type_name(types[name])}" for name in types if types[name] != wanted[name]]:
-            raise TableError(f"the table at {self._path} is none of ours: it has {', '.join(wrong)}")
+            raise TableError(f"the table at {self._path} is not a Fleetgauge table: it has {', '.join(wrong)}")
         if missing := [field for field in ours if field.name not in types]:
             table.alter.add_columns(missing)
 
@@ -155,8 +154,8 @@ class TableLog:
         columns = {field.name for field in self.open().schema().fields}
         if _CLUSTER in schema.names and _CLUSTER not in columns and columns & set(schema.names):
             raise TableError(
-                f"the table at {self._path} was written by an earlier release, whose rows do not say their cluster: "
-                "remove the directory given with --tables and run fleet run again, which reads everything anew from "
+                f"the table at {self._path} was written by an earlier release, whose rows have no cluster id: "
+                "remove the directory given with --tables and run fleet run again, which reads everything again from "
                 "--source"
             )
 
@@ -407,8 +406,8 @@ def _read_of(path: str) -> Iterator[None]:
     except (DeltaError, pa.ArrowException, OSError) as error:
         reason = first_line(error).rstrip(".")
         raise UnreadableTableError(
-            f"the table at {path} cannot be read: {reason}; if it is damaged, restore a backup, or have fleet run make "
-            "the tables again in an empty directory"
+            f"the table at {path} cannot be read: {reason}; if it is damaged, restore a backup, or run fleet run with "
+            "an empty --tables directory"
         ) from error
 
 

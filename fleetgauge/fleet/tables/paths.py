@@ -79,11 +79,11 @@ def check_s3(uri: str) -> None:
     bucket = uri.partition("://")[2].partition("/")[0].partition("?")[0]
     if "@" in bucket or ":" in bucket:  # tables and messages have the URI
         raise ValueError(
-            "no credentials in the URI: give them as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or as --conf "
+            "credentials are not taken from the URI: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --conf "
             "spark.hadoop.fs.s3a.access.key=... and secret.key=..."
         )
     if not bucket:
-        raise ValueError("s3://bucket/path has a bucket")
+        raise ValueError("the bucket is missing: use s3://bucket/path")
     if unknown := dict(parse_qsl(urlsplit(uri).query)).keys() - set(_S3_PARAMETERS):
         raise ValueError(
             f"the parameters of such a URI are {', '.join(_S3_PARAMETERS)}, not {', '.join(sorted(unknown))}"

@@ -19,7 +19,7 @@ def print_coverage(console: Console, rows: Sequence[Row]) -> None:
     about; `(group offsets)` where some are judged by samples of their groups alone, `(gateway)` by their traffic alone.
     """
     if not rows:
-        print_line(console, "No client is known: fleet run finds none.")
+        print_line(console, "There are no clients: fleet run has read none.")
         return
     libraries = dict.fromkeys(row["library"] for row in rows)
     verdicts = dict.fromkeys(row["verdict"] for row in rows)

@@ -40,7 +40,7 @@ def print_run(out: TextIO, report: RunReport) -> None:
     """Prints a few lines, and one table row per table."""
     console = Console(file=out, highlight=False, soft_wrap=True)
     if not report.is_news:
-        judged = "; the verdicts were given anew, by other rules than before" if report.is_judged_anew else ""
+        judged = "; the verdicts were evaluated again, with other rules than before" if report.is_judged_anew else ""
         console.print(Text(printable(f"nothing new in {report.source}{judged}")))
     else:
         console.print(Text(_headline(report)))
@@ -55,13 +55,15 @@ def print_run(out: TextIO, report: RunReport) -> None:
         console.print(
             Text(
                 printable(
-                    f"{len(report.changed):,} files have changed since they were read, {report.changed[0]} among them: "
-                    "what is new in them is not read; give such files new names"
+                    f"{len(report.changed):,} files changed after they were read, for example {report.changed[0]}: "
+                    "the changes are not read; write new data to files with new names"
                 )
             )
         )
     if report.lost:
-        console.print(Text(f"lost {report.lost:,}: retention took these records from the topic before they were read"))
+        console.print(
+            Text(f"lost {report.lost:,}: retention deleted these records from the topic before they were read")
+        )
 
 
 def _headline(report: RunReport) -> str:

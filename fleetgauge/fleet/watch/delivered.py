@@ -79,7 +79,7 @@ class Delivered:
                 every = [*others, self._row(_SINCE, None, self._since), *own]
                 self._store.replace(catalog.DELIVERED, pa.Table.from_pylist(every, schema=catalog.DELIVERED.schema))
         except (TableError, DeltaError, OSError) as error:
-            raise DeliveryError(f"what it got cannot be written down: {' '.join(str(error).split())}") from error
+            raise DeliveryError(f"the delivery cannot be recorded: {' '.join(str(error).split())}") from error
         self.rows, self._times, self._is_new = rows, {name: times[name] for name in rows}, False
 
     def _row(self, name: str, verdict: str | None, at: datetime) -> dict[str, Any]:

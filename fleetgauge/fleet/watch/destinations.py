@@ -90,7 +90,9 @@ def check_link(option: str, template: str) -> None:
     """Raises FleetError if the template is not a URL, or uses another name in braces."""
     named = re.findall(r"\{(\w*)\}", template)
     if not template.startswith(("http://", "https://")) or {*named} - {*LINKED, "id"}:
-        raise FleetError(f"{option} is no URL with any of {{id}}, {', '.join(f'{{{each}}}' for each in LINKED)} in it")
+        raise FleetError(
+            f"{option} has to be a URL with any of {{id}}, {', '.join(f'{{{each}}}' for each in LINKED)} in it"
+        )
 
 
 _LABELS: Final = ("severity", "cluster_id", "subject_kind", "subject", "principal", "client_id", "group_id", "node_id")

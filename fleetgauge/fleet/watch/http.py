@@ -49,7 +49,7 @@ class Endpoint:
         except ValueError:
             is_url = False
         if not is_url:
-            raise FleetError(f"{self.option} is no URL: give one that begins with http:// or https://")
+            raise FleetError(f"{self.option} is not a URL: it has to begin with http:// or https://")
 
     @property
     def place(self) -> str:
@@ -89,6 +89,6 @@ def parse_headers(option: str, texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, colon, value = text.partition(":")
         if not colon or not name.strip() or not name.strip().isascii() or any(c in text for c in "\r\n"):
-            raise FleetError(f"{option} is given as 'Name: value', such as 'Authorization: Bearer ...'")
+            raise FleetError(f"{option} has the form 'Name: value', for example 'Authorization: Bearer ...'")
         parsed[name.strip()] = value.strip()
     return parsed

@@ -75,6 +75,6 @@ def _properties(text: str) -> dict[str, str]:
         if line and not line.startswith("#"):
             name, equals, value = line.partition("=")
             if not equals:
-                raise FleetError("--topic-config has a line that is no name=value")
+                raise FleetError("--topic-config has a line that is not name=value")
             properties[name.strip()] = value.strip()
     return properties

@@ -108,7 +108,7 @@ def watch(
             return done
 
         step = note if context.progress else lambda _: None
-        with only_run(store.root, what="watch keeps the tables", name="_watch"), _until_signal() as stop:
+        with only_run(store.root, what="watch is using the tables", name="_watch"), _until_signal() as stop:
             loop = Loop(request, store, round_, clock=context.clock, wait=stop.wait, note=note, step=step)
             loop.run(says_nothing=is_terminal)
         if loop.unfinished and not request.once:
@@ -216,9 +216,9 @@ class Loop:
                 break
         self._taken(self.stops_within_s)
         for each in self.unfinished:
-            self.note(f"{each} has not taken what it was given: the next start delivers it again")
+            self.note(f"{each} has not confirmed its latest delivery: the next start repeats it")
         count = len({name for each in self._receivers for name in each.delivered.open})
-        self.note(f"stopped: {count:,} verdicts are open, and the next start goes on from here")
+        self.note(f"stopped: {count:,} verdicts are open; the next start continues from here")
 
     def _read(self) -> RunReport | None:
         """Runs a round; returns None if something that it needs is unavailable."""
@@ -278,7 +278,7 @@ class Loop:
         changes = self._taken(self.patience_s)
         while self.request.once and (left := self.unfinished):
             if self.wait(_LEAST_WAIT_MS / 1_000):
-                raise FleetError(f"{left[0]} has not taken what it was given: the next watch delivers it again")
+                raise FleetError(f"{left[0]} has not confirmed its latest delivery: the next watch repeats it")
             changes = self._taken(0)
         return changes
 
@@ -323,7 +323,7 @@ class Loop:
         receiver.error = error
         receiver.wait_s = _longer(receiver.wait_s)
         receiver.retry_ms = now_ms + round(1_000 * receiver.wait_s)
-        self.note(f"{_fault(receiver)}: trying again in {receiver.wait_s:.0f} s")
+        self.note(f"{_fault(receiver)}: retrying in {receiver.wait_s:.0f} s")
 
     def _read_rows(self) -> list[Row] | None:
         """The table `verdicts`, read again if it has changed; None if it does not exist."""
@@ -352,7 +352,7 @@ class Loop:
 
 
 def _fault(receiver: _Receiver) -> str:
-    return f"{receiver.destination.name} does not take verdicts ({receiver.error})"
+    return f"{receiver.destination.name} did not accept verdicts ({receiver.error})"
 
 
 def batched(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:

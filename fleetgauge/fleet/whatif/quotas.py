@@ -30,9 +30,9 @@ REPLAYED: Final = (PRODUCE, FETCH)
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"
 _WHY_NOT: Final = {
-    "request_percentage": "clients do not know how long a broker's threads work for them",
-    "controller_mutation_rate": "clients do not count the partitions that they create and delete",
-    "connection_creation_rate": "it is of addresses, and brokers close connections for it in place of throttling",
+    "request_percentage": "clients do not report how much of a broker's threads they use",
+    "controller_mutation_rate": "clients do not report the partitions that they create and delete",
+    "connection_creation_rate": "it applies to addresses, and brokers close connections instead of throttling",
 }
 _EXAMPLE: Final = "--quota 'user=alice,producer_byte_rate=1048576'"
 
@@ -78,7 +78,7 @@ def parse_quotas(texts: Iterable[str], *, suggests: bool = False) -> tuple[Asked
     """
     quotas = [quota for text in texts for quota in _parsed(text, suggests)]
     if not quotas:
-        raise QuotaError(f"no quota to replay: give one, as {_EXAMPLE}")
+        raise QuotaError(f"no quota to replay: add one, for example {_EXAMPLE}")
     seen: set[tuple[KafkaQuotaEntity, str]] = set()
     for quota in quotas:
         if (quota.entity, quota.key) in seen:
@@ -122,11 +122,11 @@ def _limit(text: str, key: str, value: str | None, suggests: bool) -> float | No
     if value is None:
         if suggests:
             return None
-        raise _wrong(text, f"{key} has no value: give {key}=1048576, or add --suggest to have one found")
+        raise _wrong(text, f"{key} has no value: give {key}=1048576, or add --suggest for a suggestion")
     try:
         return checked_quota_value(USER_AND_CLIENT_QUOTA_KEYS, key, float(value))
     except ValueError:
-        raise _wrong(text, f"{key} is a number of bytes a second, not {value!r}") from None
+        raise _wrong(text, f"{key} is a number of bytes per second, not {value!r}") from None
     except InvalidConfigError as error:
         raise _wrong(text, str(error)) from error
 

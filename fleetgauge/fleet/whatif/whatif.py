@@ -203,7 +203,7 @@ def stretch(store: Store, since: datetime | None, until: datetime | None) -> Str
         span = " and ".join(
             f"{word} {time:%Y-%m-%d %H:%M} UTC" for word, time in (("since", since), ("until", until)) if time
         )
-        raise TableError(f"the tables in {store.root} have nothing {span}: give another --since or --until")
+        raise TableError(f"the tables in {store.root} have nothing {span}: change --since or --until")
     window_s = max(file["max.window_s"] for file in files)
     return Stretch(since=since, until=until, rows=sum(file["num_records"] for file in files), window_s=window_s)
 

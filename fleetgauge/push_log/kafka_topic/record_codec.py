@@ -129,7 +129,7 @@ def _texts(headers: Headers) -> dict[str, str]:
             texts[name] = content if isinstance(content, str) else content.decode()
         except UnicodeDecodeError as error:
             raise MalformedRecordError(
-                "not_utf8", f"header {name} is no UTF-8: {error.reason} at byte {error.start}"
+                "not_utf8", f"header {name} is not UTF-8: {error.reason} at byte {error.start}"
             ) from None
     return texts
 

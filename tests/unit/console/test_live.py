@@ -406,7 +406,7 @@ def test_what_is_suspected_and_when_verdicts_can_come_is_told_before_there_are_a
     assert overview["suspected"] == 1
     assert overview["first_verdicts"] == overview["judged_from"] + 300_000_000
     [row] = of.fleet.verdicts()["suspected"]
-    assert (row["verdict"], row["title"]) == ("tiny-fetches", "reader fetches its data in tiny pieces")
+    assert (row["verdict"], row["title"]) == ("tiny-fetches", "reader fetches very little data per request")
     assert of.fleet.client(instance_id(1))["suspected"] == [row]  # type: ignore[index]
     for _ in range(10):
         of.push("reader", TINY_FETCHES, number=1, client_software_name=JAVA, terminating=False)

@@ -127,7 +127,7 @@ def connector_jars(
         return tuple(jar for path in named for jar in _own_jars(Path(path)))
     kept = cache or cache_directory(connector)
     if not kept.is_dir():
-        note(f"fetching Spark's Kafka connector from Maven Central into {kept}, this once")
+        note(f"downloading Spark's Kafka connector from Maven Central into {kept} (only once)")
         _fetch(kept, connector, within_s)
     return _jars_in(kept)
 
@@ -143,7 +143,7 @@ def _own_jars(path: Path) -> tuple[str, ...]:
         return (str(path.absolute()),)
     jars = _jars_in(path)
     if not jars:
-        raise JarError(f"there is no jar at {path}, which --kafka-jars names")
+        raise JarError(f"--kafka-jars: there is no jar at {path}")
     return jars
 
 
@@ -164,7 +164,7 @@ def _fetch(kept: Path, connector: Connector, within_s: float) -> None:
                 (Path(directory) / "jars").rename(kept)
     except OSError as error:
         if not kept.is_dir():
-            raise JarError(f"Spark's Kafka connector cannot be kept in {kept}: {error}") from error
+            raise JarError(f"Spark's Kafka connector cannot be stored in {kept}: {error}") from error
 
 
 def _check(directory: Path, sha256: Mapping[str, str]) -> None:
@@ -177,8 +177,8 @@ def _check(directory: Path, sha256: Mapping[str, str]) -> None:
     wrong = sorted(name for name in digests.keys() | sha256 if digests.get(name) != sha256.get(name))
     if wrong:
         raise JarError(
-            f"Spark's Kafka connector was dropped: the SHA-256 of {', '.join(wrong)} is not the expected one; "
-            "check the repository that answers for Maven Central, or name jars of your own with --kafka-jars"
+            f"Spark's Kafka connector was discarded: the SHA-256 of {', '.join(wrong)} is wrong; check the "
+            "repository that serves as Maven Central, or use your own jars with --kafka-jars"
         )
 
 
@@ -211,7 +211,7 @@ def _resolve(connector: Connector, ivy: Path, within_s: float) -> None:
 def _not_fetched(connector: Connector, reason: str) -> str:
     return (
         f"Spark's Kafka connector {connector.coordinates} cannot be fetched from Maven Central ({reason}): "
-        f"name jars of your own with --kafka-jars ({', '.join(connector.sha256)})"
+        f"use your own jars with --kafka-jars ({', '.join(connector.sha256)})"
     )
 
 
@@ -222,4 +222,4 @@ def _reason(log: str) -> str:
         matching = next((line for line in lines if re.search(pattern, line)), None)
         if matching:
             return matching.removeprefix('Exception in thread "main" ')[:200]
-    return "spark-submit says nothing of why"
+    return "spark-submit reported no reason"

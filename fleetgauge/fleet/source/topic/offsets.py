@@ -55,7 +55,7 @@ def find_spans(source: TopicSource, options: Mapping[str, str], selection: Selec
     with _Topic(source, options) as topic:
         bounds = topic.bounds()
         if all(span.start == span.end for span in bounds.values()):
-            raise TopicError(f"the topic {source.topic} on {source.bootstrap_servers} holds no push yet")
+            raise TopicError(f"the topic {source.topic} on {source.bootstrap_servers} has no pushes yet")
         starts = {number: span.start for number, span in bounds.items()}
         ends = {number: span.end for number, span in bounds.items()}
         if selection.since is not None:
@@ -85,7 +85,7 @@ class _Topic:
             import confluent_kafka.admin
         except ModuleNotFoundError as error:
             raise NotInstalledError(
-                f"{error.name} is not installed, and a topic needs it: pip install 'fleetgauge[spark]'"
+                f"{error.name} is not installed; reading a topic needs it: pip install 'fleetgauge[spark]'"
             ) from error
         self._kafka: Any = confluent_kafka
         self._source = source
@@ -147,7 +147,7 @@ class _Topic:
         if code in (codes._TIMED_OUT, codes._TRANSPORT, codes.REQUEST_TIMED_OUT):
             said = hide(self._last_error, self._secrets) or said
             return TopicError(
-                f"no Kafka broker answers at {where} as it should ({said}): are address and security settings right?"
+                f"no Kafka broker responds as expected at {where} ({said}): check address and security settings"
             )
         if code in (codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED):
             return TopicError(f"this client may not read {topic} on {where}: {said}")

@@ -112,7 +112,7 @@ def _fault() -> Column:
     version = _field("schema_version")
     faults = [
         F.col("schema_version_fault"),
-        F.when(F.col("value").isNull(), F.lit("the record has no value, and a heartbeat's is empty")),
+        F.when(F.col("value").isNull(), F.lit("the record has no value (a heartbeat's is empty)")),
         *(F.col(f"{name}_fault") for name in HEADER_FIELDS if name != "schema_version"),
         F.col("key_fault"),
     ]
@@ -138,7 +138,7 @@ def _header_fault(name: str) -> Column:
     return (
         F.when(text.isNull(), missing)
         .when(F.octet_length(text) > MAX_HEADER_BYTES, too_long)
-        .when(~F.is_valid_utf8(text), F.lit(f"header {name} is no UTF-8"))
+        .when(~F.is_valid_utf8(text), F.lit(f"header {name} is not UTF-8"))
         .when(~reading.is_good, garbled)
     )
 

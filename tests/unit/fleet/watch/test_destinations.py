@@ -98,7 +98,7 @@ def test_the_name_of_a_destination_lasts_and_tells_no_secret() -> None:
 
 @pytest.mark.parametrize("url", ["ftp://a/b", "hooks.example.com", "http://", "http://a:b/", "file:///etc/passwd"])
 def test_what_is_no_url_is_refused_without_being_repeated(url: str) -> None:
-    with pytest.raises(FleetError, match=r"^--webhook is no URL: give one that begins with http:// or https://$"):
+    with pytest.raises(FleetError, match=r"^--webhook is not a URL: it has to begin with http:// or https://$"):
         webhook(url)
 
 
@@ -180,7 +180,7 @@ def test_alerts_link_to_what_an_operator_says_with_names_made_safe() -> None:
 
 @pytest.mark.parametrize("link", ["grafana.example", "javascript:alert(1)", "https://a/{nothing}"])
 def test_what_is_no_link_is_refused(link: str) -> None:
-    with pytest.raises(FleetError, match=r"^--alertmanager-link is no URL with any of \{id\}, \{verdict\}"):
+    with pytest.raises(FleetError, match=r"^--alertmanager-link has to be a URL with any of \{id\}, \{verdict\}"):
         check_link("--alertmanager-link", link)
 
 

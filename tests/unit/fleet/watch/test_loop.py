@@ -142,7 +142,7 @@ def test_changes_are_delivered_once_and_the_next_start_goes_on_from_there(tmp_pa
     first = Recorder()
     watched = Watched(tmp_path, first).run([verdict()], [verdict()], [verdict(), verdict("4")])
     assert first.got == [("opened", "3"), ("opened", "4")]
-    assert watched.notes == ["stopped: 2 verdicts are open, and the next start goes on from here"]
+    assert watched.notes == ["stopped: 2 verdicts are open; the next start continues from here"]
     assert len(watched.steps) == 2, "a round without news is none"
     assert "; 1 verdicts opened, 0 cleared, 1 open; " in watched.steps[0]
     second = Recorder()
@@ -185,7 +185,7 @@ def test_a_destination_that_is_away_holds_up_no_other_and_gets_everything_later(
     assert [round(b - a) for a, b in zip(away.tried_at_s, away.tried_at_s[1:], strict=False)] == [
         *(1, 2, 4, 8, 16, 32, 64)
     ]
-    assert watched.notes[0] == "away does not take verdicts (no answer): trying again in 1 s"
+    assert watched.notes[0] == "away did not accept verdicts (no answer): retrying in 1 s"
 
 
 def test_a_destination_that_does_not_come_back_holds_up_neither_another_nor_the_end(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_destination_that_does_not_come_back_holds_up_neither_another_nor_the_
     finally:
         released.set()
     assert begun.is_set()
-    assert "hanging has not taken what it was given: the next start delivers it again" in watched.notes
+    assert "hanging has not confirmed its latest delivery: the next start repeats it" in watched.notes
 
 
 @pytest.mark.slow

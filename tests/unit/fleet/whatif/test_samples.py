@@ -162,6 +162,6 @@ def test_what_prometheus_refuses_is_a_sentence(prometheus: tuple[str, type[_Prom
     options = ("--query", "x(", "--quota", "user=alice,producer_byte_rate=100")
     assert "400 Bad Request" in whatif("--prometheus", url, *options).stderr
     assert "bad query" in whatif("--prometheus", url, *options).stderr
-    assert "is no URL" in whatif("--prometheus", "prometheus:9090", *options).stderr
+    assert "is not a URL" in whatif("--prometheus", "prometheus:9090", *options).stderr
     assert "no answer" in whatif("--prometheus", "http://127.0.0.1:1", *options).stderr
     assert "--step" in whatif("--prometheus", url, *options, "--step", "0s").stderr

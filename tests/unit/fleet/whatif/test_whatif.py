@@ -94,7 +94,7 @@ def test_the_terminal_says_what_the_figures_are_and_whom_they_leave_out(tables: 
     assert "--rates or --prometheus" in shown
     assert "not sent" in shown
     assert "all bytes count as one broker's" in shown
-    assert "1 client instance with none of these limits" in shown
+    assert "1 client instance without any of these limits" in shown
     assert "\x1b" not in shown
     assert "client-id==x</script>\\x1b[2J\\n\\u202e" in shown
 
