@@ -143,7 +143,7 @@ class Connection:
             return NotAuthorizedError(_missing_acl(operation))
         if kind in (*_NO_ANSWER, "NodeNotReadyError"):
             return ClusterError(
-                f"no broker at {self.servers} answers: look at the address and at the security settings of "
+                f"no broker responds at {self.servers}: check the address and the security settings of "
                 f"{self._client_from} ({problem})"
             )
         if kind == "IncompatibleBrokerVersion":
@@ -189,7 +189,9 @@ def _addresses(servers: str) -> list[str]:
     parts = ((each, *each.rpartition(":")) for each in addresses)
     wrong = next((each for each, host, _, port in parts if not host or not port.isdigit()), None)
     if not addresses or wrong is not None:
-        raise ResourceError(f"{servers!r} are no bootstrap servers: give host:port,... of brokers or of a node")
+        raise ResourceError(
+            f"{servers!r} is not a list of bootstrap servers: use host:port,... of brokers or of a node"
+        )
     return addresses
 
 
@@ -228,13 +230,13 @@ def _options(settings: ClusterSettings) -> dict[str, Any]:
             options["ssl_check_hostname"] = value.lower() != "none"
         else:
             raise UnknownSettingError(
-                f"{settings.client_from}: {key} is not understood here; known are {', '.join(sorted(_OPTIONS))} and "
-                "what Kafka's tools call them"
+                f"{settings.client_from}: {key} is not supported; use {', '.join(sorted(_OPTIONS))}, or their names "
+                "in Kafka's tools"
             )
     options["security_protocol"] = options.get("security_protocol", "PLAINTEXT").upper()
     mechanism = options.get("sasl_mechanism")
     if mechanism is not None and mechanism not in _MECHANISMS:
         raise UnknownSettingError(
-            f"{settings.client_from}: sasl.mechanism is {mechanism}; known are {', '.join(_MECHANISMS)}"
+            f"{settings.client_from}: sasl.mechanism is {mechanism}; supported are {', '.join(_MECHANISMS)}"
         )
     return options

@@ -135,7 +135,7 @@ class Kind(Generic[K, V]):
         stale = [" ".join(self.words(each.name)) for each in changes if current.get(each.name) != each.before]
         if stale:
             raise ResourceError(
-                f"{', '.join(stale)} changed since the plan was made, so nothing is applied: make the plan again"
+                f"{', '.join(stale)} changed since the plan was made, so nothing is applied: plan again"
             )
         if changes:
             store.alter({each.name: each.after for each in changes})

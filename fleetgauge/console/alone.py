@@ -53,7 +53,7 @@ def console(
     job = console_job(read, "console")
     check_access(read.http_access(operator_token(read)))
     if not read.http_listeners:
-        raise ConfigError("http.listeners", "is empty, and the page has to be served somewhere")
+        raise ConfigError("http.listeners", "is empty, and the page needs an address")
     if read.push_log == "sqlite" and not read.log_dirs.is_dir():
         raise ConfigError(
             "log.dirs",

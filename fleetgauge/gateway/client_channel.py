@@ -230,7 +230,7 @@ class ClientChannel(BaseChannel):
             request = own_login.receive(body, self._clock())
         except LoginError as error:
             self._shared.broker_connect_failures += 1
-            raise ProtocolError("broker_refuses_login", f"the broker does not take the gateway: {error}") from error
+            raise ProtocolError("broker_refuses_login", f"the broker rejects the gateway's login: {error}") from error
         if request:
             assert self._broker is not None
             self._broker.write(request)

@@ -137,7 +137,7 @@ def keys_of(entity: Entity) -> Mapping[str, EntityQuotaKey]:
 
 
 def _no_entity(path: str) -> InvalidConfigError:
-    return InvalidConfigError(f"{path!r} is no entity that has quotas; there are {_FORMS}")
+    return InvalidConfigError(f"{path!r} is not a quota entity; use {_FORMS}")
 
 
 def _name(path: str, part: str) -> str | None:
@@ -154,7 +154,7 @@ def _number(key: str, value: Any) -> float:
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidConfigError(f"{key}: it takes a number above 0, not {value!r}; without a limit, leave it out")
+        raise InvalidConfigError(f"{key}: it has to be a number above 0, not {value!r}; omit it for no limit")
     return number
 
 

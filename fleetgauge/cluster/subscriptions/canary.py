@@ -98,7 +98,9 @@ def parse_share(text: str) -> float:
     except ValueError:
         percent = 0.0
     if not text.endswith("%") or not 0 < percent < 100:
-        raise ResourceError(f"{text!r} is no share of the clients: give one above 0% and below 100%, such as 5%")
+        raise ResourceError(
+            f"{text!r} is not a share of the clients: use a percentage above 0% and below 100%, such as 5%"
+        )
     return percent / 100
 
 
@@ -132,7 +134,7 @@ def found_canary(current: Mapping[str, Resource], name: str) -> Resource:
     """
     canary = current.get(f"{name}{CANARY_SUFFIX}")
     if canary is None:
-        raise ResourceError(f"{name} has no canary: fleetgauge subscriptions canary 5% {name} -f FILE makes one")
+        raise ResourceError(f"{name} has no canary: fleetgauge subscriptions canary 5% {name} -f FILE creates one")
     return canary
 
 
@@ -247,12 +249,12 @@ def _fares(earlier: dict[str, Client], later: dict[str, Client], minutes: float)
 
 
 def worse(sample_fares: Fares, others: Fares) -> list[str]:
-    """In what the sample fares noticeably worse than the others; empty if in nothing.
+    """Figures in which the sample is noticeably worse than the others; empty if there are none.
 
     >>> one = Fares(clients=50, pushes_per_minute=2, bytes_per_minute=None, bytes_per_push=None, refused=0,
     ...             troubled=0, gone=5)
     >>> worse(one, replace(one, clients=950, gone=3))
-    ['5 of 55 clients are gone, of the others 3 of 953']
+    ['5 of 55 clients are gone (others: 3 of 953)']
     """
     differences = []
     known = (sample_fares.clients + sample_fares.gone, others.clients + others.gone)
@@ -261,7 +263,7 @@ def worse(sample_fares: Fares, others: Fares) -> list[str]:
         ("are throttled, refused or late", sample_fares.troubled, others.troubled),
     ):
         if mine > 1 and mine * max(known[1], 1) >= _NOTICEABLE * other * max(known[0], 1):
-            differences.append(f"{mine:,} of {known[0]:,} clients {what}, of the others {other:,} of {known[1]:,}")
+            differences.append(f"{mine:,} of {known[0]:,} clients {what} (others: {other:,} of {known[1]:,})")
     if sample_fares.latency_ms and others.latency_ms and sample_fares.latency_ms >= _NOTICEABLE * others.latency_ms:
-        differences.append(f"requests take {sample_fares.latency_ms:.1f} ms, of the others {others.latency_ms:.1f} ms")
+        differences.append(f"requests take {sample_fares.latency_ms:.1f} ms (others: {others.latency_ms:.1f} ms)")
     return differences

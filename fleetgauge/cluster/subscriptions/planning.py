@@ -168,8 +168,8 @@ class _Matches:
             if matches is None:
                 matches = [False] * len(clients)
                 self.notes.append(
-                    f"{resource.name}: its match has a pattern of Java's that RE2 does not take: which clients it "
-                    "matches is not known here, and it is counted as none"
+                    f"{resource.name}: its match has a Java pattern that RE2 does not support: the clients that it "
+                    "matches are not known, and are counted as none"
                 )
             self._by_match[resource.match] = matches
 
@@ -299,8 +299,8 @@ def _notes(changes: Sequence[Change[str, Resource]]) -> list[str]:
         if each.interval_ms > INTERVAL_MS_DEFAULT:
             notes.append(f"{each.name}: Kafka's brokers give no interval above 300,000 ms; fleetgauge serve does")
         if '"' in each.match:
-            notes.append(f"{each.name}: a value in quotes is read as such by fleetgauge serve alone, not by Kafka")
+            notes.append(f"{each.name}: only fleetgauge serve reads a value in quotes as such, Kafka does not")
         selectors = [part.partition("=")[0].strip() for part in each.match.split(",")]
         if len(set(selectors)) < len(selectors) and '"' not in each.match:
-            notes.append(f"{each.name}: a selector is there twice; Kafka uses the last, fleetgauge serve both")
+            notes.append(f"{each.name}: a selector occurs twice; Kafka uses the last, fleetgauge serve both")
     return notes

@@ -70,11 +70,11 @@ def why_not(client: Client, metrics: Iterable[str]) -> str | None:
     """
     library = library_of(client.software_name, client.software_version)
     if library is None:
-        return "what this software sends is not known"
+        return "the metrics of this software are unknown"
     version = parse_version(_library_version(client))
     first = parse_version(_FIRST_WITH_TELEMETRY[library])
     if version is not None and first is not None and version.segments < first.segments:
-        return f"telemetry (KIP-714) came with {library} {_FIRST_WITH_TELEMETRY[library]}"
+        return f"telemetry (KIP-714) needs {library} {_FIRST_WITH_TELEMETRY[library]} or later"
     missing = [each for each in metrics if _has_none(library, each)]
     return f"{library} has no metric under {', '.join(missing)}" if missing else None
 

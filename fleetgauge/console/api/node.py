@@ -198,7 +198,7 @@ class Node:
         """
         status = {} if self._socket is None else self._status()
         if "gateway" not in status:
-            return {"traffic": [], "why_not": "Only fleetgauge gateway has the clients' traffic in sight."}
+            return {"traffic": [], "why_not": "Only fleetgauge gateway sees the clients' traffic."}
         gateway = status["gateway"]
         traffic = gateway["traffic"]
         clients = traffic["by_client"]

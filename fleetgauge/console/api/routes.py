@@ -29,10 +29,10 @@ PREFIX: Final = "/api/"
 _FILTER: Final = {
     "q": "a part of the client id, principal, software, group, address or instance id",
     "state": "one or several states, with commas",
-    "principal": "whole, or up to a * at its end",
-    "software": "name or name/version, * at its end",
+    "principal": "exact, or a prefix with * at its end",
+    "software": "name or name/version, or a prefix with * at its end",
     "broker": "node id",
-    "group": "consumer group, * at its end",
+    "group": "consumer group, or a prefix with * at its end",
     "application": "client id without its number at the end",
     "verdict": "id of an open verdict, or any",
     "instance_id": "in any form that clients log",
@@ -40,7 +40,7 @@ _FILTER: Final = {
 _PAGE: Final = {
     "sort": "a field of the rows, or a measure",
     "order": "asc or desc",
-    "offset": "rows to leave out",
+    "offset": "rows to skip",
     "limit": "rows, 1 to 1000",
 }
 FACETS: Final = ("state", "principal", "application", "software", "version", "broker", "group", "role")
@@ -49,7 +49,7 @@ _SUBSCRIPTION: Final = {
     "interval_ms": "push interval [ms]",
     "match": "list of selectors, name=pattern",
 }
-_IDS: Final = {"ids": "numbers of dead letters; all of the exporter without"}
+_IDS: Final = {"ids": "numbers of dead letters; without it, all of the exporter"}
 
 
 class Fleetless:
@@ -117,7 +117,7 @@ class Api:
             *_exporter_calls(node),
             *_subscription_calls(subscriptions),
             Call("/api/quotas", "Quotas and their use", lambda _: node.quotas()),
-            Call("/api/traffic", "What passes a gateway, by client", lambda _: node.traffic()),
+            Call("/api/traffic", "Traffic through a gateway, by client", lambda _: node.traffic()),
         )
 
     def routes(self) -> list[Route]:
@@ -169,7 +169,7 @@ class Api:
     async def _log_in(self, request: Request) -> Response:
         token = (await _body(request, {"token": ""})).get("token")
         if not isinstance(token, str):
-            raise HTTPException(400, "token is a text")
+            raise HTTPException(400, "token has to be a text")
         response = _json({"role": "operate"})
         await self._sessions.log_in(request, token, response)
         audit.record("login.succeeded", *_sender(request), api="HTTP")
@@ -186,7 +186,7 @@ def _fleet_calls(fleet: "Callable[[], Fleet]") -> tuple[Call, ...]:
     def client(given: Mapping[str, Any]) -> dict[str, Any]:
         answer = fleet().client(given["instance_id"])
         if answer is None:
-            raise HTTPException(404, "no client of this instance id is known here")
+            raise HTTPException(404, "there is no client with this instance id")
         return answer
 
     def facets(given: Mapping[str, Any]) -> Any:
@@ -198,11 +198,11 @@ def _fleet_calls(fleet: "Callable[[], Fleet]") -> tuple[Call, ...]:
         Call("/api/overview", "The fleet in figures", lambda _: fleet().overview()),
         Call(
             "/api/clients",
-            "Clients that match, a page of them",
+            "A page of matching clients",
             lambda given: fleet().clients(_client_query(given)),
             query={**_FILTER, **_PAGE},
         ),
-        Call("/api/facets", "Clients that match, counted by a property", facets, query=by),
+        Call("/api/facets", "Matching clients, counted by a property", facets, query=by),
         Call("/api/clients/{instance_id:path}", "One client, and an hour of its measures", client),
         Call("/api/groups", "Consumer groups", lambda _: fleet().groups()),
         Call("/api/brokers", "Brokers as their clients see them", lambda _: fleet().brokers()),
@@ -242,12 +242,12 @@ def _subscription_calls(subscriptions: "Callable[[], PageSubscriptions]") -> tup
         Call("/api/subscriptions", listed, lambda _: subscriptions().list()),
         Call(
             "/api/subscriptions/plan",
-            "What a change of a subscription would do; changes nothing",
+            "Effect of a change of a subscription; changes nothing",
             lambda given: subscriptions().plan(given),
             method="POST",
             body={"name": "of the subscription", "delete": "true: delete it", **_SUBSCRIPTION},
         ),
-        Call(path, "Make or change a subscription", put, method="PUT", body=_SUBSCRIPTION),
+        Call(path, "Create or change a subscription", put, method="PUT", body=_SUBSCRIPTION),
         Call(path, "Delete a subscription", delete, method="DELETE"),
     )
 
@@ -266,7 +266,7 @@ def openapi(calls: tuple[Call, ...], version: str) -> dict[str, Any]:
     }
     log_in = Call("", "Log in, with the token", dict, method="POST", body={"token": "the token"})
     log_out = Call("", "Log out", dict, method="DELETE")
-    who = Call("", "What the sender may do, and the CSRF token of its session", dict)
+    who = Call("", "Role of the sender, and the CSRF token of its session", dict)
     paths["/api/session"] = {each.method.lower(): _operation(each) for each in (who, log_in, log_out)}
     return {
         "openapi": "3.1.0",

@@ -22,8 +22,8 @@ COOKIE: Final = "fleetgauge_operate"
 CSRF_HEADER: Final = "X-CSRF-Token"
 SESSION_S: Final = 12 * 3600
 _READ_ONLY: Final = (
-    "this page is read-only: the configuration names no token (console.operate.token.file), and your login has no "
-    "role operate (http.users.file)"
+    "this page is read-only: the configuration has no token (console.operate.token.file), and your user does not "
+    "have the role operate (http.users.file)"
 )
 
 
@@ -130,7 +130,7 @@ def check_origin(request: Request) -> None:
     if site == "same-origin":  # the browser has compared the schemes itself: a proxy before us may have the TLS
         allowed.add(f"https://{host}")
     if origin not in allowed or site not in (None, "same-origin", "none"):
-        raise HTTPException(403, "changes are taken from this page itself, not from one of another origin")
+        raise HTTPException(403, "changes are accepted only from this page, not from another origin")
 
 
 def _equal(given: str, wanted: str) -> bool:

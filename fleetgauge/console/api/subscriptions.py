@@ -30,11 +30,11 @@ _KEPT_S: Final = 5.0
 _SHARE: Final = 20
 """Listing subscriptions takes at most 1/20 of the time."""
 _NO_CLUSTER: Final = (
-    "This process knows no Admin API: name brokers, or a node, in subscriptions.bootstrap.servers, and restart it."
+    "This process has no Admin API: set subscriptions.bootstrap.servers to brokers or a node, and restart it."
 )
 _NO_LISTENER: Final = (
-    "This node has no listener without TLS and login on a loopback address to change them by: name one of its "
-    "listeners in subscriptions.bootstrap.servers, and restart it."
+    "This node has no listener on a loopback address without TLS and login, which changes need: set "
+    "subscriptions.bootstrap.servers to one of its listeners, and restart it."
 )
 MAX_TEXTS: Final = 1_000
 _FIELDS: Final = ("metrics", "interval_ms", "match")

@@ -55,7 +55,7 @@ class Analysis:
             try:
                 self._rules = load_rules(rules)
             except RulesError as error:
-                self._notices["rules"] = f"Live verdicts are judged by the default rules: {error}."
+                self._notices["rules"] = f"Live verdicts use the default rules: {error}."
         self._kept = KeptMemory(None if tables else kept, self._rules, time)
         self.live = LiveMeasures(None if tables else self._rules, clients_max, cores, self._kept.load())
         self.rings = Rings(measures.COLUMNS)
@@ -72,12 +72,12 @@ class Analysis:
         notices = list(self._notices.values())
         if self.live.budget.share < 1:
             notices.append(
-                f"Payloads of {self.live.budget.share:.0%} of the clients are read: those of all take more CPU than "
-                "the console may use."
+                f"Payloads of {self.live.budget.share:.0%} of the clients are decoded: for all of them the CPU limit "
+                "does not suffice (console.decode.cores)."
             )
         if self.live.restarts:
             notices.append(
-                "Live verdicts have begun again: more client instances came and went than the console remembers "
+                "Live verdicts were reset: there were more client instances than the console remembers "
                 "(console.clients.max)."
             )
         if self.live.malformed:
@@ -89,7 +89,9 @@ class Analysis:
         try:
             return {} if self._tables is None else clients_in_tables(self._tables)
         except Exception as error:  # noqa: BLE001  as in `_from_tables`
-            self._notices["clients"] = f"Counts begin anew: the clients in {self._tables} could not be read: {error}."
+            self._notices["clients"] = (
+                f"Counts start from zero: the clients in {self._tables} could not be read: {error}."
+            )
             return {}
 
     # --- by the fleet's thread

@@ -165,7 +165,7 @@ class Fleet:
                 self._failure = None
             except Exception as error:  # the page goes on with what it has
                 log.exception("console.step_failed")
-                self._failure = f"The console could not read on, and tries again: {type(error).__name__}."
+                self._failure = f"The console could not read pushes and retries: {type(error).__name__}."
                 self._stopping.wait(_FAILED_S)
             else:
                 self._stopping.wait(_IDLE_S if is_idle else 0)
@@ -279,7 +279,7 @@ class Fleet:
             notices.append(self._node.problem)
         if self._clients.evicted:
             notices.append(
-                f"{self._clients.evicted:,} clients were dropped: {self._settings.clients_max:,} are kept at most."
+                f"{self._clients.evicted:,} clients were dropped: the limit is {self._settings.clients_max:,}."
             )
         if self._analysis is not None:
             notices += self._analysis.notices
@@ -293,7 +293,7 @@ class Fleet:
             return None
         if self._settings.tables:
             return f"No verdicts could be read from {self._settings.tables} yet."
-        return "Nothing is judged yet: the first minute of pushes has to be over."
+        return "Nothing is judged yet: the first minute of pushes is not over."
 
     def _judged(self) -> dict[str, Any]:
         verdicts = self._verdicts()

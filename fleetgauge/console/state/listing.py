@@ -67,7 +67,7 @@ class NodeListing:
                 rows += (ClientRow._make(row) for row in answer.get("rows", ()))
                 del rows[self._clients_max :]
         except (NotRunningError, ValueError, TypeError) as error:
-            self.problem = f"States, errors and subscriptions of the node are not known now: {error}."
+            self.problem = f"States, errors and subscriptions of the node are not available: {error}."
             return
         self.problem = None
         with self._lock:

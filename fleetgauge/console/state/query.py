@@ -79,7 +79,7 @@ def parsed_id(text: str) -> str:
         return format_instance_id(parse_instance_id(text))
     except ValueError:
         raise ValueError(
-            "instance_id is no client instance id: it is 22 characters of base64, 32 hex digits, or a hyphenated UUID"
+            "instance_id is not a client instance id: use 22 characters of base64, 32 hex digits, or a hyphenated UUID"
         ) from None
 
 

@@ -87,7 +87,7 @@ class TopicSource:
             self._consumer = None
 
     def _say(self, problem: str) -> None:
-        self.notices = [f"{self._place} cannot be read now: {problem.rstrip('.')}. What is shown is as of before."]
+        self.notices = [f"{self._place} cannot be read now: {problem.rstrip('.')}. The data shown is older."]
 
     def _poll(self, max_pushes: int) -> Polled:
         consumer = self._opened()

@@ -230,7 +230,7 @@ class Loop:
             for_good = isinstance(error, TableError) and not isinstance(error, BusyError | UnreadableTableError)
             if self.request.once or for_good:
                 raise
-            self.note(f"{error}: trying again")
+            self.note(f"{error}: retrying")
             return None
 
     def _wait_until(self, next_ms: int) -> bool:

@@ -159,7 +159,7 @@ def test_a_running_watch_delivers_what_opens_and_clears_over_restarts(
     with watching(*command) as watch:
         watch.wait_for(lambda: watch.notes, "a note")
         assert watch.notes[0].startswith(f"there is no landing zone at {zone.root}")
-        assert watch.notes[0].endswith(": trying again\n")
+        assert watch.notes[0].endswith(": retrying\n")
         zone.root.mkdir()
         slow(zone, 0, 6_000)
         slow(zone, 1, 6_000)  # the first minute is over

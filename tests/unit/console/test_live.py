@@ -281,7 +281,7 @@ def test_ids_without_end_are_forgotten_by_the_judge_too() -> None:
     assert len(analysis.live.memory.registry.instances) <= 60
     assert len(of.fleet._clients._instances) <= 21
     assert analysis._numbers <= 60
-    assert any(each.startswith("Live verdicts have begun again") for each in of.fleet.overview()["notices"])
+    assert any(each.startswith("Live verdicts were reset") for each in of.fleet.overview()["notices"])
 
 
 NODE_LATENCY = "org.apache.kafka.{}.node.request.latency.avg"

@@ -104,7 +104,7 @@ def test_what_is_no_url_is_refused_without_being_repeated(url: str) -> None:
 
 @pytest.mark.parametrize("text", ["Authorization", ": x", "A: b\r\nC: d"])
 def test_what_is_no_header_is_refused(text: str) -> None:
-    with pytest.raises(FleetError, match="is given as 'Name: value'"):
+    with pytest.raises(FleetError, match="has the form 'Name: value'"):
         parse_headers("--webhook-header", [text])
 
 
@@ -193,7 +193,7 @@ def test_a_topic_that_no_broker_serves_may_come_back_and_what_is_no_setting_is_r
     assert topic.name == "topic kafka://127.0.0.1:1/verdicts"
     with pytest.raises(DeliveryError, match="timed out"):
         topic.deliver([OPENED], AT)
-    for text, sentence in (("linger.mss=0", 'No such configuration property: "linger.mss"'), ("x", "no name=value")):
+    for text, sentence in (("linger.mss=0", 'No such configuration property: "linger.mss"'), ("x", "not name=value")):
         config.write_text(text)
         with pytest.raises(FleetError, match=f"^--topic-config.*{sentence}"):
             topic_module.ToTopic(parse_source("kafka://127.0.0.1:1/verdicts", (), config))
