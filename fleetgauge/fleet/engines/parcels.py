@@ -1,29 +1,31 @@
-"""Pushes on their way from the task that reads them to the one that has their instances.
+"""Parcels: pushes on their way through Spark's shuffle, to the tasks that have their instances.
 
-The reader puts them in order, cuts them by task and shard, and compresses them: what goes between processes, and
-through Spark's shuffle, are a few binary rows of megabytes instead of a row of 30 columns for every push. 8.2 GB of
-payloads of real clients are 0.5 GB on this way.
+The task that reads pushes divides them by task and shard, sorts and compresses them. So a few binary rows go through
+the shuffle instead of one of 30 columns for every push: of two million points of real clients 40 rows with 22 MB
+instead of 33,512 with 345 MB.
 """
 
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
+from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa, pc
 from fleetgauge.fleet.schemas import BRONZE, schema_of
 from fleetgauge.fleet.shards import by_shard, shards_of
 from fleetgauge.fleet.silver.check import KEYS
 from fleetgauge.fleet.silver.repeats import ORDER
 
 PARCELS: Final = schema_of(("task", pa.int32()), ("content", pa.binary()))
-"""BRONZE of the instances of one task, as a stream of Arrow's with a batch a shard."""
+"""Pushes for one task: BRONZE as an Arrow stream, whose batches are each of one shard, in the order of shards."""
 
 ROWS_AT_ONCE: Final = 1024
-"""Pushes that a task is handed together, at most."""
+"""Most pushes in a batch for a task."""
 
 _PACKED_BYTES: Final = 64 * 1024 * 1024
-"""Of pushes that are cut together, about [B]: enough that a batch of one shard has many pushes."""
+"""Pushes that are divided together, about [B]: many enough that each shard has several."""
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
 
@@ -33,15 +35,15 @@ class Pack:
     """A step: BRONZE -> PARCELS.
 
     Attributes:
-        shards: into how many ranges instances are divided; see `fleet.shards`.
-        tasks: among how many these are divided.
+        shards: number of shards; see `fleet.shards`.
+        tasks: number of tasks, each of which has consecutive shards.
     """
 
     shards: int
     tasks: int
 
     def __call__(self, bronze: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """Packs some 64 MiB of pushes at a time."""
+        """Packs about 64 MiB of pushes at a time."""
         waiting: list[RecordBatch] = []
         for batch in bronze:
             waiting.append(batch)
@@ -56,12 +58,12 @@ class Pack:
         for shard, rows in by_shard(pa.Table.from_batches(bronze, BRONZE).combine_chunks(), self.shards):
             of_task.setdefault(shard * self.tasks // self.shards, []).extend(in_order(rows))
         contents = [_written(batches) for batches in of_task.values()]
-        columns = [pa.array(list(of_task), pa.int32()), pa.array(contents, pa.binary())]
+        columns: list[Array] = [pa.array(list(of_task), pa.int32()), pa.array(contents, pa.binary())]
         return pa.RecordBatch.from_arrays(columns, schema=PARCELS)
 
 
 def in_order(bronze: Table) -> Iterator[RecordBatch]:
-    """BRONZE in `repeats.ORDER`; a cluster or principal that is not known is ''."""
+    """Sorts BRONZE by `repeats.ORDER`; an unknown cluster or principal becomes ''."""
     for name in KEYS:
         known = pc.fill_null(bronze[name], "")
         bronze = bronze.set_column(bronze.schema.get_field_index(name), BRONZE.field(name), known)
@@ -83,28 +85,19 @@ class Unpack:
     """A step: PARCELS of one task -> BRONZE in `repeats.ORDER`.
 
     Attributes:
-        shards: as it was packed with.
+        shards: number of shards that the pushes were packed with.
     """
 
     shards: int
 
     def __call__(self, parcels: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """Reads a shard at a time, and the next one ahead."""
-        streams = [pa.ipc.open_stream(each.as_buffer()) for batch in parcels for each in batch.column("content")]
-        ahead: list[tuple[int, int, RecordBatch]] = []
-        for number in range(len(streams)):
-            self._read_on(streams, number, ahead)
-        while ahead:
-            shard, of_shard = ahead[0][0], []
-            while ahead and ahead[0][0] == shard:
-                _, number, batch = heapq.heappop(ahead)
-                of_shard.append(batch)
-                self._read_on(streams, number, ahead)
-            yield from in_order(pa.Table.from_batches(of_shard, BRONZE).combine_chunks())
+        """Reads one shard at a time, and the next one ahead."""
+        contents = (content for batch in parcels for content in batch.column("content"))
+        of_shards = heapq.merge(*map(self._by_shard, contents), key=itemgetter(0))
+        for _, parts in groupby(of_shards, key=itemgetter(0)):
+            yield from in_order(pa.Table.from_batches([rows for _, rows in parts], BRONZE).combine_chunks())
 
-    def _read_on(self, streams: list[Any], number: int, ahead: list[tuple[int, int, RecordBatch]]) -> None:
-        """The next batch of a stream, with its shard, among those that were read ahead."""
-        batch = next(streams[number], None)
-        if batch is not None:
-            shard = int(shards_of(batch.column("client_instance_id").slice(0, 1), self.shards)[0])
-            heapq.heappush(ahead, (shard, number, batch))
+    def _by_shard(self, content: Any) -> Iterator[tuple[int, RecordBatch]]:
+        for rows in pa.ipc.open_stream(content.as_buffer()):
+            first = rows.column("client_instance_id").slice(0, 1)
+            yield int(shards_of(first, self.shards)[0]), rows

@@ -1,4 +1,4 @@
-"""Bronze: the landing zone as it lies, push records in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC)."""
+"""Bronze: push records of a landing zone as stored, in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
 def read_files(
     spark: SparkSession, paths: Sequence[str], system: FileSystem | None, tasks: int, step: Step, schema: Schema
 ) -> DataFrame:
-    """What a step makes of the files of a zone.
+    """Applies a step to the rows of a zone's files.
 
     Args:
         spark: the session.
@@ -64,7 +64,7 @@ def read_files(
 
 
 def _contents(spark: SparkSession, files: Sequence[str]) -> DataFrame:
-    """Files by Spark, whichever file system they are on."""
+    """Content of files, read by Spark from any file system."""
     return spark.read.format("binaryFile").load(list(files)).select("path", "content")
 
 
@@ -97,7 +97,7 @@ class _ReadFiles:
 
 
 def select_pushes(frame: DataFrame, selection: Selection, time: str = "received_at") -> DataFrame:
-    """The rows of `frame` that an operator asked for; `time` is the column that times are of."""
+    """Rows of `frame` within the selection; `time` is the column that time bounds apply to."""
     if selection.since is not None:
         frame = frame.where(F.col(time) >= F.lit(selection.since))
     if selection.until is not None:

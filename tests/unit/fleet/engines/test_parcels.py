@@ -3,13 +3,13 @@
 import random
 from base64 import urlsafe_b64encode
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from spark.landing_zone import NOON_US, push
 
+from fleetgauge.fleet.arrow import pa, pc
 from fleetgauge.fleet.engines import parcels
 from fleetgauge.fleet.engines.parcels import PARCELS, ROWS_AT_ONCE, Pack, Unpack
 from fleetgauge.fleet.schemas import BRONZE
@@ -21,7 +21,7 @@ IDS = [urlsafe_b64encode(CHANCE.randbytes(16)).decode().rstrip("=") for _ in ran
 ODD = ["", "-", "A", "A-", ".z", " ", "~", "\u00e9\u00e9", "zzzz", None]
 
 
-def rows(ids: list[str | None], each: int) -> list[dict[str, Any]]:
+def rows(ids: Sequence[str | None], each: int) -> list[dict[str, Any]]:
     found = [
         push(received_at=NOON_US + second) | {"client_instance_id": instance, "cluster_id": None, "source_row": second}
         for instance in ids
