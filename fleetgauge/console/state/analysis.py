@@ -38,9 +38,9 @@ class Analysis:
     Args:
         clients_max: most clients.
         cores: CPU for payloads, in cores.
-        tables: root of standing tables, whose verdicts are shown; None for live ones.
+        tables: root of tables whose verdicts are shown; None for live verdicts.
         rules: rule file; None for the defaults.
-        kept: file for what the live judge remembers; None keeps nothing.
+        kept: file for the live judge's memory; None saves nothing.
         time: the clocks.
     """
 
@@ -100,7 +100,7 @@ class Analysis:
         """Decodes waiting pushes and judges completed minutes; True if anything changed.
 
         Args:
-            clients: whose pushes these are.
+            clients: senders of the pushes.
             lock: taken while the state changes.
             read_up_to_us: receive time up to which all was read [us].
         """

@@ -36,8 +36,8 @@ class Work:
 
     Attributes:
         kind: of work.
-        amount: how much of it, in the unit of its kind.
-        out_of_reach: why this process cannot read it, as `topics`; None if it can.
+        amount: amount of work, in the unit of its kind.
+        out_of_reach: input that this process cannot read, such as `topics`; None if it can read all.
     """
 
     kind: Kind
