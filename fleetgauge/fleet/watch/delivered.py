@@ -63,7 +63,7 @@ class Delivered:
         Args:
             changes: delivered now.
             at: when.
-            rows_of_table: the rows of the table `verdicts`; delivered verdicts that are over and missing there are removed.
+            rows_of_table: the rows of the table `verdicts`; delivered verdicts that are over and not in it are removed.
 
         Raises:
             DeliveryError: that cannot be written down, so that it is delivered again.

@@ -1,4 +1,4 @@
-"""What plans and canaries read from standing tables, by the columns that `fleet run` writes."""
+"""What plans and canaries read from fleet tables, by the columns that `fleet run` writes."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
