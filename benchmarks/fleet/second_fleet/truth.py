@@ -6,7 +6,7 @@ its bound, either is right.
 
 import numpy as np
 
-from benchmarks.fleet.second_fleet.clients import END_S, TICK_S, TICKS, TIMES_S, App, Mask, Slot, Span, Values
+from benchmarks.fleet.second_fleet.clients import BEGIN_S, END_S, TICK_S, TICKS, TIMES_S, App, Mask, Slot, Span, Values
 from benchmarks.fleet.second_fleet.consumers import ConsumerTraffic, GroupWork
 from benchmarks.fleet.second_fleet.producers import ProducerTraffic
 from benchmarks.fleet.second_fleet.world import Brokers, World, smooth, stretches
@@ -53,6 +53,15 @@ def _of_faults(world: World, app: App) -> None:
         for verdict in ("slow-client", "buffer-full", "small-batches", "deploy-regression"):
             world.add(verdict, app.name, app, after, False, "may follow from the quota")
         world.add("lagging", app.group, app, after, False, kind="group")
+
+
+def faults_of(app: App) -> list[Span]:
+    """When something is wrong with an application or one of its processes, since the epoch [s]."""
+    spans = [fault.span for name, fault in app.faults.items() if name != "scale"]
+    spans += [slot.clock.span for slot in app.slots if slot.clock and slot.clock.verdict]
+    lives = [life for slot in app.slots for life in slot.lives]
+    spans += [(life.end_s, END_S) for life in lives if life.end in ("crash", "silent")]
+    return [(BEGIN_S + start_s, BEGIN_S + end_s) for start_s, end_s in spans]
 
 
 def _lasts(span: Span) -> float:
