@@ -221,15 +221,15 @@ def bounded_text(text: object, max_chars: int = MAX_DETAIL_CHARS) -> str:
 def converted(
     records: Iterable[PushRecord], convert: Callable[[PushRecord], _T], *malformed: type[Exception]
 ) -> tuple[list[_T], tuple[RefusedRecord, ...]]:
-    """What `convert` makes of each record, and the records for which it raises one of `malformed`."""
-    found: list[_T] = []
+    """Results of `convert` for each record, and the records for which it raises one of `malformed`."""
+    results: list[_T] = []
     refused: list[RefusedRecord] = []
     for record in records:
         try:
-            found.append(convert(record))
+            results.append(convert(record))
         except malformed as error:
             refused.append(RefusedRecord(push_id=record.push_id, reason=MALFORMED_PAYLOAD, detail=str(error)))
-    return found, tuple(refused)
+    return results, tuple(refused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

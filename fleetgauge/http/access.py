@@ -1,5 +1,5 @@
-"""Who may use a page, and by which TLS: passwords, tokens and client certificates of requests (`http.users.file`,
-`http.ssl.*`), and a bound on guesses.
+"""Access to a page and its TLS: passwords, tokens and client certificates of requests (`http.users.file`,
+`http.ssl.*`), and a limit on guesses.
 
 Files are read again when they change, as Prometheus' own exporters do; what cannot be used is logged, and the latest
 usable files stay in force. A node checks them at SIGHUP, too.
@@ -44,7 +44,7 @@ _MAX_WAITING: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
-    """Who may use the pages of an address, and its TLS.
+    """Access to the pages of an address, and its TLS.
 
     Attributes:
         users_file: see `http.users`; None for no users.
@@ -78,7 +78,7 @@ class AccessSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
-    """What the files hold."""
+    """Content of the files."""
 
     users: Users
     tls: ssl.SSLContext | None
@@ -158,7 +158,7 @@ class Access:
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """For the next connection with TLS."""
+        """TLS context for the next connection."""
         return self._loaded.tls
 
     @property
@@ -289,17 +289,17 @@ def _stamp(settings: AccessSettings) -> tuple[object, ...]:
 def _files(settings: AccessSettings) -> dict[str, Path]:
     """The files that are configured, by key."""
     tls = settings.tls
-    found: dict[str, Path | str | None] = {"http.users.file": settings.users_file}
+    paths: dict[str, Path | str | None] = {"http.users.file": settings.users_file}
     if tls is not None:
-        found["http.ssl.keystore.location"] = tls.keystore_location
-        found["http.ssl.truststore.location"] = tls.truststore_location
-        found["http.ssl.crl.location"] = tls.crl_location
-    return {key: Path(path) for key, path in found.items() if path}
+        paths["http.ssl.keystore.location"] = tls.keystore_location
+        paths["http.ssl.truststore.location"] = tls.truststore_location
+        paths["http.ssl.crl.location"] = tls.crl_location
+    return {key: Path(path) for key, path in paths.items() if path}
 
 
 def _stamp_of(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return ()
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size

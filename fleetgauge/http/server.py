@@ -131,7 +131,7 @@ class HttpServer:
                 self._warn("a connection could not be made", error)
 
     def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What asyncio reports of itself."""
+        """Logs errors that asyncio reports."""
         self._warn(context["message"], context.get("exception"))
 
     def _warn(self, message: str, error: BaseException | None) -> None:

@@ -58,11 +58,11 @@ class Users:
     def of_token(self, token: str) -> User | None:
         """The user with this token. Every hash is compared, in constant time."""
         digest = token_hash(token)
-        found = None
+        match = None
         for each, user in self.tokens.items():
             if hmac.compare_digest(each, digest):
-                found = user
-        return found
+                match = user
+        return match
 
     def of_certificate(self, subject: str) -> User | None:
         """The user with this subject of a verified certificate."""
@@ -102,11 +102,11 @@ def read_users(path: Path | None, operator_token: str | None = None) -> Users:
     passwords: dict[str, tuple[ScramCredential, ...]] = {}
     for name, keys in {} if path is None else _tables(path).items():
         user = by_name[name] = _user(name, keys)
-        found = tuple(
+        hashes = tuple(
             _credential(name, key, mechanism, keys[key]) for key, mechanism in _PASSWORD_KEYS.items() if key in keys
         )
-        if found:
-            passwords[name] = found
+        if hashes:
+            passwords[name] = hashes
         if TOKEN_KEY in keys:
             _add(tokens, name, TOKEN_KEY, keys[TOKEN_KEY].lower(), user)
         if CERTIFICATE_KEY in keys:
@@ -154,11 +154,11 @@ def _credential(name: str, key: str, mechanism: ScramMechanism, text: str) -> Sc
         raise UsersFileError(f"{key} of user {name!r} cannot be used: {error}") from error
 
 
-def _add(found: dict[str, User], name: str, key: str, text: str, user: User) -> None:
+def _add(by_text: dict[str, User], name: str, key: str, text: str, user: User) -> None:
     if key == TOKEN_KEY and not re.fullmatch("[0-9a-f]{64}", text):
         raise UsersFileError(f"{key} of user {name!r} is not a SHA-256 in hexadecimal digits")
     if not text:
         raise UsersFileError(f"{key} of user {name!r} is empty, which every certificate without a subject would fit")
-    if text in found:
-        raise UsersFileError(f"{key} of user {name!r} is that of user {found[text].name!r}, too")
-    found[text] = user
+    if text in by_text:
+        raise UsersFileError(f"{key} of user {name!r} is that of user {by_text[text].name!r}, too")
+    by_text[text] = user

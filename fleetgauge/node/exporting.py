@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 _PROGRESS_EVERY_S: Final = 60.0
 _CHANGEABLE: Final = frozenset({"logging_level"})
-"""What a SIGHUP changes."""
+"""Keys that a SIGHUP can change."""
 _SILENT_MS: Final = 10_000
 """The exporter process reports once a second; after a longer silence this process is not ready [ms]."""
 

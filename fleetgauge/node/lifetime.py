@@ -27,7 +27,7 @@ from fleetgauge.node.processes.node_process import NodeProcess
 log = structlog.get_logger(__name__)
 
 _READ_WITHIN_S: Final = 10.0
-"""How long a SIGHUP's file may take to be read and checked; clients are served meanwhile [s]."""
+"""Time limit to read and check the file after a SIGHUP; clients are served meanwhile [s]."""
 _OLD_CONFIG: Final = "the configuration was refused, and the old one stays in force"
 
 

@@ -26,7 +26,7 @@ _OWN_FILES: Final = (
 
 
 def keep_files_private() -> None:
-    """Has this process and its children create files and directories for their own user alone."""
+    """Makes this process and its children create files and directories that only their own user can read."""
     os.umask(UMASK)
 
 

@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 SESSION_OPTIONS: Final = {"spark.jars.packages": connector.CONNECTOR.coordinates}
-"""What a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need none."""
+"""Options that a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need
+none.
+"""
 
 
 def read_pushes(
@@ -51,7 +53,7 @@ def read_pushes(
         ValueError: neither a source nor tables are given, or both.
     """
     if tables is not None:
-        return _standing(spark, source, selection, tables, catalog.PUSHES)
+        return _in_tables(spark, source, selection, tables, catalog.PUSHES)
     return jobs.pushes(spark, _given(source), selection or Selection())
 
 
@@ -64,7 +66,7 @@ def read_points(
     Arguments and errors are those of `read_pushes`.
     """
     if tables is not None:
-        return _standing(spark, source, selection, tables, catalog.POINTS)
+        return _in_tables(spark, source, selection, tables, catalog.POINTS)
     return jobs.points(spark, _given(source), selection or Selection())
 
 
@@ -91,7 +93,7 @@ def _given(source: Source | None) -> Source:
     return source
 
 
-def _standing(
+def _in_tables(
     spark: SparkSession, source: Source | None, selection: Selection | None, root: str, table: catalog.Table
 ) -> DataFrame:
     if source is not None:

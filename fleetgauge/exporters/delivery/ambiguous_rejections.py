@@ -10,7 +10,7 @@ from fleetgauge.base.clock import Time
 from fleetgauge.exporters.exporter import Refusal, Refused, Retry, Settled
 
 IN_DOUBT_FOR_MS: Final = 600_000
-"""How long to keep retrying a batch when the destination rejects every push without a reason [ms]."""
+"""Time to keep retrying a batch when the destination rejects every push without a reason [ms]."""
 
 
 class AmbiguousRejections:

@@ -26,7 +26,7 @@ FOLDER: Final = "group_offsets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowKind:
-    """What the rows of a folder are.
+    """Kind of the rows in a folder.
 
     Attributes:
         folder: beside the folders `date=...` of pushes.

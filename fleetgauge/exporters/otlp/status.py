@@ -44,7 +44,7 @@ _CLOSED_AT_ONCE: Final = {
     True: "a receiver that wants another client certificate closes connections so: check tls.cert.file, tls.key.file",
     False: "a receiver that wants TLS closes connections so: check whether the endpoint should begin with https://",
 }
-"""By whether the connection uses TLS."""
+"""Transport by whether the connection uses TLS."""
 
 
 def closed_at_once(text: str, *, tls: bool) -> str:

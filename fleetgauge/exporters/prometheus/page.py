@@ -96,8 +96,8 @@ def write_lines(client: Client) -> None:
     """
     shown, before, identity = client.shown, client.written, client.identity
     saved, written = len(shown), len(before)
-    for found in client.series.values():
-        for series in found.values():
+    for by_labels in client.series.values():
+        for series in by_labels.values():
             family, at, labels = series.family, series.at, series.labels
             if family is None or at >= saved:
                 continue

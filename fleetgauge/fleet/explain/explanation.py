@@ -1,4 +1,4 @@
-"""An explanation: what the tables know of a subject, as one object that becomes a page or JSON."""
+"""An explanation: all that the tables hold about a subject, as one object for a page or JSON."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from fleetgauge.verdicts.suspected import suspected
 
 DAY: Final = timedelta(days=1)
 MOST_LISTED: Final = 20
-"""Instances of an explanation."""
+"""Most instances listed in an explanation."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest:
-    """What is to be explained.
+    """Parameters of an explanation.
 
     Attributes:
         text: a name.
@@ -49,7 +49,7 @@ class ExplainRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What the tables know of a subject.
+    """All that the tables hold about a subject.
 
     Attributes:
         kind, subject, cluster_id: of it.
@@ -77,7 +77,7 @@ class Explanation:
     coverage: list[Row] | None
 
     def as_object(self) -> Row:
-        """For JSON."""
+        """The explanation as JSON takes it."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
 
@@ -156,7 +156,7 @@ def _is_suspected(row: Row, subject: Subject, clients: Table) -> bool:
 
 
 def _versions(clients: Table) -> list[Row]:
-    """The latest seen first."""
+    """Versions of the clients, last seen first."""
     names = ["client_software_name", "client_software_version", "dialect"]
     counted = clients.group_by([*names, "state"], use_threads=False).aggregate([([], "count_all")])
     states: dict[tuple[Any, ...], Counter[str]] = {}

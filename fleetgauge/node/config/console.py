@@ -15,7 +15,7 @@ _MAX_TOKEN_BYTES: Final = 4096
 
 
 def console_job(config: ServiceConfig, form: str) -> dict[str, Any]:
-    """What the console needs to know.
+    """Settings for the console's process.
 
     Args:
         config: the checked configuration.

@@ -70,5 +70,5 @@ class ConfigReader:
 def _is_secret(key: str, value: object) -> bool:
     """True for a secret; False for a reference `${...}` to one."""
     text = str(value)
-    found = [text] if key.startswith(USERS_PREFIX) or without_credentials(text) != text else secrets_in(key, value)
-    return any(each and not each.startswith("${") for each in found)
+    secrets = [text] if key.startswith(USERS_PREFIX) or without_credentials(text) != text else secrets_in(key, value)
+    return any(each and not each.startswith("${") for each in secrets)

@@ -110,7 +110,7 @@ class ExporterSupervisor(ChildProcess):
                 self._heard_ms = self._time.hi_res_clock_ms()
 
     def _hang(self) -> str:
-        """What hangs, in one sentence; empty if nothing does."""
+        """The exporter or process that hangs, in one sentence; empty if none does."""
         limit_ms, silent_ms = self._hang_timeout_ms, self._time.hi_res_clock_ms() - self._heard_ms
         # A process waits for its predecessor's end before its first report.
         if silent_ms > (limit_ms if self.has_reported else max(limit_ms, _FIRST_REPORT_MS)):

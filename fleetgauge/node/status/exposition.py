@@ -205,7 +205,7 @@ STATES: Final = ("starting", "running", "retrying", "stopped", "revoked")
 
 
 class HttpStatus(NamedTuple):
-    """What the HTTP process knows of itself.
+    """Figures of the HTTP process itself.
 
     Attributes:
         failures: failed log-ins by reason.
@@ -309,10 +309,10 @@ def _scalars(
 ) -> Iterator[Metric]:
     """A family for each number of the table that any source has."""
     for key, count in table.items():
-        found = [(labels, source[key]) for labels, source in sources if source.get(key) is not None]
-        if found:
-            family = _family(count, found[0][0])
-            for labels, value in found:
+        samples = [(labels, source[key]) for labels, source in sources if source.get(key) is not None]
+        if samples:
+            family = _family(count, samples[0][0])
+            for labels, value in samples:
                 family.add_metric(list(labels.values()), value * count.scale)
             yield family
 
@@ -335,7 +335,9 @@ def _single(name: str, text: str, value: float) -> Metric:
 
 
 def _process(head: Mapping[str, Any]) -> Iterator[Metric]:
-    """For `fleetgauge export` the labels of a node are empty, which Prometheus treats as absent."""
+    """Metrics of the process; for `fleetgauge export` the labels of a node are empty, which Prometheus treats as
+    absent.
+    """
     values = [version("fleetgauge"), str(head.get("node_id", "")), head.get("cluster_id", "")]
     labels = ("version", "node_id", "cluster_id")
     yield _labelled("build_info", "1; version and ids are in the labels.", labels, [(values, 1)])
@@ -345,14 +347,14 @@ def _process(head: Mapping[str, Any]) -> Iterator[Metric]:
 
 def _certificates(status: Status, http: HttpStatus | None) -> Iterator[Metric]:
     """Certificates in use: of listeners, of the HTTP port, and client certificates of exporters."""
-    found = [
+    expiries = [
         (("listener", each["listener"]), each.get("certificate_expires_at")) for each in status.get("connections", ())
     ]
     if http is not None:
-        found.append((("http", ""), http.certificate_expires_at))
+        expiries.append((("http", ""), http.certificate_expires_at))
     exporters = status["exporter_process"]["exporters"].items()
-    found.extend((("exporter", name), each.get("certificate_expires_at")) for name, each in exporters)
-    known = [(labels, at) for labels, at in found if at is not None]
+    expiries.extend((("exporter", name), each.get("certificate_expires_at")) for name, each in exporters)
+    known = [(labels, at) for labels, at in expiries if at is not None]
     text = "When the first certificate of a chain in use expires."
     yield _labelled("certificate_expiry_timestamp_seconds", text, ("use", "name"), known)
 
@@ -365,7 +367,7 @@ def _listeners(listeners: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def _quota_usage(by_kind: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Metric]:
-    usage = [(_quota_labels(kind, each["tags"]), each) for kind, found in by_kind.items() for each in found.values()]
+    usage = [(_quota_labels(kind, each["tags"]), each) for kind, usages in by_kind.items() for each in usages.values()]
     if usage:
         ratios = [(labels, each["used"] / each["limit"]) for labels, each in usage]
         yield _labelled("quota_utilization_ratio", "Usage of a quota; 1 is its limit.", QUOTA_LABELS, ratios)
@@ -419,17 +421,17 @@ def _exporters(exporters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         reasons = [((name, why), n) for name, each in exporters.items() for why, n in (each.get(key) or {}).items()]
         yield _labelled(count.name, count.text, ("exporter", "reason"), reasons)
     for key, count in HISTOGRAMS.items():
-        found = [(name, each[key]) for name, each in exporters.items() if key in each]
-        if found:
-            yield _histogram(count, found)
+        histograms = [(name, each[key]) for name, each in exporters.items() if key in each]
+        if histograms:
+            yield _histogram(count, histograms)
     current = [((name, each["type"], s), float(each["state"] == s)) for name, each in exporters.items() for s in STATES]
     text = "1 for the state in which the exporter is."
     yield _labelled("exporter_state", text, ("exporter", "type", "state"), current)
 
 
-def _histogram(count: Count, found: Sequence[tuple[str, Mapping[str, Any]]]) -> Metric:
+def _histogram(count: Count, histograms: Sequence[tuple[str, Mapping[str, Any]]]) -> Metric:
     family = HistogramMetricFamily(_PREFIX + count.name, count.text, labels=["exporter"])
-    for name, each in found:
+    for name, each in histograms:
         ends = [*map(floatToGoString, each["bounds"]), "+Inf"]
         buckets = list(zip(ends, accumulate(each["counts"]), strict=True))
         family.add_metric([name], buckets, each["sum"])

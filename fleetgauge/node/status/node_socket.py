@@ -50,7 +50,7 @@ MAX_ANSWER_BYTES: Final = 64 << 20
 QUESTION_WITHIN_S: Final = 5.0
 READ_WITHIN_S: Final = 30.0
 ANSWER_WITHIN_S: Final = 5.0
-"""How long a client waits for the next frame [s]."""
+"""Time that a client waits for the next frame [s]."""
 
 _LENGTH = struct.Struct(">I")
 

@@ -62,10 +62,10 @@ class FreeSpace:
 
     def _is_the_same(self) -> bool:
         try:
-            found = self._path.stat()
+            stat = self._path.stat()
         except FileNotFoundError:
             return False
-        identity = (found.st_dev, found.st_ino)
+        identity = (stat.st_dev, stat.st_ino)
         self._identity = self._identity or identity
         return identity == self._identity
 

@@ -51,8 +51,8 @@ def version_of_part(text: str, part: str) -> str | None:
     'v2.5.0'
     >>> version_of_part("4.4.0", "rdkafka")
     """
-    _, found, version = text.rpartition(f"{part}-")
-    return version if found else None
+    _, separator, version = text.rpartition(f"{part}-")
+    return version if separator else None
 
 
 @dataclass(frozen=True, slots=True)

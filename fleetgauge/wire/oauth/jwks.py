@@ -172,8 +172,8 @@ def parse_keys(data: bytes) -> tuple[VerificationKey, ...]:
         JwksError: it is no key set, or has no such key.
     """
     try:
-        found = json.loads(data)
-        listed = found["keys"]
+        content = json.loads(data)
+        listed = content["keys"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise JwksError("this is no JSON Web Key Set: an object with keys") from error
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:

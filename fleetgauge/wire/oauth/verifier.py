@@ -15,7 +15,7 @@ from fleetgauge.wire.sasl.oauthbearer import TokenError, VerifiedToken
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
-    """What a token has to be.
+    """Requirements for a token.
 
     Attributes:
         audience: one of these is in `aud`; empty: the token has no `aud`, since one that has is for another service
@@ -123,17 +123,17 @@ def _read_object(encoded: str) -> dict[str, Any]:
         ValueError: it is no JSON.
     """
     padded = encoded + "=" * (-len(encoded) % 4)
-    found = json.loads(base64.urlsafe_b64decode(padded), object_pairs_hook=_without_repeats)
-    if not isinstance(found, dict):
+    content = json.loads(base64.urlsafe_b64decode(padded), object_pairs_hook=_without_repeats)
+    if not isinstance(content, dict):
         raise TokenError("a part of the token is no JSON object")
-    return found
+    return content
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise TokenError("a name occurs twice in the token")
-    return found
+    return values
 
 
 def _check_times(claims: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ class TlsConfigError(ConfigError):
 
 
 class ClientAuth(enum.StrEnum):
-    """Whether clients present a certificate (`ssl.client.auth`)."""
+    """Client certificates (`ssl.client.auth`)."""
 
     NONE = "none"
     REQUESTED = "requested"

@@ -177,14 +177,14 @@ def test_a_nodes_data_directory_is_told_from_its_landing_zone(zone: LandingZone)
     zone.root.mkdir()
     zone.root.joinpath("meta.properties").touch()
     zone.root.joinpath("dead-letters.db").touch()
-    sentence = f"{zone.root} is a node's data directory: name the landing zone in it, {zone.root}/landing"
+    sentence = f"{zone.root} is a node's data directory: use the landing zone in it, {zone.root}/landing"
     assert fleet(zone, "inventory").stderr == f"Error: {sentence}\n"
 
 
 def test_what_the_simulator_wrote_is_told_from_the_landing_zone_in_it(zone: LandingZone) -> None:
     zone.root.joinpath("landing", "date=2026-01-01").mkdir(parents=True)
     for command in ("inventory", "traffic"):
-        sentence = f"{zone.root} is no landing zone: name the one in it, {zone.root}/landing"
+        sentence = f"{zone.root} is not a landing zone: use the one in it, {zone.root}/landing"
         assert fleet(zone, command).stderr == f"Error: {sentence}\n"
 
 

@@ -12,7 +12,7 @@ from fleetgauge.fleet.tables.lock import only_run
 
 
 def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
-    refused = pytest.raises(TableError, match="another run is at work on the tables in")
+    refused = pytest.raises(TableError, match="another run is using the tables in")
     with only_run(str(tmp_path)), refused, only_run(tmp_path.as_uri()):
         pytest.fail("both have it")
     with only_run(str(tmp_path)):
