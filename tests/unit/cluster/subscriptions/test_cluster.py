@@ -24,9 +24,9 @@ from fleetgauge.cluster.subscriptions.cluster import Cluster, _refusal
 @pytest.mark.parametrize(
     ("servers", "client", "words"),
     [
-        ("", {}, "'' are no bootstrap servers: give host:port"),
-        ("broker-1", {}, "'broker-1' are no bootstrap servers"),
-        ("broker-1:9092,:1", {}, "are no bootstrap servers"),
+        ("", {}, "'' is not a list of bootstrap servers: use host:port"),
+        ("broker-1", {}, "'broker-1' is not a list of bootstrap servers"),
+        ("broker-1:9092,:1", {}, "is not a list of bootstrap servers"),
         ("b:1", {"linger.ms": "5"}, "linger.ms is not supported; use client.id, sasl.mechanism"),
         ("b:1", {"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism is OAUTHBEARER; supported are PLAIN, SCRAM"),
     ],

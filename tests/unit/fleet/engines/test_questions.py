@@ -168,9 +168,9 @@ def test_what_is_no_zone_is_refused(zone: LandingZone, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), path)
     assert "holds no push records: its files have no column push_id" in fleet(zone, "inventory").stderr
     pq.write_table(pa.table({"schema_version": [2]}), path)
-    assert "holds push records of schema version 2" in fleet(zone, "inventory").stderr
+    assert "has push records of schema version 2" in fleet(zone, "inventory").stderr
     path.write_bytes(b"PAR1")
-    assert "other.parquet cannot be read: take it out of the landing zone" in fleet(zone, "inventory").stderr
+    assert "other.parquet cannot be read: remove it from the landing zone" in fleet(zone, "inventory").stderr
 
 
 def test_a_nodes_data_directory_is_told_from_its_landing_zone(zone: LandingZone) -> None:
