@@ -296,11 +296,11 @@ def _translated(path: Path | None) -> Iterator[None]:
     try:
         yield
     except apsw.FullError as error:
-        raise StateError(f"no room left on the disk of {path}: {error}") from error
+        raise StateError(f"no space left on the disk of {path}: {error}") from error
     except (apsw.CorruptError, apsw.NotADBError) as error:
         raise _DamagedError(f"{path} is damaged: {error}") from error
     except apsw.BusyError as error:
-        raise StateError(f"{path} is in use by another exporter; give each a state.file of its own") from error
+        raise StateError(f"{path} is in use by another exporter; give each its own state.file") from error
     except (apsw.Error, OSError) as error:
         raise StateError(
             f"{path} cannot be used: {error}; if that lasts, move it away to restart its counters"

@@ -38,7 +38,7 @@ class Selected(TypedDict, total=False):
 
 
 class Tables(ABC, Generic[RowsT]):
-    """Standing tables by name, in one form of rows. Times select by the column that `time_of` names."""
+    """Fleet tables by name, in one form of rows. Times select by the column that `time_of` names."""
 
     @abstractmethod
     def table(self, name: str, selection: Selection | None = None) -> RowsT:

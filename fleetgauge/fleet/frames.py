@@ -65,7 +65,7 @@ def make_views(spark: SparkSession, tables: str, prefix: str = "") -> list[str]:
 
     Args:
         spark: the session.
-        tables: the root of the standing tables.
+        tables: the root of the fleet tables.
         prefix: before the name of each, such as `fleet_`.
 
     Returns:

@@ -24,7 +24,7 @@ _PASSWORD_KEYS: Final = {mechanism.value.lower(): mechanism for mechanism in rev
 TOKEN_KEY: Final = "token-sha-256"  # noqa: S105  # a key's name
 CERTIFICATE_KEY: Final = "certificate"
 _KEYS: Final = ("role", *_PASSWORD_KEYS, TOKEN_KEY, CERTIFICATE_KEY)
-_MAKE_ONE: Final = "fleetgauge credentials --http read NAME makes one"
+_MAKE_ONE: Final = "fleetgauge credentials --http read NAME creates one"
 
 
 class UsersFileError(FleetgaugeError):
@@ -128,13 +128,13 @@ def _tables(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsersFileError(f"is not valid TOML: {error}") from error
     if not tables:
-        raise UsersFileError(f"has no user, so that nobody could log in; {_MAKE_ONE}")
+        raise UsersFileError(f"has no user, so no one could log in; {_MAKE_ONE}")
     return tables
 
 
 def _user(name: str, keys: object) -> User:
     if not isinstance(keys, dict) or not all(isinstance(each, str) for each in keys.values()):
-        raise UsersFileError(f"user {name!r} is no table of texts; {_MAKE_ONE}")
+        raise UsersFileError(f"user {name!r} is not a table of texts; {_MAKE_ONE}")
     check_name(name)
     unknown = sorted(keys.keys() - set(_KEYS))
     if unknown:
@@ -142,7 +142,7 @@ def _user(name: str, keys: object) -> User:
     if keys.get("role") not in _ROLES:
         raise UsersFileError(f'user {name!r} needs role = "read" or role = "operate"')
     if len(keys) == 1:
-        raise UsersFileError(f"user {name!r} has nothing to log in with; {_MAKE_ONE}")
+        raise UsersFileError(f"user {name!r} has no credentials; {_MAKE_ONE}")
     return User(name, keys["role"])
 
 
@@ -158,7 +158,7 @@ def _add(by_text: dict[str, User], name: str, key: str, text: str, user: User) -
     if key == TOKEN_KEY and not re.fullmatch("[0-9a-f]{64}", text):
         raise UsersFileError(f"{key} of user {name!r} is not a SHA-256 in hexadecimal digits")
     if not text:
-        raise UsersFileError(f"{key} of user {name!r} is empty, which every certificate without a subject would fit")
+        raise UsersFileError(f"{key} of user {name!r} is empty, which would match every certificate without a subject")
     if text in by_text:
-        raise UsersFileError(f"{key} of user {name!r} is that of user {by_text[text].name!r}, too")
+        raise UsersFileError(f"{key} of user {name!r} is also that of user {by_text[text].name!r}")
     by_text[text] = user

@@ -63,7 +63,7 @@ def _check_command(config: ServiceConfig, *, as_gateway: bool) -> None:
 
         gateway_settings(config)
     elif config.gateway_broker:
-        raise ConfigError("gateway.broker", "is set, and fleetgauge serve passes no traffic: run fleetgauge gateway")
+        raise ConfigError("gateway.broker", "is set, but fleetgauge serve passes no traffic: run fleetgauge gateway")
 
 
 def _warn_of_unread_logs(config: ServiceConfig) -> None:

@@ -151,7 +151,7 @@ def _apply(node: FleetgaugeNode, config: ServiceConfig, changes: Changes) -> Non
         node.apply(changes)
     except FleetgaugeError as error:
         log.error(
-            "config.refused", message="the configuration was refused, and the old one stays in force", error=str(error)
+            "config.refused", message="the configuration was rejected; the old one stays in force", error=str(error)
         )
     else:
         configure_logging(config.logging_level, config.logging_format, config.secrets())

@@ -1,7 +1,7 @@
 """`spark.read.format("fleetgauge")` and `spark.readStream.format("fleetgauge")`: rows of a landing zone, file by file.
 
 A task has some files, and not what came before them: pushes are as they were received, repeated ones too
-(`dropDuplicates(["push_id"])`), and points as they were sent, sums not compared. `readers` and standing tables do both.
+(`dropDuplicates(["push_id"])`), and points as they were sent, sums not compared. `readers` and fleet tables do both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,11 +65,11 @@ KINDS: Final = {
 
 
 def register(spark: SparkSession, tables: str | None = None, prefix: str = "") -> list[str]:
-    """Makes the format `fleetgauge` known to a session, and standing tables queryable by name.
+    """Makes the format `fleetgauge` known to a session, and fleet tables queryable by name.
 
     Args:
         spark: the session.
-        tables: the root of standing tables, which become temporary views (see `fleet.frames.make_views`).
+        tables: the root of fleet tables, which become temporary views (see `fleet.frames.make_views`).
         prefix: before the name of each view, such as `fleet_`.
 
     Returns:

@@ -45,7 +45,7 @@ def read_pushes(
     Args:
         spark: the session.
         source: a landing zone or topic; or else
-        tables: the root of standing tables.
+        tables: the root of fleet tables.
         selection: which pushes; all by default.
 
     Raises:
@@ -71,13 +71,13 @@ def read_points(
 
 
 def read_windows(spark: SparkSession, name: str, selection: Selection | None = None, *, tables: str) -> DataFrame:
-    """One row per client instance, what is measured, and window, of a standing table by window.
+    """One row per client instance, what is measured, and window, of a fleet table by window.
 
     Args:
         spark: the session.
         name: of the table, as `consumers` or `latency`.
         selection: which rows, by the beginning of their window; all by default.
-        tables: the root of standing tables.
+        tables: the root of fleet tables.
 
     Raises:
         FleetError: there is no such table, or it cannot be read.

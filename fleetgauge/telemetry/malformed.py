@@ -31,7 +31,7 @@ _MAX_LINES: Final = 100
 
 _MESSAGES: Final[Mapping[str, str]] = {
     INVALID_TEXT: "accepted, and delivered with U+FFFD: the client's configuration has text that is not UTF-8",
-    NOT_OTLP: "accepted as by a broker, but cannot be read: a dead letter of every exporter that has to read it",
+    NOT_OTLP: "accepted, as by a broker, but unreadable: a dead letter of every exporter that has to read it",
 }
 
 

@@ -135,7 +135,7 @@ def fault_of(metrics: bytes) -> PayloadFault:
 
 
 def _malformed(detail: object) -> InvalidRecordError:
-    return InvalidRecordError(f"the payload is no OTLP MetricsData: {detail}")
+    return InvalidRecordError(f"the payload is not OTLP MetricsData: {detail}")
 
 
 class _PieceByPiece:

@@ -35,7 +35,7 @@ def reserve_port(name: str, host: str, port: int) -> socket.socket:
 def cannot_bind(name: str, host: str, port: int, error: Exception) -> InvalidConfigError:
     """The error for a listener's address that cannot be bound."""
     in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-    hint = "; is another process using the port?" if in_use else ""
+    hint = "; check whether another process uses the port" if in_use else ""
     return InvalidConfigError(f"listener {name} cannot bind {host or '*'}:{port}: {error}{hint}")
 
 

@@ -1,4 +1,4 @@
-"""Standing tables as frames: what the log names when the frame is made, with nothing of Delta Lake in the session."""
+"""Fleet tables as frames: what the log names when the frame is made, with nothing of Delta Lake in the session."""
 
 from dataclasses import replace
 from datetime import timedelta

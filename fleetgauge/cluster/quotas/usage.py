@@ -42,7 +42,7 @@ def usage(limits: Mapping[LimitName, float], tables: str, since: str) -> dict[Li
 
     Args:
         limits: all of the cluster: the most specific one of a client counts.
-        tables: root of the standing tables.
+        tables: root of the fleet tables.
         since: age of the first window: 30m, 2h, 7d.
 
     Raises:

@@ -184,8 +184,8 @@ class Fares:
         refused: requests answered with an error, in all.
         troubled: clients that are throttled, refused or late at the second look.
         gone: clients of the first look that are not there at the second.
-        latency_ms: average request latency [ms], from standing tables.
-        throttled_share: of the pushes that report throttling, those with any; from standing tables.
+        latency_ms: average request latency [ms], from fleet tables.
+        throttled_share: of the pushes that report throttling, those with any; from fleet tables.
     """
 
     clients: int

@@ -1,4 +1,4 @@
-"""A client instance as plans and canaries see it: from a running node or export, or from standing tables."""
+"""A client instance as plans and canaries see it: from a running node or export, or from fleet tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

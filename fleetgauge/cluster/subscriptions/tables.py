@@ -1,4 +1,4 @@
-"""Clients, open verdicts and measures of standing tables (docs/analyse/fleet-run.md), read by deltalake alone."""
+"""Clients, open verdicts and measures of fleet tables (docs/analyse/fleet-run.md), read by deltalake alone."""
 
 from collections.abc import Collection
 from dataclasses import replace

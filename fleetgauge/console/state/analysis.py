@@ -23,7 +23,7 @@ from fleetgauge.verdicts.witnesses.waits import LEAST_CLIENTS
 
 _GRACE_US: Final = 5_000_000
 """Time after the end of a minute during which pushes of other logs may still arrive [us]."""
-_STANDING_EVERY_MS: Final = 30_000
+_TABLES_EVERY_MS: Final = 30_000
 _LEAST_PEERS: Final = 8
 _MOST_SAMPLED: Final = 1_000
 """If there are more clients, every n-th is taken: a median, mean or quantile would not improve."""
@@ -38,9 +38,9 @@ class Analysis:
     Args:
         clients_max: most clients.
         cores: CPU for payloads, in cores.
-        tables: root of standing tables, whose verdicts are shown; None for live ones.
+        tables: root of tables whose verdicts are shown; None for live verdicts.
         rules: rule file; None for the defaults.
-        kept: file for what the live judge remembers; None keeps nothing.
+        kept: file for the live judge's memory; None saves nothing.
         time: the clocks.
     """
 
@@ -62,7 +62,7 @@ class Analysis:
         self.verdicts = Verdicts(source="tables" if tables else "live")
         if self.live.memory.judged_to_us:
             self.verdicts = live_verdicts(self.live.memory, self._rules, lambda _: None)
-        self._standing_due_ms = 0
+        self._tables_due_ms = 0
         self._numbers = 0
         self._free: list[int] = []
 
@@ -100,7 +100,7 @@ class Analysis:
         """Decodes waiting pushes and judges completed minutes; True if anything changed.
 
         Args:
-            clients: whose pushes these are.
+            clients: senders of the pushes.
             lock: taken while the state changes.
             read_up_to_us: receive time up to which all was read [us].
         """
@@ -134,7 +134,7 @@ class Analysis:
     def _from_tables(self, clients: Clients) -> Verdicts | None:
         """Verdicts from the tables, if it is time to read them."""
         now_ms = self._time.hi_res_clock_ms()
-        if now_ms < self._standing_due_ms or self._tables is None:
+        if now_ms < self._tables_due_ms or self._tables is None:
             return None
         try:
             verdicts = verdicts_in_tables(self._tables, clients.first_push_us)
@@ -143,7 +143,7 @@ class Analysis:
             self._notices["tables"] = f"The verdicts in {self._tables} cannot be read now: {error}."
             verdicts = None
         took_ms = self._time.hi_res_clock_ms() - now_ms
-        self._standing_due_ms = now_ms + max(_STANDING_EVERY_MS, 50 * took_ms)
+        self._tables_due_ms = now_ms + max(_TABLES_EVERY_MS, 50 * took_ms)
         return verdicts
 
     def close(self) -> None:

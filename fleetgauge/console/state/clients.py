@@ -186,7 +186,7 @@ class Clients:
         clients_max: most clients of the log, and most of a node's listing; beyond it the longest silent are dropped.
         time: the clocks.
         is_topic: the pushes are those of a topic, whose payloads no node has examined.
-        known: what standing tables had of instances at the start, before any push is read.
+        known: instances in the tables at the start, before any push is read.
     """
 
     def __init__(

@@ -72,10 +72,10 @@ class FleetSettings:
     Attributes:
         form: `serve`, `export` or `console`: how the process runs.
         clients_max: most clients that are kept; beyond it, those that were silent longest are dropped.
-        tables: root of standing tables whose verdicts are shown; None for live ones.
+        tables: root of tables whose verdicts are shown; None for live verdicts.
         rules: rule file of live verdicts; None for the defaults.
         decode_cores: CPU for payloads, in cores; payloads beyond it are skipped and counted.
-        kept_memory: file for what the live judge remembers; None keeps nothing.
+        kept_memory: file for the live judge's memory; None saves nothing.
     """
 
     form: Literal["serve", "export", "console"] = "console"

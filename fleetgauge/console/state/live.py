@@ -127,7 +127,7 @@ class MeasuredLinks:
         start: of the minute [us].
         keys, nodes: instance and node of each link.
         latency: as the client measures it [ms].
-        broker_time: what it says of the broker [ms]; see `verdicts.witnesses.waits`.
+        broker_time: the broker's part of the latency [ms]; see `verdicts.witnesses.waits`.
     """
 
     start: int
@@ -338,8 +338,8 @@ def put_into(rings: Rings, clients: Clients, measured: Measured, next_number: Ca
 
     Args:
         rings: of measures.
-        clients: whose instances get numbers, roles and groups.
-        measured: what to take.
+        clients: get numbers, roles and groups.
+        measured: values to put.
         next_number: gives a free number.
     """
     for key, role, group in measured.senders:

@@ -279,7 +279,7 @@ class DeadLetters:
                 CREATE,
                 MIGRATIONS,
                 check="SELECT sum(replayed) FROM counts",
-                consequence="the store of dead letters is empty now",
+                consequence="the store of dead letters is now empty",
             )
         return self._opened
 
@@ -410,5 +410,7 @@ def existing(settings: DeadLetterSettings, time: Time) -> DeadLetters:
         PushLogError: there is none.
     """
     if not settings.path.exists():
-        raise PushLogError(f"there are no dead letters in {settings.path.parent}: nothing was refused there yet")
+        raise PushLogError(
+            f"there are no dead letters in {settings.path.parent}: no destination has rejected a push yet"
+        )
     return DeadLetters(settings, time)

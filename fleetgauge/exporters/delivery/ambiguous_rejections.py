@@ -45,7 +45,7 @@ class AmbiguousRejections:
             return None
         first = self._held[0]
         return Retry(
-            reason=first.reason, detail=f"every one of {len(self._held)} pushes is refused by itself: {first.detail}"
+            reason=first.reason, detail=f"every one of {len(self._held)} pushes is rejected by itself: {first.detail}"
         )
 
     def take_rest(self) -> tuple[Refusal, ...]:

@@ -34,7 +34,7 @@ _NO_NODE: Final = -1
 
 _DENIED: Final = {
     "CLUSTER_AUTHORIZATION_FAILED": "grant DESCRIBE on Cluster, or name the groups: without it the brokers list only "
-    "groups that may be described, and the others are left out",
+    "groups that this principal may describe, and the others are left out",
     "GROUP_AUTHORIZATION_FAILED": "grant DESCRIBE on Group",
     "TOPIC_AUTHORIZATION_FAILED": "grant DESCRIBE on Topic",
 }
@@ -288,7 +288,7 @@ class Sampler:
         remedy = _DENIED.get(error)
         event = "group_offsets.not_authorized" if remedy else "group_offsets.not_sampled"
         others = "the others are sampled" if names else "no broker answered"
-        message = remedy or f"{others}; the next round tries again"
+        message = remedy or f"{others}; the next round retries"
         log.warning(event, message=message, error=error, **{what: names[:5]}, count=len(names))
 
 

@@ -107,7 +107,7 @@ class HttpTransport:
         if self._closed:
             return Retry(reason="cancelled", detail="the exporter is closed")
         if late or isinstance(error, TimeoutError):
-            return Retry(reason="deadline_exceeded", detail=f"no answer within {self._settings.timeout_ms} ms")
+            return Retry(reason="deadline_exceeded", detail=f"no response within {self._settings.timeout_ms} ms")
         return tls_fault(text) or Retry(reason="unavailable", detail=text)
 
     @contextmanager

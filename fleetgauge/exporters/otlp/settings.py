@@ -129,12 +129,12 @@ def _headers(options: Options) -> tuple[tuple[str, str], ...]:
     for name, value in headers:
         if not _HEADER_NAME.fullmatch(name) or name.startswith("grpc-") or name.endswith("-bin"):
             raise options.error(
-                f"headers.{name}", HIDDEN, "a header's name is of a-z, 0-9, _, - and . and not gRPC's own"
+                f"headers.{name}", HIDDEN, "a header's name has a-z, 0-9, _, - and . and is not reserved by gRPC"
             )
         if name in _RESERVED_HEADERS:
             raise options.error(f"headers.{name}", HIDDEN, "that header is set by Fleetgauge")
         if not _HEADER_VALUE.fullmatch(value):
-            raise options.error(f"headers.{name}", HIDDEN, "a header's value is printable ASCII")
+            raise options.error(f"headers.{name}", HIDDEN, "a header's value has to be printable ASCII")
     return headers
 
 
@@ -148,6 +148,6 @@ def _tls_files(options: Options, endpoint: OtlpEndpoint) -> TlsFiles:
         if not Path(text).is_file():
             raise options.error(key, text, "there is no such file")
     if (CERT_FILE in given) != (KEY_FILE in given):
-        raise options.error(CERT_FILE, given.get(CERT_FILE), "certificate and key go together")
+        raise options.error(CERT_FILE, given.get(CERT_FILE), "set certificate and key together")
     ca, cert, key_file = (Path(given[key]) if key in given else None for key in _TLS_KEYS)
     return TlsFiles(ca_file=ca, cert_file=cert, key_file=key_file)

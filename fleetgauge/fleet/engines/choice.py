@@ -20,7 +20,7 @@ class Kind(enum.Enum):
     """Kinds of work; the value is the amount up to which this process is faster than starting Spark.
 
     Attributes:
-        TABLES: pushes into the standing tables, by their files [B]: of real clients some five million points.
+        TABLES: pushes into the fleet tables, by their files [B]: of real clients some five million points.
         QUESTION: a question to a landing zone, by its files [B].
         REPLAY: rates under other quotas, by rows of `windows`.
     """
@@ -36,8 +36,8 @@ class Work:
 
     Attributes:
         kind: of work.
-        amount: how much of it, in the unit of its kind.
-        out_of_reach: why this process cannot read it, as `topics`; None if it can.
+        amount: amount of work, in the unit of its kind.
+        out_of_reach: input that this process cannot read, such as `topics`; None if it can read all.
     """
 
     kind: Kind

@@ -41,10 +41,10 @@ class Batch:
     """Input of one batch.
 
     Attributes:
-        number: it is the `number`-th of its source.
+        number: its number among the batches of its source.
         files: a landing zone's, by their whole paths; none for a topic.
         system: the file system that has them; None where only Spark reads it.
-        unfit: files that are not what they were when the batch was planned, and why.
+        unfit: files that changed since the batch was planned, with the reason.
         records: a topic's, as BRONZE.
     """
 

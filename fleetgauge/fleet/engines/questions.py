@@ -126,7 +126,7 @@ class Pushes:
     Args:
         zone: its files.
         selection: which pushes.
-        seen: told of the rows of every file that was read to its end.
+        seen: called with the rows of every file that was read to its end.
 
     Attributes:
         repeats: rows that are left out.

@@ -35,7 +35,7 @@ class ExplainRequest:
         text: a name.
         tables: root of the tables.
         kind, cluster_id: only of these.
-        since: beginning of what is shown over time; None is a day before the end of the tables.
+        since: begin of the figures over time; None is a day before the end of the tables.
         conf: settings of Spark, of which those of s3a count.
     """
 
@@ -58,8 +58,8 @@ class Explanation:
         over_time: its figures.
         versions: `software`, `library`, and instances by `state`.
         instances: rows of CLIENTS, those seen last.
-        instance_count: how many there are.
-        fine: verdicts that could have been given of it, and are neither open nor suspected.
+        instance_count: number of all instances.
+        fine: verdicts that can be judged and are neither open nor suspected.
         coverage: rows of `verdicts.coverage.SCHEMA`, not judged by what its own instances sent; None for nodes
             and paths, and where nothing of it is known at the time.
     """

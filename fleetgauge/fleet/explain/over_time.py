@@ -113,11 +113,11 @@ class OverTime:
     Attributes:
         windows: their beginnings; of many, an even selection.
         window_s: their length [s].
-        of: whose figures these are.
-        sampled: how many instances of it were read.
-        peers_are: whom they stand beside.
+        of: description of the subject.
+        sampled: number of its instances that were read.
+        peers_are: description of the peers.
         series: those that are known.
-        sent: `<library> <column>` of what its instances sent.
+        sent: `<library> <column>` for each column that its instances sent.
         trend: of its group in the last window, by samples of its offsets; None without these.
     """
 

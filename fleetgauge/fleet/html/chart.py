@@ -50,8 +50,8 @@ class Chart:
 
     Attributes:
         name: what is plotted.
-        of: whose figures these are; may be empty.
-        text: the same in a sentence, for those who do not see it.
+        of: description of the subject; may be empty.
+        text: a sentence for screen readers.
         x_ticks, y_ticks: of the axes.
         shade: x and width of the time that a verdict lasted; None for none.
         lines: from back to front.
@@ -74,12 +74,12 @@ class Plotted:
 
     Attributes:
         name, unit: of the figure.
-        of: whose figures these are; may be empty.
+        of: description of the subject; may be empty.
         windows: beginnings of the values.
         window_s: their length [s].
         values, peers: one each.
-        expected: what the verdict compares with; None where it compares something else.
-        before: what was usual before it; None where that is not known.
+        expected: the verdict's expected value; None if it compares another quantity.
+        before: the usual value before the verdict; None if unknown.
         lasted: begin and end of the verdict; None for none.
     """
 

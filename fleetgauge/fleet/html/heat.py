@@ -66,8 +66,8 @@ class Map:
     Attributes:
         cluster_id: of it.
         nodes: its brokers, those that are shown.
-        nodes_left_out: how many are not.
-        marked: those that a verdict is about.
+        nodes_left_out: number of brokers not shown.
+        marked: brokers that a verdict is about.
         blocks: by role.
     """
 
@@ -95,10 +95,10 @@ class HeatMap:
 
     Attributes:
         begin, end: of the windows that were read; None where there is none.
-        one_in: of so many client instances one was read.
+        one_in: one of this many client instances was read.
         maps: clusters with verdicts first, then the largest.
         further: the other clusters, and `left_out` of them.
-        waiting: links of consumers that read responses late, since they are away from `poll()`; they are left out.
+        waiting: links of consumers that read responses late, since they rarely call `poll()`; left out.
     """
 
     begin: datetime | None = None

@@ -65,9 +65,9 @@ class Problem:
         row: of VERDICTS.
         title, since, who, why, action: sentences.
         state: its severity, or `cleared`.
-        charts: of its evidence, and of what else changed most.
+        charts: of its evidence, and of the other figures that changed most.
         figures: all that is known of its subject over time.
-        peers_are: whom they stand beside.
+        peers_are: description of the peers.
         evidence: window, what was observed and expected, and the metric.
         explains: title and time of verdicts that it explains, and how many more there are.
     """
@@ -101,8 +101,8 @@ def problems(store: Store, clients: Table, causes: Sequence[Cause], begin: datet
         store: the tables.
         clients: `subjects.CLIENT_COLUMNS`.
         causes: best rank first, open ones before the others.
-        begin: of what the report is about.
-        end: of the same.
+        begin: of the reported time.
+        end: of the reported time.
     """
     asked = [
         (number, Asked(_subject(cause.row, clients), *_period(cause.row, begin, end)))

@@ -36,14 +36,14 @@ class Report:
 
     Attributes:
         made_at: by this machine's clock.
-        known: of what it is.
-        begin, end: of what it is about, and `span`, how long that is; `is_all` if there is no older data.
-        late: how long before `made_at` the tables end, where that is long; else empty.
+        known: extent of the data, in words.
+        begin, end: of the reported time; `span` is its length, and `is_all` is True if there is no older data.
+        late: age of the newest data at `made_at`, if it is old; else empty.
         verdict: the first sentence.
         concerned: the second one, or empty.
         open, cleared: problems with plots, best rank first.
         listed: further problems; `left_out` of them are not listed.
-        sides: who has to act, for how many open problems, about whom.
+        sides: who has to act, number of open problems, and their subjects.
     """
 
     made_at: datetime
@@ -81,7 +81,7 @@ class ReportRequest:
 
     Attributes:
         tables: root of the tables.
-        since: beginning of what it is about: an age, counted from the end of the tables, or a time; None is a day.
+        since: begin of the reported time: an age, counted from the end of the tables, or a time; None is a day.
         conf: settings of Spark, of which those of s3a count.
         made_at: the time by this machine's clock.
     """

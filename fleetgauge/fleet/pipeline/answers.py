@@ -44,7 +44,7 @@ class Answers:
         store: the tables.
         engine: runs the tasks.
         window_s: length of a window [s].
-        stage: told what is being done.
+        stage: called with the current step.
         rows_at_once: that a task holds about.
         rules: the figures of the verdicts.
     """

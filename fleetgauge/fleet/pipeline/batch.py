@@ -78,7 +78,7 @@ class BatchWriter:
         app_id: which transactions are counted under.
         source: for an operator.
         window_s: length of the windows of wide rows [s].
-        stage: told what is being done.
+        stage: called with the current step.
     """
 
     store: Store

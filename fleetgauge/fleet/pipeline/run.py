@@ -66,8 +66,8 @@ class RunRequest:
         rebuild: have clients and gold tables of these days computed anew.
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
         rules: the figures of the verdicts.
-        judge_after_s: judge a window once a push was read that came so long after its end [s]; None judges all.
-        is_continuous: the run is one of a row of rounds; a streaming query reads a topic, but on Spark Connect.
+        judge_after_s: judge a window once a push received this long after its end was read [s]; None judges all.
+        is_continuous: the run is one of several rounds; a streaming query reads a topic, but on Spark Connect.
     """
 
     source: Source

@@ -55,7 +55,7 @@ class SilverResult:
 
     Attributes:
         pushes, points, repeats: how many.
-        rejects: rows set aside, by reason without what it quotes.
+        rejects: number of rejected rows by reason, without quoted values.
         schema_version: the newest of any row, or 0.
         days: of receipt of its pushes, from the epoch.
         windows: where the windows begin that have pushes or corrected points [us].
@@ -81,8 +81,8 @@ class MakeSilver:
     """Computes silver rows from pushes; a task.
 
     Attributes:
-        write: the tables that rows go to, by name; those are missing that an earlier try of the batch has written.
-        stored: the tables as they were before the batch, by name; those are missing that are not there.
+        write: the tables to write, by name, without those that an earlier try of the batch has written.
+        stored: the tables before the batch, by name, without those that do not exist.
         window_s: length of the windows of wide rows [s].
         shards: into how many ranges instances are divided, each of which is one task's.
     """

@@ -25,7 +25,7 @@ class LateCompared:
     Attributes:
         marks: by name, the columns of POINTS that tell how each late point compares.
         settled: SERIES of the instances.
-        before, after: STORED points whose marks are others now, with the old and the new ones.
+        before, after: STORED points whose marks changed, with the old and the new marks.
     """
 
     marks: dict[str, Array]

@@ -206,7 +206,7 @@ class _Judge:
     """Computes the marks of points.
 
     Args:
-        rows: SERIES of what is known, and behind them of the points.
+        rows: SERIES of the known points, followed by those of the points.
         points: LOOKED_AT of the points.
         running: the running amounts of the rows.
     """

@@ -48,7 +48,7 @@ class LivePushes:
         window_s: length of the windows of wide rows [s].
         metric_names: only the points of these metrics are read; None for all.
         instances_max: most instances whose totals are remembered.
-        kept: metrics whose points are given beside the rows.
+        kept: metrics whose points are returned besides the rows.
     """
 
     def __init__(

@@ -114,7 +114,7 @@ class Running:
     Args:
         everything: the rows.
         series: the rows by series.
-        known: number of rows of what is known.
+        known: number of rows of known points.
 
     Attributes:
         known: as given.

@@ -27,12 +27,12 @@ class Table:
         schema: its columns.
         dated: partitioned by `date`, the day of receipt (UTC), which retention goes by.
         clustered_by: columns that most questions name; compaction lays their rows together.
-        statistics_of: further columns whose least and largest value each file says, so that it may be passed over.
+        statistics_of: further columns whose least and largest value each file states, so that queries can skip it.
         seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
         key: columns that a row is found by when it is merged.
         limits: of its files.
         retired: columns that tables of earlier releases have, and nothing reads.
-        made_by: the command that does, for whoever looks for a table that is not there.
+        made_by: text on the command that creates the table, for errors about a missing one.
     """
 
     name: str

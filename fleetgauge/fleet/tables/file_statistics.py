@@ -38,7 +38,7 @@ def statistics_json(footer: Any, columns: Iterable[str]) -> str:
 
     Args:
         footer: `pyarrow.parquet.FileMetaData` of the file.
-        columns: whose bounds and nulls are told; see `check_columns`.
+        columns: with bounds and counts of nulls; see `check_columns`.
     """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}

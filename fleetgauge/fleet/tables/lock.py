@@ -18,7 +18,7 @@ def only_run(root: str, *, what: str = "run is using the tables", name: str = "_
 
     Args:
         root: its directory.
-        what: what a second one is told that another is.
+        what: end of the error sentence for a second run, after `another`.
         name: of the lock's file.
 
     Raises:

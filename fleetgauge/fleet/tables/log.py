@@ -36,7 +36,7 @@ class Transaction:
     application in the table.
 
     Attributes:
-        app_id: whose batches are counted.
+        app_id: application that the batches belong to.
         version: number of the batch.
     """
 
@@ -220,7 +220,7 @@ class TableLog:
             add: files that were written.
             remove: paths of files, as `files` names them.
             transaction: of the batch; nothing changes if it or a later one is in the table.
-            is_new: False where files have the rows of those that are removed: readers of what is new pass over them.
+            is_new: False if the files have the rows of the removed ones, so that readers of new rows skip them.
 
         Returns:
             The rows that were added.

@@ -50,7 +50,7 @@ def maintain(
         store: the tables.
         keep_from: rows of earlier days, and clients last seen before that day, go; None keeps every row.
         vacuum_after_hours: age of files that were replaced, from which on they go [h].
-        stage: told what is being done.
+        stage: called with the current step.
         keep_files_of: tables whose replaced files are not removed, however old.
 
     Raises:

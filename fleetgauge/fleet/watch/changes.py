@@ -29,7 +29,7 @@ class Change:
         kind: what happened.
         id: of the verdict, the same in all its changes and whenever one is delivered again.
         row: the verdict as it is now.
-        before: as it was delivered last; None where it was not.
+        before: the verdict as last delivered; None if it was not.
     """
 
     kind: Kind
@@ -54,10 +54,10 @@ def changes(
 
     Args:
         rows: of the table.
-        delivered: by their ids the verdicts that it got, as they were then.
-        since: verdicts that were seen last before then are old news, unless it knows them.
+        delivered: verdicts delivered before, by id, in the state of delivery.
+        since: verdicts last seen before this time are skipped, unless they were delivered.
         now: when a verdict clears that the table has no more.
-        consequences: also verdicts that another one explains.
+        consequences: include verdicts that another one explains.
     """
     own = {verdict_id(row): row for row in rows}
     moved = {known_as: before for known_as, before in delivered.items() if known_as not in own}

@@ -25,7 +25,7 @@ class Delivered:
     Args:
         store: the tables.
         destination: its name.
-        since: verdicts that were seen last before then are old news, for a destination that is new.
+        since: for a new destination, verdicts last seen before this time are skipped.
         writing: held while the table is written, which other destinations share.
     """
 
@@ -61,9 +61,9 @@ class Delivered:
         """Records a delivery.
 
         Args:
-            changes: what it got now.
+            changes: delivered now.
             at: when.
-            rows_of_table: the rows of the table `verdicts`; what is over and no more among them is forgotten.
+            rows_of_table: the rows of the table `verdicts`; delivered verdicts that are over and not in it are removed.
 
         Raises:
             DeliveryError: that cannot be written down, so that it is delivered again.

@@ -91,7 +91,7 @@ def watch(
         request: what was asked.
         context: what every round works with; with `progress` each is a line, too. One session of Spark is kept.
         note: prints a line about what is wrong, and about the end.
-        report: told what each round did that did something.
+        report: called with the report of each round that had anything to do.
 
     Raises:
         FleetError: with one sentence on what waiting does not mend; with `once`, on whatever is wrong.
@@ -126,12 +126,12 @@ class _Receiver:
     """A destination, its delivered verdicts, and the time of its next attempt.
 
     Attributes:
-        repeated_ms: when it got all that is open last; None before.
-        error: why it did not take what it was given last; None where it did.
-        retry_ms: not before then, where it did not.
-        wait_s: since the last failure.
-        failing_ms: since when.
-        delivery: the latest, in a thread that alone changes all this meanwhile.
+        repeated_ms: when open verdicts were repeated last; None before.
+        error: reason why the latest delivery failed; None if it succeeded.
+        retry_ms: earliest time of the next attempt after a failure.
+        wait_s: wait after the last failure.
+        failing_ms: time of the first failure.
+        delivery: the latest one; while it runs, only its thread changes these fields.
     """
 
     destination: Destination
@@ -164,8 +164,8 @@ class Loop:
         round_: reads what is new.
         clock: the time.
         wait: waits for so long [s]; True if the watch is to stop.
-        note: told what is wrong.
-        step: told what a round did.
+        note: called with error sentences.
+        step: called with the line about a round.
         patience_s: how long a round waits for deliveries, to count them [s].
         stops_within_s: how long the end waits for deliveries [s]; with a round's wait less than 10 s.
     """

@@ -78,9 +78,9 @@ class ReadRates:
     Attributes:
         windows: the wide rows.
         where: of the time that is replayed.
-        clients: whose rows count.
+        clients: those to include.
         cell_s: length of a cell [s].
-        to_one: bytes whose broker is not known are all one broker's; else they are spread evenly.
+        to_one: count bytes without a known broker at one broker; else spread them evenly.
     """
 
     windows: Snapshot
@@ -104,7 +104,7 @@ def rates(rows: Table, clients: Clients, cell_s: int, *, to_one: bool) -> Table:
 
     Args:
         rows: `COLUMNS` of partial wide rows, in any order.
-        clients: whose rows count.
+        clients: those to include.
         cell_s: length of a cell [s].
         to_one: see `ReadRates`.
     """

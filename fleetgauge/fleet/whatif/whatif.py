@@ -69,9 +69,9 @@ class Suggestion:
     """A limit that would have throttled only so many groups.
 
     Attributes:
-        quota: what it is for; its limit is the suggested one, None where nothing is recorded.
-        throttles: how many of those who share a limit it would have throttled.
-        of: how many there are with recorded rates.
+        quota: its entity, key and suggested limit, which is None without recorded rates.
+        throttles: number of groups that it would have throttled.
+        of: number of groups with recorded rates.
     """
 
     quota: AskedQuota

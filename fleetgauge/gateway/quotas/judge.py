@@ -47,8 +47,8 @@ class Judged:
     """State of a request until its response.
 
     Attributes:
-        identity: whose quotas apply.
-        throttle_time_ms: that was decided when the request came [ms].
+        identity: the quota entity.
+        throttle_time_ms: decided on arrival of the request [ms].
         is_muted: True while the connection waits for the answer: it is over its PRODUCE quota.
         keeps_session: True for a fetch within a fetch session.
         mutation_quota: of a request that creates or deletes partitions.

@@ -385,7 +385,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         names = {endpoint.listener_name for endpoint in self.listeners}
         if self.inter_broker_listener_name and self.inter_broker_listener_name.upper() not in names:
             raise ValueError(
-                f"inter.broker.listener.name is {self.inter_broker_listener_name}, and listeners has no such name"
+                f"inter.broker.listener.name is {self.inter_broker_listener_name}, but listeners has no such name"
             )
         return self
 
@@ -490,7 +490,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
             protocol = self.gateway_security_protocol
             raise ConfigError(
                 "gateway.sasl.username",
-                f"is set, and gateway.security.protocol is {protocol}: set SASL_SSL or SASL_PLAINTEXT there",
+                f"is set, but gateway.security.protocol is {protocol}: set it to SASL_SSL or SASL_PLAINTEXT",
             )
         try:
             return Login(
@@ -512,7 +512,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
             return None
         if nodes is None:
             example = "for example *=kafka-{id}.example.com:9093"
-            raise ConfigError("gateway.nodes", f"is not set, and gateway.brokers needs a name for each node, {example}")
+            raise ConfigError("gateway.nodes", f"is not set, but gateway.brokers needs a name for each node, {example}")
         passing = self.passing_listener_names()
         advertised = self.advertised_listeners or self.listeners
         try:
@@ -551,7 +551,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         for name in self.admin_listeners:
             if name.upper() not in {*names, LOOPBACK.upper()}:
                 raise ValueError(
-                    f"admin.listeners names {name}, and listeners has no such name: use {LOOPBACK}, or some of "
+                    f"admin.listeners names {name}, but listeners has no such name: use {LOOPBACK}, or some of "
                     f"{', '.join(sorted(names))}"
                 )
         return self
@@ -562,7 +562,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         for endpoint in self.listeners:
             if endpoint.listener_name not in known:
                 raise ValueError(
-                    f"listeners holds {endpoint}, and listener.security.protocol.map has no protocol for it; add "
+                    f"listeners holds {endpoint}, but listener.security.protocol.map has no protocol for it; add "
                     f"{endpoint.listener_name}:PLAINTEXT, or another of {', '.join(SecurityProtocol)}"
                 )
         return self
@@ -572,14 +572,14 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         names = {endpoint.listener_name for endpoint in self.listeners}
         for endpoint in self.advertised_listeners:
             if endpoint.listener_name not in names:
-                raise ValueError(f"advertised.listeners names {endpoint.listener_name}, and listeners has no such name")
+                raise ValueError(f"advertised.listeners names {endpoint.listener_name}, but listeners has no such name")
             if endpoint.is_wildcard or endpoint.port == 0:
-                raise ValueError(f"advertised.listeners holds {endpoint}, and no client can connect to that")
+                raise ValueError(f"advertised.listeners holds {endpoint}, but no client can connect to that")
         advertised = {endpoint.listener_name for endpoint in self.advertised_listeners}
         for endpoint in self.listeners:
             if endpoint.is_wildcard and endpoint.listener_name not in advertised:
                 raise ValueError(
-                    f"listeners holds {endpoint}, and clients cannot connect to that: name an address that they can "
+                    f"listeners holds {endpoint}, but clients cannot connect to that: use an address that they can "
                     f"reach, for example advertised.listeners={endpoint.listener_name}://broker1.example.com:9092"
                 )
         return self

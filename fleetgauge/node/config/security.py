@@ -217,7 +217,7 @@ def _credentials(user: str, keys: Mapping[str, str]) -> tuple[ScramCredential, .
         except ValueError as error:
             # The value is left out of the error: it is nearly a password.
             raise ConfigError(
-                f"{USERS_PREFIX}{user}.{key}", f"{error}; fleetgauge credentials {user} makes one"
+                f"{USERS_PREFIX}{user}.{key}", f"{error}; create one with fleetgauge credentials {user}"
             ) from error
     return tuple(credentials)
 
@@ -277,7 +277,7 @@ class SecurityKeys:
         if keys.proxy_protocol_enable and not keys.proxy_protocol_trusted_addresses:
             raise ConfigError(
                 "proxy.protocol.trusted.addresses",
-                f"listener {name} has proxy.protocol.enable=true, and needs the addresses of its load balancers, for "
+                f"listener {name} has proxy.protocol.enable=true and needs the addresses of its load balancers, for "
                 "example 10.0.0.0/8",
             )
         if not self._protocols[name].has_sasl:
@@ -287,7 +287,7 @@ class SecurityKeys:
             _check_oauth(name, keys)
         if set(mechanisms) != {OAUTHBEARER} and not self._users:
             raise ConfigError(
-                "sasl.users", f"listener {name} needs at least one user: make one by fleetgauge credentials NAME"
+                "sasl.users", f"listener {name} needs at least one user: create one with fleetgauge credentials NAME"
             )
 
     def _build(self, name: str, keys: ListenerKeys, store: CredentialStore) -> ListenerSecurity:
@@ -366,7 +366,7 @@ def _check_oauth(name: str, keys: ListenerKeys) -> None:
     if not keys.sasl_oauthbearer_jwks_endpoint_url.startswith(("https://", "http://", "file:///")):
         raise ConfigError(
             _JWKS_KEY,
-            f"listener {name} has OAUTHBEARER, and needs the address of the issuer's keys, for example "
+            f"listener {name} has OAUTHBEARER and needs the address of the issuer's keys, for example "
             "https://login.example.com/keys or file:///etc/fleetgauge/jwks.json",
         )
     if importlib.util.find_spec("jwt") is None:

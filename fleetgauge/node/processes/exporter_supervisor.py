@@ -105,7 +105,7 @@ class ExporterSupervisor(ChildProcess):
                 continue  # this process was stopped itself, and reports wait to be read
             if self.pid is not None and (problem := self._hang()):
                 self.hangs += 1
-                self._log.error("exporters.hung", message="the process is killed and started again", problem=problem)
+                self._log.error("exporters.hung", message="the process is killed and restarted", problem=problem)
                 self._kill()
                 self._heard_ms = self._time.hi_res_clock_ms()
 

@@ -180,5 +180,5 @@ def bound_socket(endpoint: Endpoint) -> socket.socket:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            _KEY, f"{endpoint} cannot be bound: {reason}; name another address, or leave http.listeners empty"
+            _KEY, f"{endpoint} cannot be bound: {reason}; use another address, or leave http.listeners empty"
         ) from error

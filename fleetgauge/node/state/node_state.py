@@ -24,7 +24,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 
-_CAUSES: Final = "look at the disk of the data directory, and with state.store=kafka at the brokers"
+_CAUSES: Final = "check the disk of the data directory, and with state.store=kafka the brokers"
 
 
 class Store(Protocol):

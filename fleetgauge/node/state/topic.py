@@ -382,7 +382,7 @@ class _Writer:
 
         fenced = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
         if error.code() in fenced:
-            return _TryAgainError("other nodes change it without a pause")
+            return _TryAgainError("other nodes change it all the time")
         # The coordinator also answers a commit with UNKNOWN_SERVER_ERROR where another node fences this one meanwhile.
         if error.code() == KafkaError.UNKNOWN:
             return _TryAgainError(self._text(error))

@@ -128,7 +128,7 @@ class Routes:
 
     async def _slices(self, question: Mapping[str, Any]) -> AsyncGenerator[Answer, None]:
         if self._listings >= MAX_LISTINGS:
-            raise HTTPException(503, "too many listings are under way; try again in a second", {"Retry-After": "1"})
+            raise HTTPException(503, "too many listings are in progress; try again in a second", {"Retry-After": "1"})
         self._listings += 1
         try:
             async with aclosing(ask_async(self._path, dict(question))) as answers:
@@ -140,7 +140,7 @@ class Routes:
 
 async def _refused(request: Request, exception: HTTPException) -> Response:
     if exception.status_code == HTTPStatus.NOT_FOUND and exception.detail == HTTPStatus.NOT_FOUND.phrase:
-        exception = HTTPException(404, f"nothing is served there; there are {', '.join(ENDPOINTS)}")
+        exception = HTTPException(404, f"nothing is served at this path; the paths are {', '.join(ENDPOINTS)}")
     return await refused(request, exception)
 
 

@@ -100,7 +100,7 @@ class NoSegment:
         Raises:
             PushLogFullError: always.
         """
-        raise PushLogFullError(f"no room left on the disk of {self.path} for a first segment: make room")
+        raise PushLogFullError(f"no space left on the disk of {self.path} for a first segment: free some space")
 
     def close(self) -> None:
         """Does nothing."""

@@ -148,7 +148,7 @@ def translated(path: Path) -> Iterator[None]:
             raise SegmentCorruptError(f"{path} is damaged: its write-ahead log is cut short") from error
         if isinstance(error, apsw.IOError) and extended != apsw.SQLITE_IOERR_SHMSIZE:
             raise PushLogError(f"{path}: {error}") from error
-        raise PushLogFullError(f"no room left on the disk of {path.parent}: {error}") from error
+        raise PushLogFullError(f"no space left on the disk of {path.parent}: {error}") from error
     except apsw.CantOpenError as error:
         kind = SegmentGoneError if not path.exists() else PushLogError
         raise kind(f"{path} cannot be opened: {error}") from error

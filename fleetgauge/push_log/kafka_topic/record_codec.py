@@ -82,7 +82,7 @@ def decode_record(key: bytes | None, value: bytes | None, headers: Headers | Non
             "newer_schema", f"schema_version is {schema_version}, and this reader knows {SCHEMA_VERSION} at most"
         )
     if value is None:
-        raise MalformedRecordError("null_value", "the value is null, and a heartbeat's is empty")
+        raise MalformedRecordError("null_value", "the value is null (a heartbeat's is empty)")
     return PushRecord(
         push_id=_required(texts, "push_id", _push_id),
         received_at=_required(texts, "received_at", _integer(0, _INT64_MAX)),
@@ -164,7 +164,7 @@ def _checked(is_valid: Callable[[str], bool], due: str) -> Callable[[str, str], 
 
 
 def _integer(minimum: int, maximum: int) -> Callable[[str, str], int]:
-    due = f"a number from {minimum} to {maximum} is due"
+    due = f"a number from {minimum} to {maximum} is expected"
 
     def read(name: str, text: str) -> int:
         if _INTEGER.fullmatch(text) and minimum <= (number := int(text)) <= maximum:
@@ -174,9 +174,9 @@ def _integer(minimum: int, maximum: int) -> Callable[[str, str], int]:
     return read
 
 
-_true_or_false: Final = _checked(("true", "false").__contains__, "true or false is due")
-_push_id: Final = _checked(is_push_id, "32 lower-case hex digits are due")
-_compression_type: Final = _checked(_COMPRESSION_TYPES.__contains__, "that is no compression type")
+_true_or_false: Final = _checked(("true", "false").__contains__, "true or false is expected")
+_push_id: Final = _checked(is_push_id, "32 lower-case hex digits are expected")
+_compression_type: Final = _checked(_COMPRESSION_TYPES.__contains__, "that is not a compression type")
 
 
 def _instance_id(key: bytes | None) -> str:
@@ -188,5 +188,5 @@ def _instance_id(key: bytes | None) -> str:
     except ValueError:
         pass
     raise MalformedRecordError(
-        "bad_key", f"the key is {(key or b'')[:40]!r}, and an instance id of 22 characters is due"
+        "bad_key", f"the key is {(key or b'')[:40]!r}, and an instance id of 22 characters is expected"
     )

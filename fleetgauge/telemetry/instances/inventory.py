@@ -265,7 +265,7 @@ def _parse_id(text: str) -> int:
         return parse_instance_id(text).int
     except ValueError:
         raise ValueError(
-            "instance_id is no client instance id: it is 22 characters of base64, 32 hex digits, or a hyphenated UUID"
+            "instance_id is not a client instance id: use 22 characters of base64, 32 hex digits, or a hyphenated UUID"
         ) from None
 
 

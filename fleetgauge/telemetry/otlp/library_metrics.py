@@ -69,5 +69,5 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
         else:
             at = content + _FIXED_BYTES.get(tag & 7, -end)
         if not 0 < content <= at <= end:
-            raise UnreadableError(f"no field of OTLP at byte {start}")
+            raise UnreadableError(f"not a field of OTLP at byte {start}")
         yield tag, start, content, at

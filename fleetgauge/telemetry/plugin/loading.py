@@ -28,10 +28,10 @@ def load_reporter(name: str) -> MetricsReporter:
     try:
         reporter = factory()
     except Exception as error:
-        raise _cannot(name, f"it cannot be made without arguments: {_text(error)}") from error
+        raise _cannot(name, f"it cannot be instantiated without arguments: {_text(error)}") from error
     missing = [method for method in _METHODS if not callable(getattr(reporter, method, None))]
     if missing:
-        raise _cannot(name, f"it is no MetricsReporter, {', '.join(missing)} is missing")
+        raise _cannot(name, f"it is not a MetricsReporter, {', '.join(missing)} is missing")
     return reporter  # type: ignore[no-any-return]
 
 

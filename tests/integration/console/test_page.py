@@ -327,7 +327,7 @@ def test_dead_letters_are_replayed_and_dropped_after_a_question(tmp_path: Path, 
             page.get_by_label("Token").fill(TOKEN)
             page.keyboard.press("Enter")
             page.get_by_role("button", name="Drop").click()
-            page.get_by_text("this cannot be undone").wait_for()
+            page.get_by_text("will be deleted permanently").wait_for()
             page.get_by_role("button", name="Cancel").click()
             hook.refuses = lambda found: False
             page.get_by_role("button", name="Replay").click()

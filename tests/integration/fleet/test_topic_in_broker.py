@@ -204,7 +204,7 @@ def test_a_topic_answers_as_a_landing_zone_does_and_names_what_is_wrong(broker: 
     check_rejects(answers["rejects"])
     assert f"there is no topic nosuch on {broker.bootstrap}" in errors["no topic"]
     assert errors["empty"] == f"the topic empty on {broker.bootstrap} has no pushes yet"
-    assert f"no Kafka broker answers at 127.0.0.1:{nobody}" in errors["no broker"]
+    assert f"no Kafka broker responds as expected at 127.0.0.1:{nobody}" in errors["no broker"]
     assert f"cannot read {TOPIC} on {broker.bootstrap}: Failed to create admin client" in errors["no login"]
     assert "No provider for SASL mechanism GSSAPI" in errors["no login"]
     assert all("\n" not in error for error in errors.values())

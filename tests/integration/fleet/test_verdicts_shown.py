@@ -244,7 +244,7 @@ def test_other_rules_judge_anew_though_nothing_else_is_new(tables: Path, tmp_pat
     rules.write_text("[slow-processing]\nenabled = false\n")
     again = ["run", "--source", tables.parent / "out" / "landing", "--tables", own]
     said = fleet(*again, "--rules", rules).stdout
-    assert said.endswith("the verdicts were given anew, by other rules than before\n")
+    assert said.endswith("the verdicts were evaluated again, with other rules than before\n")
     verdicts = {row["verdict"] for row in rows_of(own, "gold/verdicts")}
     assert verdicts == {row["verdict"] for row in rows_of(tables, "gold/verdicts")} - {"slow-processing"}
     assert "given anew" not in fleet(*again, "--rules", rules).stdout
@@ -292,7 +292,7 @@ def test_damaged_tables_are_one_sentence_that_names_one(
             shutil.rmtree(table)
     found = fleet(*command, "--tables", own, *(["--since", BEGIN.isoformat()] if command == ["changes"] else []))
     assert (found.exit_code, found.stdout) == (1, "")
-    assert "restore a backup, or have fleet run make the tables again" in found.stderr
+    assert "restore a backup, or run fleet run with an empty --tables directory" in found.stderr
     assert len(found.stderr.splitlines()) == 1
 
 

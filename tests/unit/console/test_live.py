@@ -231,7 +231,7 @@ def test_rules_that_cannot_be_read_are_a_notice(tmp_path: Any) -> None:
     rules.write_text("[no-such-verdict]\nfactor = 3\n")
     of = FleetOfTest(rules=rules)
     of.pass_time(3)
-    assert any("Live verdicts are judged by the default rules" in each for each in of.fleet.overview()["notices"])
+    assert any("Live verdicts use the default rules" in each for each in of.fleet.overview()["notices"])
 
 
 def test_tables_that_are_not_there_are_a_notice(tmp_path: Any) -> None:

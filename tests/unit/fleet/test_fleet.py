@@ -1,4 +1,4 @@
-"""`Fleet`: standing tables as Arrow, without changing them."""
+"""`Fleet`: fleet tables as Arrow, without changing them."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

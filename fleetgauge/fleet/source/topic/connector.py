@@ -116,7 +116,7 @@ def connector_jars(
     Args:
         own: jars, or directories of jars, to take instead of fetching any.
         cache: where fetched jars are kept; `cache_directory` by default.
-        note: told in a sentence when jars are about to be fetched.
+        note: called with a sentence before a download.
         connector: what is fetched.
         within_s: how long fetching may take [s].
 

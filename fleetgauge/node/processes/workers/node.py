@@ -61,7 +61,7 @@ class WorkersNode(NodeProcess):
             shares = {worker: self._share(config, worker.number) for worker in self._workers}
             problems = await asyncio.gather(*(worker.offer(self._offers, each) for worker, each in shares.items()))
             if refusals := [problem for problem in problems if problem]:
-                raise FleetgaugeError(f"no worker has taken it over: {refusals[0]}")
+                raise FleetgaugeError(f"no worker has accepted it: {refusals[0]}")
             for worker, each in shares.items():
                 worker.take(self._offers, each)
             log_reread(self._config, config, changeable_fields(self._config, config))
@@ -114,7 +114,7 @@ class WorkersNode(NodeProcess):
         deadline_ms = self._time.hi_res_clock_ms() + _FIRST_ANSWER_WITHIN_MS
         while not self._statuses():  # a merged status needs at least one
             if self._time.hi_res_clock_ms() > deadline_ms:
-                raise FleetgaugeError("no worker answers its parent; is the machine overloaded?")
+                raise FleetgaugeError("no worker responds to its parent: check whether the machine is overloaded")
             await self._query_workers()
         self._queries = asyncio.create_task(self._keep_querying())
 

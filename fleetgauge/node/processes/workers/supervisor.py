@@ -76,7 +76,7 @@ class WorkerSupervisor(ChildProcess):
         """Why it does not serve clients as it should, a sentence each."""
         if not self.is_ready:
             why = f": {self._problem}" if self._problem else ""
-            return [f"worker {self.number} ended and is started again{why}"]
+            return [f"worker {self.number} ended and is restarted{why}"]
         if not self._answers:
             return [f"worker {self.number} does not answer"]
         if self.last is None:

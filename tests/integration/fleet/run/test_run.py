@@ -190,7 +190,7 @@ def test_lost_tables_are_not_passed_over_in_silence(scenario: Scenario, tmp_path
     result = run(scenario.zone, tables)
     sentence = said_in_a_sentence(result)
     assert "lists pushes that are not in the tables in" in sentence
-    assert "remove it too, and everything is read again" in sentence
+    assert "remove the ledger too; the next run reads everything again" in sentence
 
 
 def test_a_second_run_on_the_same_tables_is_refused_in_a_sentence(scenario: Scenario) -> None:

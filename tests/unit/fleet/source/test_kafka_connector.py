@@ -62,7 +62,7 @@ def test_jars_that_are_not_the_expected_ones_are_dropped_and_named(
     tmp_path: Path, pretend_spark: Path, expected: dict[str, str], wrong: str
 ) -> None:
     says(pretend_spark, FETCHES)
-    with pytest.raises(JarError, match=f"the SHA-256 of {wrong} is not the expected one"):
+    with pytest.raises(JarError, match=f"the SHA-256 of {wrong} is wrong"):
         connector_jars(cache=tmp_path / "kept", connector=release(expected))
     assert not (tmp_path / "kept").exists()
 

@@ -37,6 +37,6 @@ def test_other_runs_may_have_other_tables(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    refused = pytest.raises(TableError, match=r"file/tables cannot be written to: Not a directory")
+    refused = pytest.raises(TableError, match=r"file/tables is not writable: Not a directory")
     with refused, only_run(str(tmp_path / "file" / "tables")):
         pytest.fail("there is no such directory")

@@ -1,4 +1,4 @@
-"""`fleet show` reads standing tables by itself: no Java, no PySpark."""
+"""`fleet show` reads fleet tables by itself: no Java, no PySpark."""
 
 import csv
 import io
