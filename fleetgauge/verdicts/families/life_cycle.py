@@ -197,14 +197,14 @@ def _drop_those_that_waited(window: Window, memory: Memory, figures: Figures) ->
     """Drops the silences of instances that were waiting for a longer interval, which their next push shows.
 
     A client learns of it as a push is refused, an interval after its last one, and then waits for 1.5 new ones at most
-    (KIP-714, Client behavior). With 60 s before and 300 s after it sends nothing for up to 510 s, and is well; by the
-    interval before, it was silent after 240 s.
+    (KIP-714, Client behavior). With 60 s before and 300 s after it sends nothing for up to 510 s, and a minute
+    (`more_s`), and is well; by the interval before, it was silent after 240 s.
     """
     known, cases = memory.instances, memory.cases.get("silent", {})
     for code in [code for code in cases if known["last_us"][code] >= window.begin_us]:
         latest = cases[code].evidence[-1]
         before_s = (latest["expected"] - figures["more_s"]) / max(figures["intervals"], 1.0)
-        longest_s = before_s + _LONGEST_WAIT * known["pushed_s"][code]
+        longest_s = before_s + _LONGEST_WAIT * known["pushed_s"][code] + figures["more_s"]
         if known["pushed_s"][code] > before_s and latest["observed"] <= longest_s:
             del cases[code]
 
