@@ -24,7 +24,7 @@ _PATHS: Final = pa.schema([pa.field("path", pa.string())])
 
 
 def read_landing(spark: SparkSession, source: str, selection: Selection | None = None) -> DataFrame:
-    """The landing zone at `source` -> BRONZE: one row a push as received, repeats included.
+    """The landing zone at `source` -> BRONZE: one row per push as received, repeats included.
 
     Raises:
         LandingError: the path is missing, holds no Parquet file, or what it holds are no push records.

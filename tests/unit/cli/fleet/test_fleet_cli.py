@@ -49,10 +49,10 @@ def test_what_cannot_be_asked_is_one_sentence_and_exit_code_1(arguments: list[st
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["inventory", "--since", "soon"], "'soon' is no time"),
-        (["inventory", "--until="], "'' is no time"),
-        (["verdicts", "--since="], "'' is no time"),
-        (["explain", "billing", "--since="], "'' is no time"),
+        (["inventory", "--since", "soon"], "'soon' is not a time"),
+        (["inventory", "--until="], "'' is not a time"),
+        (["verdicts", "--since="], "'' is not a time"),
+        (["explain", "billing", "--since="], "'' is not a time"),
         (["latency", "--instance-id", "x"], "'x' is not a client instance id"),
         (["latency", "--instance", "x"], "'x' is not a client instance id"),
         (["run", "--window", "7m"], "'7m' is no window that divides a day"),
@@ -63,7 +63,7 @@ def test_what_cannot_be_asked_is_one_sentence_and_exit_code_1(arguments: list[st
         (["run", "--conf", "executor.memory=2g"], "'executor.memory=2g' is no setting of Spark"),
         (["run", "--source", "kafka://nobody"], "is not host:port"),
         (["report", "--kind", "node", "--output", "-"], "--kind and --cluster say which --subject is meant"),
-        (["maintain", "--keep", "long"], "'long' is no time"),
+        (["maintain", "--keep", "long"], "'long' is not a time"),
         (["maintain", "--vacuum-after", "2999-01-01"], "are ages, such as 90d"),
     ],
 )
@@ -87,7 +87,7 @@ def check_refusal(arguments: list[str], sentence: str, exit_code: int) -> None:
         (["--late", "soon"], "--late is 'soon': give a duration up to 1d, such as 10s, 5m or 1h"),
         (["--trigger", "0s"], "--trigger is '0s': give a duration above zero and up to 30d, such as 10s, 5m or 1h"),
         (["--window", "7m"], "'7m' is no window that divides a day"),
-        (["--since", "soon"], "'soon' is no time"),
+        (["--since", "soon"], "'soon' is not a time"),
         (["--webhook", "ftp://a"], "--webhook is not a URL: it has to begin with http:// or https://"),
         (["--webhook-header", "a"], "--webhook-header has the form 'Name: value'"),
         (["--alertmanager", "localhost:9093"], "--alertmanager is not a URL: it has to begin with http:// or"),

@@ -148,7 +148,7 @@ def test_clients_are_computed_some_at_a_time_and_the_answer_stays(
     ("arguments", "sentence", "code"),
     [
         (["inventory", "--columns", "colour"], "there is no column 'colour'; there are client_instance_id,", 1),
-        (["points", "--since", "soon"], "'soon' is no time", 2),
+        (["points", "--since", "soon"], "'soon' is not a time", 2),
         (["inventory"], "there is no landing zone at ", 1),
     ],
 )
@@ -163,7 +163,7 @@ def test_what_is_wrong_is_one_sentence_before_anything_is_read(
 
 def test_what_is_no_zone_is_refused(zone: LandingZone, tmp_path: Path) -> None:
     zone.root.mkdir()
-    assert "holds no push yet" in fleet(zone, "inventory").stderr
+    assert "has no pushes yet" in fleet(zone, "inventory").stderr
     path = zone.root / "other.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     assert "holds no push records: its files have no column push_id" in fleet(zone, "inventory").stderr
