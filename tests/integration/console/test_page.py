@@ -379,7 +379,7 @@ def test_a_subscription_made_on_the_page_has_a_client_push_more(tmp_path: Path, 
                 page.get_by_label("Match").fill("client_id=stock-.*")
                 expect(page.get_by_role("button", name="Apply")).to_be_disabled()
                 page.get_by_role("button", name="Show the effect").click()
-                page.get_by_text("2 live clients match it. 2 of 2 live clients get another subscription").wait_for()
+                page.get_by_text("2 live clients match it. 2 of 2 live clients get a different subscription").wait_for()
                 page.get_by_role("button", name="Apply").click()
                 page.get_by_role("heading", name="more").wait_for()
                 wait_for(
@@ -387,7 +387,7 @@ def test_a_subscription_made_on_the_page_has_a_client_push_more(tmp_path: Path, 
                 )
                 assert bytes_of_next_pushes() > few * 1.5
                 page.get_by_role("button", name="Delete more").click()
-                page.get_by_role("dialog").get_by_text("Effect").wait_for()
+                page.get_by_role("dialog").get_by_text("Effect", exact=True).wait_for()
                 page.get_by_role("dialog").get_by_role("button", name="Delete").click()
                 expect(page.get_by_role("heading", name="more")).to_have_count(0)
                 wait_for(producer, "the first subscription", until=lambda row: row["subscriptions"] == ["few"])
@@ -416,6 +416,6 @@ def test_a_lost_connection_is_said_and_comes_back(node: Node, browser: Any) -> N
         page = found.page
         page.locator("#live", has_text="Live, ").wait_for()
         os.kill(node.status()["http"]["pid"], signal.SIGKILL)
-        page.locator("#lost", has_text="What you see is from").wait_for()
+        page.locator("#lost", has_text="The page shows the state of").wait_for()
         page.locator("#live", has_text="Live, ").wait_for()
         expect(page.locator("#lost")).to_be_hidden()
