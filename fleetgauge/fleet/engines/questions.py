@@ -1,4 +1,4 @@
-"""The questions behind `fleet inventory`, `latency`, `points` and `rejects`: plain Arrow, whoever runs them.
+"""The questions behind `fleet show --source` (inventory, latency, points, rejects): plain Arrow, whoever runs them.
 
 Each is a step, which makes rows of a chunk of pushes, and, where rows of several chunks make one, what makes the answer
 of them. `answer` runs it in this process; `fleet.engines.jobs` has Spark run the same functions.
