@@ -64,7 +64,9 @@ class Output:
         if self.form is Format.PARQUET and self.output is None:
             raise OutputError("Parquet needs a directory to be written to: add --output PATH")
         if self.form is Format.TEXT and self.output is not None:
-            raise OutputError("text goes to the terminal: with --output add --format json, csv, parquet or html")
+            raise OutputError(
+                "--format text is for the terminal: with --output, use --format json, csv, parquet or html"
+            )
         if self.columns is not None and not self.is_for_people:
             raise OutputError("--columns is for --format text and html: JSON, CSV and Parquet have every column")
 

@@ -26,12 +26,12 @@ class LazyCommand(NamedTuple):
     def load(self, name: str, our_class: type[Command]) -> Any:
         """Imports the command and makes what Typer runs."""
         module, _, attribute = self.place.partition(":")
-        found = getattr(importlib.import_module(module), attribute)
+        loaded = getattr(importlib.import_module(module), attribute)
         app = App()
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
+        if isinstance(loaded, typer.Typer):
+            app.add_typer(loaded, name=name)
         else:
-            app.command(name, cls=our_class)(found)
+            app.command(name, cls=our_class)(loaded)
         return typer.main.get_group(app).commands[name]
 
 

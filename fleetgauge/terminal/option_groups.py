@@ -29,8 +29,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**options: Any) -> None:
-        made = {name: groups[name](**{key: options.pop(key) for key in keys}) for name, keys in fields.items()}
-        command(**made, **options)
+        values = {name: groups[name](**{key: options.pop(key) for key in keys}) for name, keys in fields.items()}
+        command(**values, **options)
 
     for name, group in groups.items():
         for each in fields[name].values():

@@ -81,7 +81,9 @@ def show(
     """
     to, selection = answer.to(), selecting.selection()
     if len(table) > 1 and to.form is not Format.TEXT and to.output is None:
-        raise WrongOptionError("several tables go to the terminal: with --format add --output PATH, or name one table")
+        raise WrongOptionError(
+            "several tables are for the terminal: with --format, add --output PATH, or name one table"
+        )
     if source is not None:
         if group is not None:
             raise WrongOptionError("--group chooses among rows of tables: leave it out, or --source")

@@ -41,12 +41,12 @@ def show_changes(request: VerdictsRequest, since: datetime) -> Judgement:
         known = fleet.judged()
         if known.begin is None or since <= known.begin:
             console.print(
-                f"The tables begin after {since:%Y-%m-%d %H:%M} UTC: what was there first counts as having come."
+                f"The tables begin after {since:%Y-%m-%d %H:%M} UTC: everything in their first window counts as new."
             )
         if rows.num_rows:
             listed.text(console)
         else:
-            console.print(f"Nothing changed since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.")
+            console.print(f"No changes since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.")
 
     opened = set(to_list(rows.filter(pc.equal(rows["change"], "opened"))["severity"]))
     return Judgement(replace(listed, text=text), opened)

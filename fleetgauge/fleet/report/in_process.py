@@ -1,4 +1,4 @@
-"""Answers in this process: pyarrow reads the zone, and rows leave as they come."""
+"""Answers in this process: pyarrow reads the zone, and rows are written as they come."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class InProcess:
 
     @contextmanager
     def progress(self) -> Iterator[None]:
-        """A line about the files that are read, which is gone afterwards."""
+        """Shows a line about the files that are read; clears it at the end."""
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -54,18 +54,18 @@ class InProcess:
         self._progress = None
 
     def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
-        """The answer; a stream is read while it is printed."""
+        """Computes the answer; a stream is read while it is printed."""
         if self._pushes is None:
             self._pushes = Pushes(self._zone, self._selection, self._read)
-        found = answer(asked, self._pushes)
-        whole = rows_answer(found.rows, TABLES[request.title], request.to)
+        computed = answer(asked, self._pushes)
+        whole = rows_answer(computed.rows, TABLES[request.title], request.to)
         if request.to.output is not None:
             print_answer(whole, request.to, out)
 
         def finish() -> Counted:
             if request.to.output is None:
                 print_answer(whole, request.to, out)
-            return Counted(found.rejects.total, found.repeats)
+            return Counted(computed.rejects.total, computed.repeats)
 
         return finish
 

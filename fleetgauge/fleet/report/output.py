@@ -46,7 +46,7 @@ class ArrowRows:
 
 
 def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]:
-    """The first `limit` rows in the table's order, and how many rows there are."""
+    """First `limit` rows in the table's order, and the number of all rows."""
     first, total = rows.schema.empty_table(), 0
     for batch in rows.batches:
         total += batch.num_rows
@@ -55,7 +55,7 @@ def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]
 
 
 def _in_order(table: Table, order: Iterable[Key]) -> Table:
-    """Arrow puts the nulls of all keys at one end: whether there is a value is therefore a key of its own."""
+    """Sorted rows. Arrow puts the nulls of all keys at one end, so a separate key says whether there is a value."""
     columns: dict[str, Any] = {}
     keys = []
     for number, key in enumerate(order):

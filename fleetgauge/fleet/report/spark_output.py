@@ -1,4 +1,4 @@
-"""How what Spark has computed leaves: the forms of `fleet.report.output`, made on Spark's executors.
+"""Output of answers computed by Spark: the forms of `fleet.report.output`, made on Spark's executors.
 
 A stream goes through the driver row by row, a path is written by Spark's workers: nothing that grows with the fleet is
 kept in the driver.
@@ -40,7 +40,7 @@ def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row]
 
 
 def write_path(frame: DataFrame, form: Format, path: str) -> None:
-    """Written by Spark's workers as a directory of files.
+    """Spark's workers write a directory of files.
 
     Raises:
         OutputError: there is something at `path` already.

@@ -1,4 +1,4 @@
-"""`fleet verdicts`: the rows of the standing table, and coverage."""
+"""`fleet verdicts`: rows of the table `verdicts`, and coverage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from fleetgauge.verdicts.coverage import COLUMNS, coverage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictsRequest:
-    """Which verdicts, and as what.
+    """Selection and output of verdicts.
 
     Attributes:
         tables: root of the tables.
@@ -64,7 +64,7 @@ _CHOSEN: Final = TableForm(
         "cluster id": lambda row: row["cluster_id"],
     },
 )
-"""The columns that `--columns` may choose: a table of them has one row per verdict in place of the list."""
+"""Columns that `--columns` may choose; then the output is a table with one row per verdict instead of the list."""
 
 _COVERAGE: Final = TableForm(
     columns={
@@ -125,7 +125,7 @@ def show_verdicts(request: VerdictsRequest) -> Judgement:
 
 
 def show_coverage(request: VerdictsRequest) -> Answer:
-    """Which verdicts can be given for which clients; people see libraries as columns, and reasons once.
+    """The verdicts that can be given for each kind of client; people see libraries as columns, and each reason once.
 
     Raises:
         FleetError: see `show_verdicts`.

@@ -167,10 +167,10 @@ def test_a_former_name_is_taken_names_the_new_one_and_is_in_no_help(words: Words
         (["config", "-o", "node.id=x"], "node.id"),
         (["config", "-onode.id=x"], "node.id"),
         (["fleet", "show", "latency", "--source", ".", "--instance", "x"], "'x' is not a client instance id"),
-        (["clients", "--instance", "x"], "is no client instance id"),
+        (["clients", "--instance", "x"], "is not a client instance id"),
         (["log", "tail", "--lines", "0"], "--limit"),
         (["credentials", "a", "-m", "none"], "none"),
-        (["fleet", "maintain", "--keep", "long"], "'long' is no time"),
+        (["fleet", "maintain", "--keep", "long"], "'long' is not a time"),
         (["fleet", "run", "--source", "kafka://a:1/t", "--kafka-config", "nosuch"], "nosuch"),
     ],
 )
