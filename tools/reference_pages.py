@@ -205,7 +205,7 @@ def commands() -> str:
             if not getattr(option, "hidden", False) and option.name != "help"
         ]
         if rows:
-            parts.append(table(("option", "value", "default", "meaning"), map(option_row, rows)))
+            parts.append(table(("option", "value", "default", "meaning"), (option_row(row, context) for row in rows)))
     return "\n\n".join(parts)
 
 
@@ -218,10 +218,10 @@ def walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield from walk(f"{name} {word}", getattr(command, "load", command.commands.get)(word))
 
 
-def option_row(option: Any) -> tuple[str, ...]:
+def option_row(option: Any, context: Context) -> tuple[str, ...]:
     """One option or argument of a command."""
     spelled = ", ".join(map(code, (*option.opts, *option.secondary_opts)))
-    value = "" if getattr(option, "is_flag", False) else option.metavar or option.display_type
+    value = "" if getattr(option, "is_flag", False) else option.metavar or option.display_type(context)
     default = option.default
     shown = "" if default in (None, False, "") or callable(default) else str(getattr(default, "value", default))
     return spelled, code(str(value)), code(shown), getattr(option, "help", "") or ""

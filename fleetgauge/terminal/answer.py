@@ -152,14 +152,14 @@ class Answer:
         rows: its rows.
         value: the value as JSON has it, if that is more than the rows.
         is_array: JSON on stdout is one array of the rows; else, and in files, it is an object per line.
-        page: makes its HTML page; by default the text is the page.
+        is_live: rows come slowly, and each is printed at once.
     """
 
     text: "Callable[[Console], None]"
     rows: Rows
     value: object = None
     is_array: bool = False
-    page: Callable[[], str] | None = None
+    is_live: bool = False
 
 
 def record_answer(record: Mapping[str, Any], text: "Callable[[Console], None]", rows: Rows | None = None) -> Answer:
@@ -198,7 +198,11 @@ def _write(answer: Answer, form: Format, out: TextIO) -> None:
         _write_json(answer, out)
     else:
         # Every cell is quoted: no character in it ends a cell, whatever a spreadsheet divides at.
-        csv.writer(out, quoting=csv.QUOTE_ALL).writerows(answer.rows.csv_rows())
+        writer = csv.writer(out, quoting=csv.QUOTE_ALL)
+        for row in answer.rows.csv_rows():
+            writer.writerow(row)
+            if answer.is_live:
+                out.flush()
     out.flush()
 
 
@@ -210,13 +214,12 @@ def _write_json(answer: Answer, out: TextIO) -> None:
     else:
         for line in answer.rows.json_lines():
             out.write(f"{line}\n")
-            out.flush()
+            if answer.is_live:
+                out.flush()
 
 
 def _html(answer: Answer) -> str:
     """A page that needs no network. Rich escapes what clients chose."""
-    if answer.page is not None:
-        return answer.page()
     from fleetgauge.terminal.table import wide_console
 
     console = wide_console(io.StringIO())

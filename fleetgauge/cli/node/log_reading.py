@@ -44,7 +44,7 @@ def tail_answer(data: DataOptions, limit: int, *, follow: bool) -> Answer:
         for record in records:
             _print(console, record)
 
-    return Answer(text=text, rows=PlainRows(map(_as_object, records), _COLUMNS))
+    return Answer(text=text, rows=PlainRows(map(_as_object, records), _COLUMNS), is_live=True)
 
 
 def stats_answer(data: DataOptions) -> Answer:

@@ -69,7 +69,7 @@ def doctor(
         for finding in findings():
             _show(console, finding)
 
-    answer.print(Answer(text=text, rows=PlainRows(asdict(finding) for finding in findings())))
+    answer.print(Answer(text=text, rows=PlainRows(asdict(finding) for finding in findings()), is_live=True))
     raise typer.Exit(1 if Level.ERROR in levels else 0)
 
 
