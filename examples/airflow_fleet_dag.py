@@ -43,5 +43,5 @@ with DAG(
 ) as maintain:
     BashOperator(
         task_id="maintain",
-        bash_command=f"{FLEETGAUGE} fleet maintain --tables {TABLES} --keep 90d --format json",
+        bash_command=f"{FLEETGAUGE} fleet maintain --tables {TABLES} --retention 90d --format json",
     )

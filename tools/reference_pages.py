@@ -27,13 +27,13 @@ from typer.main import get_command
 from unit.node.status.test_exposition import status
 
 from fleetgauge.cli import app as fleetgauge
-from fleetgauge.cli.fleet.app import app as fleet
 from fleetgauge.fleet.tables.catalog import TABLES, Table
 from fleetgauge.node.config.model import TABLES as NESTED
 from fleetgauge.node.config.model import ServiceConfig
 from fleetgauge.node.config.security import ListenerKeys
 from fleetgauge.node.status.exposition import families
 from fleetgauge.telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, selected
+from fleetgauge.terminal.help import examples, paragraphs
 from fleetgauge.verdicts.catalogue import VERDICTS
 from fleetgauge.verdicts.rules import DEFAULTS
 
@@ -190,13 +190,13 @@ def verdicts() -> str:
 def commands() -> str:
     """Every command with its options."""
     parts = ["# Commands", "As `-h` describes them."]
-    groups = (("fleetgauge", get_command(fleetgauge)), ("fleetgauge fleet", get_command(fleet)))
-    for name, command in itertools.chain.from_iterable(walk(*group) for group in groups):
+    for name, command in walk("fleetgauge", get_command(fleetgauge)):
         usage = " ".join(command.collect_usage_pieces(Context(command)))
         parts += [
             f"## {name}",
             f"```\n{name} {usage}\n```",
-            inspect.cleandoc(command.help or "").replace("\n\n`", "\n\n`"),
+            *paragraphs(command),
+            "```sh\n" + "\n".join(examples(command)) + "\n```",
         ]
         context = Context(command, info_name=name)
         rows = [
@@ -205,24 +205,23 @@ def commands() -> str:
             if not getattr(option, "hidden", False) and option.name != "help"
         ]
         if rows:
-            parts.append(table(("option", "value", "default", "meaning"), map(option_row, rows)))
+            parts.append(table(("option", "value", "default", "meaning"), (option_row(row, context) for row in rows)))
     return "\n\n".join(parts)
 
 
 def walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """A command and all below it; `fleetgauge fleet` is a group of its own."""
+    """A command, or all below a group."""
     if not hasattr(command, "commands"):
         yield name, command
         return
     for word in command.commands:
-        if (name, word) != ("fleetgauge", "fleet"):
-            yield from walk(f"{name} {word}", getattr(command, "load", command.commands.get)(word))
+        yield from walk(f"{name} {word}", getattr(command, "load", command.commands.get)(word))
 
 
-def option_row(option: Any) -> tuple[str, ...]:
+def option_row(option: Any, context: Context) -> tuple[str, ...]:
     """One option or argument of a command."""
     spelled = ", ".join(map(code, (*option.opts, *option.secondary_opts)))
-    value = "" if getattr(option, "is_flag", False) else option.metavar or option.display_type
+    value = "" if getattr(option, "is_flag", False) else option.metavar or option.display_type(context)
     default = option.default
     shown = "" if default in (None, False, "") or callable(default) else str(getattr(default, "value", default))
     return spelled, code(str(value)), code(shown), getattr(option, "help", "") or ""

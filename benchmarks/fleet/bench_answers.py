@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-QUESTIONS = ("inventory", "latency", "summary", "points", "rejects")
+QUESTIONS = (("inventory",), ("latency",), ("inventory", "latency"), ("points",), ("rejects",))
 SHOWN = ("points", "inventory", "latency", "consumers")
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     given = parser.parse_args()
     fleet = ("-m", "fleetgauge", "fleet")
     commands: dict[str, tuple[str, ...]] = {"python": ("-c", "")}
-    commands |= {name: (*fleet, name, "--source", str(given.zone)) for name in QUESTIONS}
+    commands |= {" ".join(names): (*fleet, "show", *names, "--source", str(given.zone)) for names in QUESTIONS}
     if given.tables is not None:
         commands |= {f"show {name}": (*fleet, "show", name, "--tables", str(given.tables)) for name in SHOWN}
     size = sum(path.stat().st_size for path in given.zone.rglob("*.parquet"))

@@ -12,8 +12,14 @@ import typer
 from fleetgauge.base.deadline import is_any_running
 from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.terminal.lazy_commands import LazyCommand, LazyGroup
-from fleetgauge.terminal.options import HELP
+from fleetgauge.terminal.option_groups import App
 from fleetgauge.terminal.text import printable
+
+_RUN: Final = "Run"
+_LOOK: Final = "Look at a running process"
+_ADMINISTER: Final = "Administer clusters"
+_CONFIGURE: Final = "Configure"
+_ANALYSE: Final = "Analyse"
 
 
 class _Commands(LazyGroup):
@@ -23,103 +29,93 @@ class _Commands(LazyGroup):
         "serve": LazyCommand(
             "fleetgauge.cli.node.serve:serve",
             "Run a node: receive the pushes of Kafka clients, log them, deliver them.",
+            _RUN,
         ),
         "gateway": LazyCommand(
             "fleetgauge.cli.node.gateway:gateway",
             "Run a gateway: pass Kafka traffic to a broker, and receive the telemetry of its clients.",
+            _RUN,
         ),
         "export": LazyCommand(
             "fleetgauge.cli.node.export:export",
             "Deliver the pushes on a Kafka topic, which the broker plugin writes (or a node with push.log.type=kafka).",
+            _RUN,
         ),
         "offsets": LazyCommand(
             "fleetgauge.cli.node.offsets:offsets",
             "Sample consumer groups into the landing zone: members, committed and end offsets, by Kafka's Admin API.",
+            _RUN,
+        ),
+        "console": LazyCommand(
+            "fleetgauge.console.command:console",
+            "Serve the console alone: a page that shows the clients of a push log or topic, their measures and "
+            "verdicts.",
+            _RUN,
+        ),
+        "demo": LazyCommand(
+            "fleetgauge.cli.demo:demo",
+            "Show the whole pipeline with real clients: node, OTLP server, landing zone, tables, and the ranked list.",
+            _RUN,
         ),
         "status": LazyCommand(
             "fleetgauge.cli.node.status:status",
             "Show a running serve or export: clients and pushes, refusals with reasons, the push log, every exporter.",
+            _LOOK,
         ),
         "clients": LazyCommand(
             "fleetgauge.cli.cluster.clients:clients",
             "Show the client instances of a running node: identity, address, subscription, last push, last error, "
             "state.",
+            _LOOK,
         ),
-        "console": LazyCommand(
-            "fleetgauge.console.alone:console",
-            "Serve the console alone: a page that shows the clients of a push log or topic, their measures and "
-            "verdicts.",
-        ),
+        "log": LazyCommand("fleetgauge.cli.node.log:app", "Read the push log, whether a node runs or not.", _LOOK),
         "subscriptions": LazyCommand(
             "fleetgauge.cli.cluster.subscriptions:app",
             "Plan and apply the subscriptions of brokers or nodes, to a sample first, or for a time.",
+            _ADMINISTER,
         ),
         "quotas": LazyCommand(
             "fleetgauge.cli.cluster.quotas:app",
-            "Plan and apply the quotas of brokers or nodes, and see how far they are used.",
-        ),
-        "exporters": LazyCommand(
-            "fleetgauge.cli.node.exporters:exporters",
-            "Show the exporters of a running node, and of every fleetgauge export beside it.",
-        ),
-        "log": LazyCommand("fleetgauge.cli.node.log:app", "Read the push log, whether a node runs or not."),
-        "doctor": LazyCommand(
-            "fleetgauge.cli.node.doctor.command:doctor",
-            "Check whether Fleetgauge can work here: the installation, the machine, the configuration, and the "
-            "brokers.",
-        ),
-        "config": LazyCommand(
-            "fleetgauge.cli.node.show_config:show_config",
-            "Check a configuration and print it as TOML: every key with its current value and its meaning.",
-        ),
-        "state": LazyCommand(
-            "fleetgauge.cli.node.state:state",
-            "Print what admin tools changed on a node as TOML, for its configuration file.",
+            "Plan and apply the quotas of brokers or nodes, and show how far they are used.",
+            _ADMINISTER,
         ),
         "metrics": LazyCommand(
             "fleetgauge.cli.metrics:metrics",
             "Show the known metrics of clients, by the names that subscriptions use.",
+            _ADMINISTER,
+        ),
+        "doctor": LazyCommand(
+            "fleetgauge.cli.node.doctor.command:doctor",
+            "Check whether Fleetgauge can work here: the installation, the machine, the configuration, and the "
+            "brokers.",
+            _CONFIGURE,
+        ),
+        "config": LazyCommand(
+            "fleetgauge.cli.node.show_config:config",
+            "Print a configuration as TOML: every key with its current value and its meaning.",
+            _CONFIGURE,
         ),
         "credentials": LazyCommand(
             "fleetgauge.cli.node.credentials:credentials",
             "Print the lines of a user for the configuration file, [sasl.users.NAME]; with --http, of an HTTP user.",
+            _CONFIGURE,
         ),
-        "demo": LazyCommand(
-            "fleetgauge.cli.demo:demo",
-            "Show the whole pipeline with real clients: node, OTLP server, landing zone, tables, and the ranked list.",
+        "fleet": LazyCommand(
+            "fleetgauge.cli.fleet.app:app",
+            "Analyse the fleet of clients: inventory, latency, points, tables, verdicts (extra: tables or spark).",
+            _ANALYSE,
         ),
     }
+    renamed: ClassVar = {"exporters": ("status", "--exporters"), "state": ("config", "--changed")}
 
 
-app = typer.Typer(
+app = App(
     name="fleetgauge",
     cls=_Commands,
-    help="A sink for Kafka client telemetry (KIP-714): receives what clients push, keeps it in a durable log, "
-    "delivers it, and says how the fleet of clients is doing.",
+    help="Receive the telemetry of Kafka clients (KIP-714), keep it in a durable log, deliver it, and analyse the "
+    "fleet of clients.",
     no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings=HELP,
 )
-
-
-@app.command(
-    name="fleet",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-    short_help="Analyse the fleet of clients: inventory, latency, points, standing tables (extra: tables or spark).",
-    add_help_option=False,
-)
-def _fleet(context: typer.Context) -> None:
-    """Analyse the fleet of clients; see fleetgauge fleet --help."""
-    # Imported only here: the sink runs without Java and PySpark.
-    try:
-        from fleetgauge.cli.fleet.app import app as commands
-    except ModuleNotFoundError as error:
-        typer.echo(
-            f"fleetgauge fleet needs {error.name}, which is not installed: pip install 'fleetgauge[spark]'", err=True
-        )
-        raise typer.Exit(1) from error
-    commands(args=context.args or ["--help"], prog_name="fleetgauge fleet")
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,10 +11,14 @@ def demo(
 ) -> None:
     """Show the whole pipeline with real clients: node, OTLP server, landing zone, tables, and the ranked list.
 
-    Needs the extras kafka and tables; with the extra spark and Java, PySpark makes the tables and answers a question
+    It needs the extras kafka and tables; with the extra spark and Java, PySpark makes the tables and answers a question
     beside this process. It uses only this machine and free ports, and removes its files at the end
     (unless --keep). One of its consumers hardly polls. Exits with 1, naming what is missing, unless the pushes of every
     client arrived and that consumer heads the list of verdicts.
+
+    Examples:
+        fleetgauge demo
+        fleetgauge demo --keep ./fleetgauge-demo
     """
     from rich.console import Console
 

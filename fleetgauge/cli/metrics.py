@@ -1,17 +1,16 @@
 """`fleetgauge metrics`: the known metrics of clients, and those that a prefix selects."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
-from fleetgauge.cli.options import TableOrJson
-from fleetgauge.cli.output import selected as selected_columns
-from fleetgauge.cli.output import write_json
 from fleetgauge.telemetry.catalogue.nearest_prefix import nearest_prefix
 from fleetgauge.telemetry.catalogue.standard_metrics import REQUIRED_SOURCE, KnownMetric, selected
-from fleetgauge.terminal.options import Columns
-from fleetgauge.terminal.table import print_rows, wide_console
+from fleetgauge.terminal.answer import Answer, PlainRows
+from fleetgauge.terminal.options import ColumnOptions
+from fleetgauge.terminal.table import print_rows
 from fleetgauge.terminal.text import printable
 
 Role = Literal["producer", "consumer", "share-consumer", "admin", "streams"]
@@ -23,9 +22,12 @@ _LEAST = ("type", "Kafka's group", "attributes", "Kafka's name", "KIP-714", "cli
 
 
 def metrics(
+    *,
     prefix: Annotated[
         list[str] | None,
-        typer.Option("--prefix", "-p", help="Only metrics that this subscription prefix selects; repeatable; *: all."),
+        typer.Option(
+            "--prefix", "-p", help="Only metrics that this subscription prefix selects; may be repeated; *: all."
+        ),
     ] = None,
     role: Annotated[Role | None, typer.Option("--role", help="Only metrics of this kind of client.")] = None,
     client: Annotated[Client | None, typer.Option("--client", help="Only metrics that this client sends.")] = None,
@@ -33,15 +35,18 @@ def metrics(
     required: Annotated[
         bool, typer.Option("--required", help=f"Only metrics that KIP-714 requires of every client, {REQUIRED_SOURCE}.")
     ] = False,
-    columns: Columns = None,
-    form: TableOrJson = "table",
+    answer: ColumnOptions,
 ) -> None:
     """Show the known metrics of clients, by the names that subscriptions use.
 
     With --prefix, only those that a subscription with it selects. Clients may have others: an application's own, and
-    those of newer versions. Exits with 1 if no metric matches, naming the nearest known prefix.
+    those of newer versions. Exits with 1 if no metric matches, and names the nearest known prefix.
+
+    Examples:
+        fleetgauge metrics --role consumer --client librdkafka
+        fleetgauge metrics --prefix org.apache.kafka.consumer.fetch.manager. --format json
     """
-    shown = selected_columns(_HEADINGS, columns)
+    shown = answer.to().headings(_HEADINGS)
     found = [
         metric
         for metric in selected(prefix or ("*",))
@@ -50,12 +55,15 @@ def metrics(
         and (metric.is_standard or not standard)
         and (metric.is_required or not required)
     ]
-    if form == "json":
-        write_json([asdict(metric) for metric in found])
-    elif found:
-        rows = [_cells(metric) for metric in found]
-        print_rows(wide_console(), shown or _HEADINGS, rows, least=() if shown else _LEAST)
-        typer.echo(f"{len(found)} metrics")
+
+    def text(console: Console) -> None:
+        if found:
+            rows = [_cells(metric) for metric in found]
+            print_rows(console, shown or _HEADINGS, rows, least=() if shown else _LEAST)
+            console.print(f"{len(found)} metrics")
+
+    names = [field.name for field in fields(KnownMetric)]
+    answer.print(Answer(text=text, rows=PlainRows([asdict(metric) for metric in found], names), is_array=True))
     if not found:
         typer.echo(_nothing(prefix or []), err=True)
         raise typer.Exit(1)

@@ -4,7 +4,7 @@ import getpass
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
@@ -16,15 +16,26 @@ if TYPE_CHECKING:
     from fleetgauge.node.config.sources import Sourced
     from fleetgauge.node.data_dir import DataDirectory
 
-TableOrJson = Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="Output format.")]
-TableOrJsonLines = Annotated[
-    Literal["table", "json"], typer.Option("--format", "-f", help="Output format; json: one object per line.")
+CONFIGURATION: Final = "Configuration"
+CLUSTER: Final = "Cluster"
+"""Panels of options."""
+
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Properties file with client settings, as Kafka's own tools take it: TLS, SASL.",
+        rich_help_panel=CLUSTER,
+    ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigOptions:
     """The configuration of a process: a file, `FLEETGAUGE_*` variables, and overrides."""
+
+    panel: ClassVar = CONFIGURATION
 
     config: Annotated[
         Path | None,
@@ -33,7 +44,7 @@ class ConfigOptions:
     override: Annotated[
         list[str] | None,
         typer.Option(
-            "--override", metavar="KEY=VALUE", help="Set one key; overrides file and environment; repeatable."
+            "--override", metavar="KEY=VALUE", help="Set one key; overrides file and environment; may be repeated."
         ),
     ] = None
 

@@ -1,10 +1,10 @@
-"""`fleetgauge console`: the console without a node or export beside it, until SIGTERM or SIGINT."""
+"""The console without a node or export beside it."""
 
 import asyncio
 import importlib.util
 import signal
 import socket
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from starlette.requests import Request
@@ -28,21 +28,16 @@ _NEEDED: Final = ("numpy", "prometheus_client")
 _INDEX: Final = {"endpoints": {"/healthz": "200 while the process answers", "/openapi.json": "the API of the console"}}
 
 
-def console(
-    options: ConfigOptions,
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap-server", help="host:port,... of the cluster with the topic; sets push.log.type=kafka."
-        ),
-    ] = None,
-) -> None:
-    """Serve the console alone: a page that shows the clients of a push log or topic, their measures and verdicts.
+def serve_alone(options: ConfigOptions, bootstrap_server: str | None) -> None:
+    """Serves the console until SIGTERM or SIGINT.
 
-    It reads the push log in log.dirs, or with push.log.type=kafka all partitions of the topic, and changes nothing
-    there: it joins no consumer group. fleetgauge serve and export serve the same page themselves, at http.listeners.
+    Args:
+        options: the configuration.
+        bootstrap_server: brokers of the cluster with the topic; None leaves the source to the configuration.
 
-    It listens at http.listeners; without that key at http://127.0.0.1:9465, or at a free port if that one is taken.
+    Raises:
+        FleetgaugeError: the extra is not installed.
+        ConfigError: the configuration names no listener, or no data directory.
     """
     for name in _NEEDED:
         if importlib.util.find_spec(name) is None:

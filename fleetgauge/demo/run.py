@@ -128,8 +128,8 @@ def _run_clients(node: ServedNode, data: DataDirectory, console: Console, time: 
 def _analyse(landing: Path, console: Console) -> list[dict[str, Any]]:
     """Prints inventory and latency, and returns the inventory's rows."""
     answers = landing.with_name("answers")
-    console.print("\n[bold]fleetgauge fleet summary[/]")
-    _fleet("summary", "--source", str(landing), "--format", "json", "--output", str(answers))
+    console.print("\n[bold]fleetgauge fleet show inventory latency[/]")
+    _fleet("show", "inventory", "latency", "--source", str(landing), "--format", "json", "--output", str(answers))
     files = sorted((answers / "inventory").glob("*.json"))
     return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
@@ -153,7 +153,7 @@ def _ask_spark(landing: Path, inventory: list[dict[str, Any]], console: Console)
 
     console.print(f"\n[bold]{ASKED}[/]", soft_wrap=True, markup=True)
     by_spark = points_by_client(landing)
-    shown = Table("client_id", "points, by Spark", "by fleetgauge fleet inventory")
+    shown = Table("client_id", "points, by Spark", "by fleetgauge fleet show inventory")
     for row in inventory:
         shown.add_row(row["client_id"], str(by_spark.get(row["client_id"])), str(row["points"]))
     console.print(shown)

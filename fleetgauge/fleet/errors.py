@@ -49,10 +49,6 @@ class SparkEndedError(FleetError):
     """The JVM of Spark has ended; only another process can start another."""
 
 
-class OutputError(FleetError):
-    """A result cannot be written as asked."""
-
-
 class SchemaError(FleetError):
     """A frame lacks columns, or has them in another type than its schema says."""
 

@@ -78,7 +78,7 @@ def _warn_of_unread_logs(config: ServiceConfig) -> None:
         log.warning(
             "push_log.not_read",
             message="pushes wait in an embedded push log, which is not read while push.log is kafka: start once more "
-            "with push.log.type=sqlite until fleetgauge exporters shows no lag, or remove the directory",
+            "with push.log.type=sqlite until fleetgauge status --exporters shows no lag, or remove the directory",
             pushes=pushes,
             directory=str(path),
         )

@@ -7,14 +7,16 @@ from functools import wraps
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandFunctionType
 
-from fleetgauge.terminal.options import Command
+from fleetgauge.terminal.options import HELP, Command, Group
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command as Typer takes it: each parameter of a dataclass is replaced by that dataclass's fields, in its place.
+
+    Options of a dataclass with a `panel` are in that panel of the help.
 
     Raises:
         ValueError: two of them have a field of the same name.
@@ -30,14 +32,28 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         values = {name: groups[name](**{key: options.pop(key) for key in keys}) for name, keys in fields.items()}
         command(**values, **options)
 
+    for name, group in groups.items():
+        for each in fields[name].values():
+            _set_panel(group, each)
     flat = [each for name, one in parameters.items() for each in fields.get(name, {name: one}).values()]
     keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat]
     run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]  # what inspect looks for
     return run
 
 
+def _set_panel(group: type, field: inspect.Parameter) -> None:
+    owner = next(each for each in group.__mro__ if field.name in inspect.get_annotations(each))
+    for option in getattr(field.annotation, "__metadata__", ()):
+        option.rich_help_panel = option.rich_help_panel or getattr(owner, "panel", None)
+
+
 class App(typer.Typer):
-    """An app whose commands are ours, and may have groups of options."""
+    """A group whose commands are ours, and may have groups of options."""
+
+    def __init__(self, *, cls: type[TyperGroup] = Group, **options: Any) -> None:
+        super().__init__(
+            cls=cls, rich_markup_mode=None, context_settings=HELP, pretty_exceptions_enable=False, **options
+        )
 
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = Command, **options: Any

@@ -5,21 +5,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fleetgauge.cli.fleet.options import ShowProgress, needs_extra, sentences, shows
 from fleetgauge.fleet.errors import FleetError, WrongOptionError
 from fleetgauge.fleet.spark.interrupt import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from fleetgauge.testkit.simulate.simulate import Fleet
 
 
 def simulate(
-    out: Annotated[
-        Path | None, typer.Argument(help="Directory to write to, which is not there yet; with --push for the truth.")
-    ] = None,
+    out: Annotated[Path | None, typer.Argument(help="New directory to write to; with --push, for the truth.")] = None,
     clients: Annotated[int, typer.Option(min=1, help="Client instances at work at once.")] = 100,
     hours: Annotated[float, typer.Option(min=0.1, max=720, help="Length of the simulated time.")] = 6.0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed and options write the same bytes.")] = 1,
@@ -28,7 +27,7 @@ def simulate(
         typer.Option(
             "--with",
             metavar="VERDICT[@SUBJECT]:FROM..TO[,...]",
-            help="What goes wrong, and when since the beginning; `all` is one of each, `some` those that a small fleet "
+            help="Faults, with their times since the beginning; `all` is one of each, `some` those that a small fleet "
             "has applications for, `overlapping` pairs at once. Without a subject the seed chooses one that fits.",
         ),
     ] = "",
@@ -44,29 +43,28 @@ def simulate(
             "a landing zone.",
         ),
     ] = None,
-    speed: Annotated[
-        float, typer.Option(min=0.1, max=3600, help="With --push: how many times as fast as in life time passes.")
-    ] = 1.0,
+    speed: Annotated[float, typer.Option(min=0.1, max=3600, help="With --push: speed of the simulated time.")] = 1.0,
     connections: Annotated[
-        int, typer.Option(min=10, max=60_000, help="With --push: the most connections, which clients share.")
+        int, typer.Option(min=10, max=60_000, help="With --push: connections that the clients share, at most.")
     ] = 100,
     progress: ShowProgress = None,
 ) -> None:
-    """Write the telemetry of a simulated fleet: brokers, applications, groups, all libraries, and what goes wrong.
+    """Write the telemetry of a simulated fleet: brokers, applications, groups, all libraries, and faults.
 
     OUT/landing is a landing zone as an exporter writes it, OUT/truth.parquet and OUT/truth.json say which verdicts are
     right, about whom and when. Near misses and healthy complications (deploys, restarts, scaling, daily load) are
     always in it.
 
     With --push, clients keep to the push interval of the listener's subscription, and what it answered is counted.
-    Ctrl-C ends it. Exit code 1 if no push was accepted.
+    Ctrl-C ends it. Exits with 1 if no push was accepted.
 
-    `fleetgauge fleet simulate ./sim --clients 200 --hours 6 --with slow-node@3:30m..90m,slow-processing@billing:2h..3h`
-
-    `fleetgauge fleet simulate ./sim --clients 1000 --hours 12 --seed 7 --with all`
-
-    `fleetgauge fleet simulate --push 127.0.0.1:9092 --clients 500 --hours 1 --with slow-node:20m..50m`
+    Examples:
+        fleetgauge fleet simulate ./sim --clients 200 --with slow-node@3:30m..90m,slow-processing@billing:2h..3h
+        fleetgauge fleet simulate ./sim --clients 1000 --hours 12 --seed 7 --with all
+        fleetgauge fleet simulate --push 127.0.0.1:9092 --clients 500 --hours 1 --with slow-node:20m..50m
     """
+    from rich.console import Console
+
     notes = Console(stderr=True)
     with needs_extra("tables"):
         from fleetgauge.testkit.simulate.request import parse_with
@@ -81,7 +79,9 @@ def simulate(
         _write(out, fleet, bar)
 
 
-def _bar(notes: Console, *, shows: bool) -> Progress:
+def _bar(notes: "Console", *, shows: bool) -> "Progress":
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("simulating"),
         BarColumn(),
@@ -93,7 +93,7 @@ def _bar(notes: Console, *, shows: bool) -> Progress:
     return Progress(*columns, console=notes, transient=True, disable=not shows)
 
 
-def _write(out: Path, fleet: "Fleet", bar: Progress) -> None:
+def _write(out: Path, fleet: "Fleet", bar: "Progress") -> None:
     from fleetgauge.testkit.simulate.simulate import LANDING, simulate
 
     with bar:
@@ -107,7 +107,7 @@ def _write(out: Path, fleet: "Fleet", bar: Progress) -> None:
     say(f"Read them with: fleetgauge fleet run --source {out / LANDING} --tables {out / 'tables'}")
 
 
-def _push(out: Path | None, fleet: "Fleet", target: str, speed: float, connections: int, bar: Progress) -> None:
+def _push(out: Path | None, fleet: "Fleet", target: str, speed: float, connections: int, bar: "Progress") -> None:
     from fleetgauge.testkit.simulate.link import parse_target
     from fleetgauge.testkit.simulate.push import Played, Player
     from fleetgauge.testkit.simulate.simulate import check_empty, make_plan, write_truth

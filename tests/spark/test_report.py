@@ -34,7 +34,7 @@ ON_SPARK = ("--master", "local[2]")
 
 def fleet(zone: LandingZone, *arguments: str) -> Result:
     """What the command says in this process; Spark has to say the same, in any order of the lines."""
-    given = [*arguments, "--source", str(zone.root)]
+    given = ["show", *arguments, "--source", str(zone.root)]
     here = CliRunner().invoke(app, given)
     if here.exit_code == 0 and not {"--output", "--master"} & set(arguments):
         there = CliRunner().invoke(app, [*given, *ON_SPARK])
@@ -54,7 +54,7 @@ def test_the_inventory_table_names_every_client_and_what_was_left_out(filled: La
     assert other.split()[-1] == "unknown", "a Java producer may end without a terminating push"
     assert result.stderr.splitlines() == [
         "1 repeated push was counted once",
-        "1 push was rejected as malformed: fleet rejects shows the reasons",
+        "1 push was rejected as malformed: fleet show rejects --source shows why",
     ]
 
 
@@ -155,7 +155,9 @@ def test_an_answer_is_written_to_a_directory_and_never_over_another(
 def test_a_summary_is_both_tables_and_keeps_every_row_where_it_is_told_to(
     filled: LandingZone, tmp_path: Path, engine: tuple[str, ...]
 ) -> None:
-    result = fleet(filled, "summary", "--limit", "1", "--format", "json", "--output", str(tmp_path / "today"), *engine)
+    result = fleet(
+        filled, "inventory", "latency", "--limit", "1", "--format", "json", "--output", str(tmp_path / "today"), *engine
+    )
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "inventory"
@@ -164,7 +166,7 @@ def test_a_summary_is_both_tables_and_keeps_every_row_where_it_is_told_to(
     assert "[bold]rd" in lines[-1]
     assert result.stderr.splitlines() == [
         "1 repeated push was counted once",
-        "1 push was rejected as malformed: fleet rejects shows the reasons",
+        "1 push was rejected as malformed: fleet show rejects --source shows why",
     ]
     for name, clients in (("inventory", ["[bold]rd", "billing-1"]), ("latency", ["[bold]rd"])):
         files = (tmp_path / "today" / name).glob("*.json")

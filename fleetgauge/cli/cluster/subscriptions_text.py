@@ -1,4 +1,4 @@
-"""Subscriptions, plans and canaries as text and as JSON."""
+"""Subscriptions, plans and canaries as answers."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,9 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from fleetgauge.cli.cluster.options import Form
 from fleetgauge.cli.cluster.plan import SIGNS, STYLES
-from fleetgauge.cli.output import write_json
 from fleetgauge.cli.units import amount, duration
 from fleetgauge.cluster.errors import short
 from fleetgauge.cluster.plan import Action, Change
@@ -21,6 +19,7 @@ from fleetgauge.cluster.subscriptions.deadlines import Deadline, next_deadlines
 from fleetgauge.cluster.subscriptions.planning import Load, Plan
 from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource, base_name
 from fleetgauge.cluster.subscriptions.supply import BASIS_TEXT, Hazard, Shortfall
+from fleetgauge.terminal.answer import Answer, PlainRows, record_answer
 from fleetgauge.terminal.table import facts, print_rows
 from fleetgauge.terminal.text import printable as printable
 
@@ -37,72 +36,63 @@ def base(resource: Resource) -> str:
     return printable(base_name(resource.name))
 
 
-def print_list(
-    console: Console, resources: Mapping[str, Resource], clients: Sequence[Client], problem: str, form: Form
-) -> None:
-    """Prints all subscriptions; a deadline is a column of its subscription."""
+def list_answer(resources: Mapping[str, Resource], clients: Sequence[Client], problem: str) -> Answer:
+    """All subscriptions; a deadline is a column of its subscription."""
     due, now = next_deadlines(resources), datetime.now(UTC)
     shown = [each for each in resources.values() if DEADLINE_MARK not in each.name]
     matched = {each.name: None if problem else _matching(each, clients) for each in shown}
     counts = {name: None if found is None else len(found) for name, found in matched.items()}
-    if form == "json":
-        write_json(
-            [
-                {**resource_as_json(each), "clients": counts[each.name], **_until(due.get(each.name), now)}
-                for each in shown
-            ]
-        )
-        return
-    rows = [
-        {
-            "name": each.name,
-            "metrics": ", ".join(each.metrics) or "none",
-            **_terms(each),
-            "clients": None if (count := counts[each.name]) is None else amount(count),
-            "taken back at (UTC)": _due_text(due.get(each.name), now),
-        }
-        for each in shown
+
+    def text(console: Console) -> None:
+        rows = [
+            {
+                "name": each.name,
+                "metrics": ", ".join(each.metrics) or "none",
+                **_terms(each),
+                "clients": None if (count := counts[each.name]) is None else amount(count),
+                "taken back at (UTC)": _due_text(due.get(each.name), now),
+            }
+            for each in shown
+        ]
+        if rows:
+            print_rows(console, tuple(rows[0]), rows, right={"clients"})
+        else:
+            console.print("there is no subscription: clients are asked for nothing")
+        _print_remarks(console, due.values(), now, problem)
+
+    objects = [
+        {**resource_as_json(each), "clients": counts[each.name], **_until(due.get(each.name), now)} for each in shown
     ]
-    if rows:
-        print_rows(console, tuple(rows[0]), rows, right={"clients"})
-    else:
-        console.print("there is no subscription: clients are asked for nothing")
-    _print_remarks(console, due.values(), now, problem)
+    return Answer(text=text, rows=PlainRows(objects), is_array=True)
 
 
-def print_one(
-    console: Console,
-    resource: Resource,
-    resources: Mapping[str, Resource],
-    clients: Sequence[Client],
-    problem: str,
-    form: Form,
-    *,
-    names: bool,
-) -> None:
-    """Prints one subscription, with its clients where they are to be named."""
+def one_answer(
+    resource: Resource, resources: Mapping[str, Resource], clients: Sequence[Client], problem: str, *, names: bool
+) -> Answer:
+    """One subscription, with its clients where they are to be named."""
     found = _matching(resource, clients)
     due, now = next_deadlines(resources).get(resource.name), datetime.now(UTC)
-    if form == "json":
-        counts = {"clients": None if problem or found is None else len(found), "live_clients": len(clients)}
-        listed = {"matching": [each.identity() for each in found or ()]} if names else {}
-        write_json({**resource_as_json(resource), **counts, **_until(due, now), **listed})
-        return
-    table = facts()
-    table.add_row("name", resource.name)
-    table.add_row("metrics", "\n".join(map(printable, resource.metrics)) or "none")
-    for heading, text in _terms(resource).items():
-        table.add_row(heading, text)
-    if due is not None:
-        table.add_row("taken back at (UTC)", _due_text(due, now))
-    if found is None:
-        table.add_row("clients", "not known: its match has a pattern that RE2 does not take")
-    elif not problem:
-        table.add_row("clients", f"{amount(len(found))} of {amount(len(clients))} live ones")
-    console.print(table)
-    if names:
-        _print_clients(console, found or (), indent=0)
-    _print_remarks(console, () if due is None else (due,), now, problem)
+
+    def text(console: Console) -> None:
+        table = facts()
+        table.add_row("name", resource.name)
+        table.add_row("metrics", "\n".join(map(printable, resource.metrics)) or "none")
+        for heading, text in _terms(resource).items():
+            table.add_row(heading, text)
+        if due is not None:
+            table.add_row("taken back at (UTC)", _due_text(due, now))
+        if found is None:
+            table.add_row("clients", "not known: its match has a pattern that RE2 does not take")
+        elif not problem:
+            table.add_row("clients", f"{amount(len(found))} of {amount(len(clients))} live ones")
+        console.print(table)
+        if names:
+            _print_clients(console, found or (), indent=0)
+        _print_remarks(console, () if due is None else (due,), now, problem)
+
+    counts = {"clients": None if problem or found is None else len(found), "live_clients": len(clients)}
+    listed = {"matching": [each.identity() for each in found or ()]} if names else {}
+    return record_answer({**resource_as_json(resource), **counts, **_until(due, now), **listed}, text)
 
 
 def _terms(resource: Resource) -> dict[str, str]:
@@ -116,11 +106,16 @@ def _print_remarks(console: Console, due: Iterable[Deadline], now: datetime, pro
         console.print(printable(problem))
 
 
-def print_plan(console: Console, plan: Plan, problem: str, form: Form, *, names: bool) -> None:
+def plan_answer(plan: Plan, problem: str, *, names: bool) -> Answer:
+    """A plan; its rows are the changes."""
+    whole = plan_as_json(plan, names=names)
+    return record_answer(
+        whole, lambda console: print_plan(console, plan, problem, names=names), PlainRows(whole["changes"])
+    )
+
+
+def print_plan(console: Console, plan: Plan, problem: str, *, names: bool) -> None:
     """Prints a plan."""
-    if form == "json":
-        write_json(plan_as_json(plan, names=names))
-        return
     for change in plan.changes:
         _print_change(console, change, None if problem else plan, names=names)
     counts = Counter(change.action for change in plan.changes)
@@ -226,20 +221,22 @@ def print_sample(console: Console, sample: Sample, share: float, problem: str | 
         console.print(f"Note: {printable(problem)}")
 
 
-def print_fares(console: Console, resource: Resource, mine: Fares, others: Fares, minutes: float, form: Form) -> None:
-    """Prints how the clients of a canary fare, beside the others."""
+def fares_answer(resource: Resource, mine: Fares, others: Fares, minutes: float) -> Answer:
+    """How the clients of a canary fare, beside the others."""
     problems = worse(mine, others)
-    if form == "json":
-        write_json(
-            {
-                "name": resource.name,
-                "minutes": minutes,
-                "canary": asdict(mine),
-                "others": asdict(others),
-                "worse": problems,
-            }
-        )
-        return
+    whole = {
+        "name": resource.name,
+        "minutes": minutes,
+        "canary": asdict(mine),
+        "others": asdict(others),
+        "worse": problems,
+    }
+    return record_answer(whole, lambda console: _print_fares(console, resource, mine, others, minutes, problems))
+
+
+def _print_fares(
+    console: Console, resource: Resource, mine: Fares, others: Fares, minutes: float, problems: Sequence[str]
+) -> None:
     rows = [
         {"of one client": what, "canary": _number(one, unit), "others": _number(other, unit)}
         for what, one, other, unit in (

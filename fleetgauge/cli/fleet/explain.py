@@ -1,38 +1,33 @@
-"""`fleet explain` and `fleet changes`: what lies behind the verdicts, and what is new since a time."""
+"""`fleet explain` and `fleet changes`: all that is known of a subject, and the changes since a time."""
 
-import json
-import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from fleetgauge.cli.fleet.options import (
     DEFAULT_TABLES,
+    SELECTION,
+    ClusterId,
     StoreConf,
-    SummaryForm,
     Tables,
-    WholeRows,
     needs_extra,
     now,
     parse_conf,
+    sentences,
     time_option,
 )
 from fleetgauge.cli.fleet.verdicts import FailOn, exit_code
-from fleetgauge.fleet.report.form import SummaryFormat
 from fleetgauge.fleet.source.selection import parse_time
-from fleetgauge.terminal.table import wide_console
-from fleetgauge.terminal.text import printable_json
-
-if TYPE_CHECKING:
-    from fleetgauge.fleet.explain.explanation import Explanation
-
+from fleetgauge.terminal.answer import Answer, Format, PlainRows
+from fleetgauge.terminal.files import STDOUT, write_file
+from fleetgauge.terminal.options import AnswerOptions, TableOptions
 
 Kind = Literal["client", "instance", "group", "node", "path", "version"]
 """Values of --kind."""
 
 
 def explain(
+    *,
     subject: Annotated[
         list[str],
         typer.Argument(
@@ -42,36 +37,52 @@ def explain(
         ),
     ],
     tables: Tables = DEFAULT_TABLES,
-    kind: Annotated[Kind | None, typer.Option(help="Where several are called alike, only this one.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Only in the cluster with this id.")] = None,
+    kind: Annotated[
+        Kind | None, typer.Option(help="Only this kind, if several have the name.", rich_help_panel=SELECTION)
+    ] = None,
+    cluster_id: ClusterId = None,
     since: Annotated[
         str | None,
-        typer.Option(help="Beginning of the plots: an age (30m, 2h, 7d) or a time (UTC). By default their last day."),
+        typer.Option(
+            "--since",
+            help="Beginning of the plots: an age (30m, 2h, 7d) or a time (UTC). By default their last day.",
+            rich_help_panel=SELECTION,
+        ),
     ] = None,
-    form: SummaryForm = SummaryFormat.TABLE,
+    answer: AnswerOptions,
     conf: StoreConf = None,
 ) -> None:
-    """What the tables know of a client, instance, group, node, path or version.
+    """Explain a client, instance, group, node, path or version: all that the tables know of it.
 
-    Its verdicts, what it did over time beside its peers and before, its versions and instances, and what cannot be
-    judged of it and why. All subjects of the name are explained.
+    Its verdicts, its measures over time beside those of its peers and before, its versions and instances, and what
+    cannot be judged and why. All subjects of the name are explained. HTML is the page of the report about it.
 
-    `fleetgauge fleet explain orders --tables ./fleet`
-
-    `fleetgauge fleet explain node 3 --tables ./fleet --since 2h --format json`
+    Examples:
+        fleetgauge fleet explain orders --tables ./fleet
+        fleetgauge fleet explain node 3 --tables ./fleet --since 2h --format json
+        fleetgauge fleet explain orders --tables ./fleet --format html --output orders.html
     """
+    from rich.console import Console
+
+    to, text, at, settings = answer.to(), " ".join(subject), now(), parse_conf(conf)
+    begin = time_option(since, at)
+    if to.form is Format.HTML:
+        with needs_extra("tables"):
+            from fleetgauge.fleet.html.page import subject_page
+            from fleetgauge.fleet.html.report import ReportRequest, subject_report
+        request = ReportRequest(tables=tables, since=since, conf=settings, made_at=at)
+        written = write_file(to.output or STDOUT, subject_page(subject_report(request, text, kind, cluster_id)))
+        sentences(Console(stderr=True))(written)
+        return
     with needs_extra("tables"):
         from fleetgauge.fleet.explain.explanation import ExplainRequest
         from fleetgauge.fleet.explain.explanation import explain as explained
-    request = ExplainRequest(
-        text=" ".join(subject),
-        tables=tables,
-        kind=kind,
-        cluster_id=cluster,
-        since=time_option(since, now()),
-        conf=parse_conf(conf),
+        from fleetgauge.fleet.explain.page import print_explanations
+    found = explained(
+        ExplainRequest(text=text, tables=tables, kind=kind, cluster_id=cluster_id, since=begin, conf=settings)
     )
-    _print(explained(request), form)
+    rows = PlainRows([each.as_object() for each in found])
+    answer.print(Answer(text=lambda console: print_explanations(console, found), rows=rows, is_array=True))
 
 
 def changes(
@@ -79,40 +90,34 @@ def changes(
     tables: Tables = DEFAULT_TABLES,
     since: Annotated[
         str,
-        typer.Option(help="An age (30m, 2h, 7d), a time (2026-01-31T08:00, UTC), today or yesterday (its midnight)."),
+        typer.Option(
+            "--since",
+            help="An age (30m, 2h, 7d), a time (2026-01-31T08:00, UTC), today or yesterday (its midnight).",
+            rich_help_panel=SELECTION,
+        ),
     ] = "yesterday",
     fail_on: Annotated[
         FailOn | None,
         typer.Option(
             "--fail-on",
-            help="Exit with 4 when a verdict that opened since then is this severe, or more, even if it is over.",
+            help="Exit with 4 if a verdict that opened since then is this severe, or more, even if it has cleared.",
         ),
     ] = None,
-    rows: WholeRows,
+    answer: TableOptions,
     conf: StoreConf = None,
 ) -> None:
-    """What is new since a time: clients and versions that came and left, verdicts that opened and cleared.
+    """List the changes since a time: clients and versions that came and left, verdicts that opened and cleared.
 
-    `fleetgauge fleet changes --tables ./fleet --since yesterday`
+    The latest come first.
 
-    `fleetgauge fleet changes --tables ./fleet --since 7d --format json`
+    Examples:
+        fleetgauge fleet changes --tables ./fleet --since yesterday
+        fleetgauge fleet changes --tables ./fleet --since 7d --format json
     """
     with needs_extra("tables"):
         from fleetgauge.fleet.explain.show_changes import show_changes
         from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
-    request = VerdictsRequest(tables=tables, to=rows, conf=parse_conf(conf))
-    raise typer.Exit(exit_code(fail_on, show_changes(request, parse_time(since, now()), sys.stdout)))
-
-
-def _print(found: "Sequence[Explanation]", form: SummaryFormat) -> None:
-    from fleetgauge.fleet.explain.page import print_explanation
-
-    if form is SummaryFormat.JSON:
-        text = json.dumps([each.as_object() for each in found], ensure_ascii=False)
-        sys.stdout.write(printable_json(text) + "\n")
-        return
-    console = wide_console(sys.stdout)
-    for number, each in enumerate(found):
-        if number:
-            console.print()
-        print_explanation(console, each)
+    request = VerdictsRequest(tables=tables, to=answer.to(), conf=parse_conf(conf))
+    found = show_changes(request, parse_time(since, now()))
+    answer.print(found.answer)
+    raise typer.Exit(exit_code(fail_on, found.severities))

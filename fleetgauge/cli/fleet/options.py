@@ -6,23 +6,23 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
 
 from fleetgauge.base.clock import SystemTime
+from fleetgauge.base.errors import FleetgaugeError
 from fleetgauge.fleet.engines.choice import EngineName
 from fleetgauge.fleet.errors import FleetError, NotInstalledError, WrongOptionError
-from fleetgauge.fleet.report.form import Format, Output, SummaryFormat
 from fleetgauge.fleet.source.selection import Selection, parse_instance_ids, parse_time
 from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
-from fleetgauge.fleet.spark.interrupt import ends_when_interrupted
-from fleetgauge.terminal.options import Columns, Command
+from fleetgauge.terminal.options import Command
 from fleetgauge.terminal.text import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fleetgauge.fleet.pipeline.run import RunContext
     from fleetgauge.fleet.pipeline.source import Bounds
     from fleetgauge.fleet.spark.session import SessionSettings
@@ -32,6 +32,12 @@ DEFAULT_TABLES = "./fleetgauge-data/fleet"
 
 EXIT_WRONG_OPTION: Final = 2
 
+SOURCE: Final = "Source"
+TABLES: Final = "Tables"
+SELECTION: Final = "Selection"
+SPARK: Final = "Spark"
+"""Panels of options."""
+
 Source = Annotated[
     str,
     typer.Option(
@@ -39,10 +45,18 @@ Source = Annotated[
         "-s",
         help="Landing zone: a directory, s3://bucket/path, or a URI that Spark can read; or the push log's topic: "
         "kafka://host:port[,host:port]/topic.",
+        rich_help_panel=SOURCE,
     ),
 ]
 Tables = Annotated[
-    str, typer.Option("--tables", "-t", help="Root of the standing tables: a directory, or any URI that Hadoop knows.")
+    str,
+    typer.Option(
+        "--tables",
+        "-t",
+        metavar="ROOT",
+        help="Root of the tables of fleet run: a directory, or any URI that Hadoop knows.",
+        rich_help_panel=TABLES,
+    ),
 ]
 StoreConf = Annotated[
     list[str] | None,
@@ -51,6 +65,7 @@ StoreConf = Annotated[
         metavar="KEY=VALUE",
         help="Setting of Spark's s3a for tables on an object store, e.g. spark.hadoop.fs.s3a.endpoint=URL; may be "
         "repeated. Without it delta-rs takes those of the environment.",
+        rich_help_panel=TABLES,
     ),
 ]
 RuleFile = Annotated[
@@ -60,12 +75,34 @@ RuleFile = Annotated[
         help="TOML file with figures of verdicts that differ from the defaults (see fleet rules), and your own rules.",
     ),
 ]
-SummaryForm = Annotated[SummaryFormat, typer.Option("--format", "-f", help="Lines for people, or JSON objects.")]
-ClientIds = Annotated[list[str] | None, typer.Option("--client-id", help="Only this client.id; may be repeated.")]
-ConsumerGroup = Annotated[str | None, typer.Option(help="Only this consumer group.")]
+ClientIds = Annotated[
+    list[str] | None,
+    typer.Option("--client-id", help="Only this client.id; may be repeated.", rich_help_panel=SELECTION),
+]
+ConsumerGroup = Annotated[
+    str | None, typer.Option("--group", help="Only this consumer group.", rich_help_panel=SELECTION)
+]
+ClusterId = Annotated[
+    str | None, typer.Option("--cluster-id", help="Only in the cluster with this id.", rich_help_panel=SELECTION)
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        help="From this time on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC).",
+        rich_help_panel=SELECTION,
+    ),
+]
+Until = Annotated[
+    str | None, typer.Option("--until", help="Before this time; forms as for --since.", rich_help_panel=SELECTION)
+]
 ShowProgress = Annotated[
     bool | None,
-    typer.Option("--progress/--no-progress", help="Progress on stderr; by default when that is a terminal."),
+    typer.Option(
+        "--progress/--no-progress",
+        help="Progress on stderr; by default when that is a terminal.",
+        rich_help_panel=SPARK,
+    ),
 ]
 SparkLog = Annotated[
     str, typer.Option("--spark-log-level", help="Spark's own log on stderr: OFF, ERROR, WARN, INFO, DEBUG.")
@@ -81,34 +118,32 @@ OptionalMaster = Annotated[
 ]
 OptionalEngine = Annotated[
     EngineName | None,
-    typer.Option("--engine", help="What computes; by default Spark where this process cannot, or would need long."),
+    typer.Option(
+        "--engine", help="The engine that computes; by default Spark where this process cannot, or would need long."
+    ),
 ]
-
-
-Form = Annotated[Format, typer.Option("--format", "-f", help="JSON is one object a line.")]
-OutputPath = Annotated[
-    str | None, typer.Option("--output", "-o", help="Directory to write to. Without it json and csv go to stdout.")
-]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows of the table; other formats hold every row.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaClient:
     """Kafka's client, where the source is a topic."""
 
-    kafka_option: Annotated[
+    panel: ClassVar = SOURCE
+
+    command_property: Annotated[
         list[str] | None,
         typer.Option(
-            "--kafka-option",
+            "--command-property",
             metavar="KEY=VALUE",
-            help="Setting of Kafka's client for a topic, e.g. security.protocol=SASL_SSL; may be repeated.",
+            help="Client setting for a topic, e.g. security.protocol=SASL_SSL; may be repeated.",
         ),
     ] = None
-    kafka_config: Annotated[
+    command_config: Annotated[
         Path | None,
         typer.Option(
-            "--kafka-config",
-            help="Properties file with settings of Kafka's client (passwords!), as Kafka's tools' --command-config.",
+            "--command-config",
+            metavar="FILE",
+            help="Properties file with client settings for a topic (passwords!), as Kafka's own tools take it.",
         ),
     ] = None
     kafka_jars: Annotated[
@@ -122,7 +157,7 @@ class KafkaClient:
 
     def of(self, source: str) -> TopicSource | str:
         """The topic, read with these settings, or the landing zone that `--source` names."""
-        return parse_source(source, self.kafka_option or (), self.kafka_config)
+        return parse_source(source, self.command_property or (), self.command_config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +183,13 @@ class Batches(KafkaClient):
 class Selecting:
     """Which pushes, by time and client."""
 
-    since: Annotated[
-        str | None,
-        typer.Option(help="Pushes received from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),
-    ] = None
+    panel: ClassVar = SELECTION
+
+    since: Since = None
     until: Annotated[
         str | None,
         typer.Option(
-            help="Pushes received before then; forms as for --since. Of a topic, those that reached it within an hour."
+            "--until", help="Before this time; forms as for --since. Of a topic: pushes that reached it within an hour."
         ),
     ] = None
     client_id: ClientIds = None
@@ -179,27 +213,10 @@ class Selecting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows(Output):
-    """Where rows are written, and as what."""
-
-    form: Form = Format.TABLE
-    output: OutputPath = None
-    limit: Limit = 50
-    columns: Columns = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeRows(Rows):
-    """The same where JSON is an array."""
-
-    form: Annotated[
-        Format, typer.Option("--format", "-f", help="JSON is one array; CSV and Parquet have every column.")
-    ] = Format.TABLE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
     """What computes, and Spark's session."""
+
+    panel: ClassVar = SPARK
 
     engine: OptionalEngine = None
     master: OptionalMaster = None
@@ -269,7 +286,7 @@ class SparkJob(Spark):
         )
 
     def run_context(
-        self, source: TopicSource | str, kafka: KafkaClient, notes: Console, progress: bool
+        self, source: TopicSource | str, kafka: KafkaClient, notes: "Console", progress: bool
     ) -> "RunContext":
         """What a run of the source works with."""
         from fleetgauge.fleet.pipeline.run import RunContext
@@ -283,7 +300,7 @@ class SparkJob(Spark):
             progress=progress,
         )
 
-    def _settings_for(self, source: TopicSource | str, kafka: KafkaClient, notes: Console) -> "SessionSettings":
+    def _settings_for(self, source: TopicSource | str, kafka: KafkaClient, notes: "Console") -> "SessionSettings":
         """Those of `settings`, with the connector's jars where the source is a topic."""
         from fleetgauge.fleet.source.topic.connector import connector_jars
 
@@ -298,16 +315,20 @@ class FleetCommand(Command):
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
+        from rich.console import Console
+
+        from fleetgauge.fleet.spark.interrupt import ends_when_interrupted
+
         notes = Console(stderr=True)
         try:
             with ends_when_interrupted(notes):
                 return super().invoke(ctx)
-        except FleetError as error:
+        except (FleetError, FleetgaugeError) as error:
             notes.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(EXIT_WRONG_OPTION if isinstance(error, WrongOptionError) else 1) from error
 
 
-def shows(progress: bool | None, notes: Console) -> bool:
+def shows(progress: bool | None, notes: "Console") -> bool:
     """True if progress is shown: as asked, or by default on a terminal."""
     return notes.is_terminal if progress is None else progress
 
@@ -328,7 +349,7 @@ def needs_extra(extra: str) -> Iterator[None]:
         ) from error
 
 
-def sentences(notes: Console) -> Callable[[str], None]:
+def sentences(notes: "Console") -> Callable[[str], None]:
     """Prints each on a line of its own."""
     return lambda text: notes.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 

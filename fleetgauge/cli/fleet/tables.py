@@ -1,27 +1,21 @@
-"""The commands of the standing tables: `fleet run`, `fleet show`, `fleet maintain`."""
+"""The commands that keep the tables: `fleet run`, `fleet maintain`."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
 
 from fleetgauge.base.durations import parse_duration_us
 from fleetgauge.cli.fleet.options import (
     DEFAULT_SOURCE,
     DEFAULT_TABLES,
     Batches,
-    ConsumerGroup,
-    Rows,
     RuleFile,
-    Selecting,
     ShowProgress,
     Source,
     SparkJob,
     StoreConf,
-    SummaryForm,
     Tables,
     needs_extra,
     now,
@@ -31,13 +25,16 @@ from fleetgauge.cli.fleet.options import (
     time_option,
 )
 from fleetgauge.cli.fleet.verdicts import load
-from fleetgauge.cli.output import write_json_lines
 from fleetgauge.fleet.errors import WrongOptionError
-from fleetgauge.fleet.report.form import SummaryFormat
 from fleetgauge.fleet.source.selection import Days, parse_day, parse_days, parse_time
+from fleetgauge.terminal.answer import Format, PlainRows, print_answer, record_answer
+from fleetgauge.terminal.options import AnswerOptions
+
+if TYPE_CHECKING:
+    from fleetgauge.fleet.pipeline.report import RunReport
 
 EXIT_SET_ASIDE: Final = 3
-"""With --fail-on-rejects: the run is done, and some pushes or files were set aside, or some records were lost."""
+"""Exit code with --fail-on-rejects: the run is done, but pushes or files were set aside, or records were lost."""
 
 Window = Annotated[
     str | None,
@@ -47,14 +44,13 @@ Window = Annotated[
     ),
 ]
 
-Done = TypeVar("Done")
 _SECOND_US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _SECOND_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """What is computed or read again."""
+    """Days that are computed or read again."""
 
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Compute clients and gold tables of all days anew from the silver ones.")
@@ -79,12 +75,11 @@ class Again:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """When a run that goes on looks for what is new, and judges it."""
+    """When a continuous run looks for new input, and when it judges a window."""
 
-    trigger: Annotated[str, typer.Option(help="Look for what is new every so often.")] = "1m"
+    trigger: Annotated[str, typer.Option(help="Time between two looks for new input.")] = "1m"
     late: Annotated[
-        str,
-        typer.Option(help="How long after its end to judge a window, by receipt times: pushes may come late."),
+        str, typer.Option(help="Time after its end until a window is judged, by receipt times: pushes may come late.")
     ] = "1m"
 
     def trigger_s(self) -> float:
@@ -92,13 +87,13 @@ class Pace:
         return _duration_us("--trigger", self.trigger) / _SECOND_US
 
     def late_s(self) -> int:
-        """How long a window waits for late pushes [s]."""
+        """Time that a window waits for late pushes [s]."""
         return _duration_us("--late", self.late, up_to_us=_DAY_US) // _SECOND_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuously(Pace):
-    """Whether a run goes on."""
+    """A run that goes on."""
 
     continuous: Annotated[
         bool,
@@ -122,24 +117,25 @@ def run(
         bool,
         typer.Option("--fail-on-rejects", help="Exit with 3 when pushes or files were set aside, or records lost."),
     ] = False,
-    form: SummaryForm = SummaryFormat.TABLE,
+    answer: AnswerOptions,
     spark: SparkJob,
 ) -> None:
-    """Bring the standing tables up to date: what is new of the source, once, however often it runs.
+    """Process new input of a landing zone or topic into the tables, exactly once across reruns.
 
     Silver (`pushes`, `points`, `clients`, `rejects`) and gold (`inventory`, `versions`, `latency`, `throttling`,
-    `producers`, `rebalances`, `consumers`) are Delta Lake tables. Exit code 0 when it is done, also when nothing was
-    new; 1 on an error, 2 on a wrong option; a run that was cut off at any moment is mended by the next. Spark starts
-    where there is much to read, a topic or a file system other than S3, or with --engine spark.
-
+    `producers`, `rebalances`, `consumers`) are Delta Lake tables. The next run repairs one that was cut off at any
+    moment. Spark starts where there is much to read, a topic or a file system other than S3, or with --engine spark.
     With --continuous it goes on until SIGTERM or SIGINT; on Spark by a streaming query, whose checkpoint is below the
     tables. `fleet watch` does the same, and delivers verdicts.
 
-    `fleetgauge fleet run --source ./fleetgauge-data/landing --tables ./fleet`
-
-    `fleetgauge fleet run --source kafka://broker-1:9092/fleetgauge-pushes --tables s3a://lake/fleet --format json`
+    Examples:
+        fleetgauge fleet run --source ./fleetgauge-data/landing --tables ./fleet
+        fleetgauge fleet run --source kafka://broker-1:9092/fleetgauge-pushes --tables s3a://lake/fleet --format json
     """
+    from rich.console import Console
+
     notes, read_from, window_s = Console(stderr=True), batches.of(source), window_seconds(window)
+    to = answer.to()
     with needs_extra("tables"):
         from fleetgauge.fleet.pipeline import run as pipeline
         from fleetgauge.fleet.views.summary import print_run, run_as_json
@@ -155,78 +151,58 @@ def run(
         judge_after_s=rounds.late_s() if rounds.continuous else None,
     )
     context = spark.run_context(read_from, batches, notes, shows(spark.progress, notes))
+
+    def show_report(report: "RunReport") -> None:
+        done = record_answer(run_as_json(report), lambda console: print_run(console, report))
+        print_answer(done, to, sys.stdout)
+
     if rounds.continuous:
         if request.rebuild is not None or request.redecode is not None or fail_on_rejects:
             raise WrongOptionError("--rebuild, --redecode and --fail-on-rejects are of one run: leave --continuous out")
+        if to.form not in (Format.TEXT, Format.JSON) or to.output is not None:
+            raise WrongOptionError("a continuous run prints each round as text or JSON: leave --continuous out")
         from fleetgauge.fleet.watch.watch import WatchRequest, watch
 
         shown = replace(context, progress=spark.progress is not False)
-        report_round = (lambda done: _print(done, form, run_as_json, print_run)) if form is SummaryFormat.JSON else None
-        watch(
-            WatchRequest(run=request, since=now(), trigger_s=rounds.trigger_s()), shown, sentences(notes), report_round
-        )
+        rounds_of = WatchRequest(run=request, since=now(), trigger_s=rounds.trigger_s())
+        watch(rounds_of, shown, sentences(notes), show_report if to.form is Format.JSON else None)
         return
     report = pipeline.run(request, context)
-    _print(report, form, run_as_json, print_run)
+    show_report(report)
     if fail_on_rejects and (report.rejects or report.lost):
         raise typer.Exit(EXIT_SET_ASIDE)
 
 
-def show(
-    *,
-    table: Annotated[
-        str,
-        typer.Argument(help="pushes, points, clients, rejects, inventory, versions, latency, throttling, ..., groups"),
-    ],
-    tables: Tables = DEFAULT_TABLES,
-    selecting: Selecting,
-    group: ConsumerGroup = None,
-    rows: Rows,
-    conf: StoreConf = None,
-) -> None:
-    """Rows of a standing table, the latest first. Needs no Java and no Spark.
-
-    `fleetgauge fleet show latency --tables ./fleet --since 24h --client-id checkout-service`
-
-    `fleetgauge fleet show consumers --tables ./fleet --group billing --format csv`
-    """
-    selected = selecting.selection()
-    with needs_extra("tables"):
-        from fleetgauge.fleet.views import show as standing
-    request = standing.ShowRequest(
-        table=table,
-        tables=tables,
-        selection=selected,
-        group_id=group,
-        to=rows,
-        conf=parse_conf(conf),
-    )
-    standing.show(request, sys.stdout)
-
-
 def maintain(
+    *,
     tables: Tables = DEFAULT_TABLES,
-    keep: Annotated[
-        str | None, typer.Option(help="Delete pushes, points, windows and clients older than this: 90d.")
+    retention: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Delete pushes, points, windows and clients older than this: 90d.")
     ] = None,
     vacuum_after: Annotated[
-        str, typer.Option(help="Remove files that were replaced so long ago; readers and time travel need them.")
+        str,
+        typer.Option(
+            metavar="AGE", help="Remove files that were replaced this long ago; readers and time travel need them."
+        ),
     ] = "7d",
-    form: SummaryForm = SummaryFormat.TABLE,
+    answer: AnswerOptions,
     conf: StoreConf = None,
     progress: ShowProgress = None,
 ) -> None:
-    """Compact the standing tables, delete what is too old, and remove files that nothing needs any more.
+    """Compact the tables, delete what is too old, and remove files that nothing needs any more.
 
-    Needs no Java and no Spark.
+    It needs no Java and no Spark.
 
-    `fleetgauge fleet maintain --tables ./fleet --keep 90d`
+    Examples:
+        fleetgauge fleet maintain --tables ./fleet --retention 90d
     """
-    notes, at = Console(stderr=True), now()
-    keep_from = time_option(keep, at)
+    from rich.console import Console
+
+    to, notes, at = answer.to(), Console(stderr=True), now()
+    keep_from = time_option(retention, at)
     vacuum_after_hours = int((at - parse_time(vacuum_after, at)).total_seconds() // 3600)
     if vacuum_after_hours < 0 or (keep_from is not None and keep_from > at):
-        raise WrongOptionError("--keep and --vacuum-after are ages, such as 90d: a time to come is none")
+        raise WrongOptionError("--retention and --vacuum-after take an age such as 90d, not a future time")
     with needs_extra("tables"):
         from fleetgauge.fleet.pipeline.run import keep_up
         from fleetgauge.fleet.views.summary import print_upkeep, upkeep_as_json
@@ -238,17 +214,9 @@ def maintain(
         notes=notes,
         progress=shows(progress, notes),
     )
-    _print(done, form, upkeep_as_json, print_upkeep)
-
-
-def _print(
-    done: Done, form: SummaryFormat, as_json: Callable[[Done], Any], print_text: Callable[[TextIO, Done], None]
-) -> None:
-    """Prints what a command did."""
-    if form is SummaryFormat.JSON:
-        write_json_lines([as_json(done)])
-    else:
-        print_text(sys.stdout, done)
+    whole = upkeep_as_json(done)
+    rows = PlainRows([{"table": name, **each} for name, each in whole.items()])
+    print_answer(record_answer(whole, lambda console: print_upkeep(console, done), rows), to, sys.stdout)
 
 
 def _duration_us(option: str, text: str, up_to_us: int | None = None) -> int:

@@ -1,4 +1,4 @@
-"""`fleet verdicts` and `fleet rules`: whom to call first, and the figures by which that is decided."""
+"""`fleet verdicts` and `fleet rules`: the ranked list, and the figures by which it is made."""
 
 import sys
 from pathlib import Path
@@ -8,16 +8,18 @@ import typer
 
 from fleetgauge.cli.fleet.options import (
     DEFAULT_TABLES,
+    SELECTION,
     RuleFile,
+    Since,
     StoreConf,
     Tables,
-    WholeRows,
     needs_extra,
     now,
     parse_conf,
     time_option,
 )
 from fleetgauge.fleet.errors import WrongOptionError
+from fleetgauge.terminal.options import TableOptions
 
 EXIT_FOUND: Final = 4
 """With --fail-on: there is an open verdict of that severity or a worse one."""
@@ -30,14 +32,14 @@ FailOn = Literal["critical", "warning"]
 def verdicts(
     *,
     tables: Tables = DEFAULT_TABLES,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Verdicts seen from then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC)."),
-    ] = None,
+    since: Since = None,
     state: Annotated[
-        Literal["open", "cleared"] | None, typer.Option(help="Only verdicts that last, or that have ended.")
+        Literal["open", "cleared"] | None,
+        typer.Option(help="Only verdicts that are open, or that have cleared.", rich_help_panel=SELECTION),
     ] = None,
-    principal: Annotated[str | None, typer.Option(help="Only subjects of this principal.")] = None,
+    principal: Annotated[
+        str | None, typer.Option(help="Only subjects of this principal.", rich_help_panel=SELECTION)
+    ] = None,
     shows_all: Annotated[
         bool, typer.Option("--all", "-a", help="List what a cause explains under it, in place of a count.")
     ] = False,
@@ -45,20 +47,19 @@ def verdicts(
         bool, typer.Option("--coverage", help="List which verdicts can be given for which clients, and why not.")
     ] = False,
     fail_on: Annotated[
-        FailOn | None,
-        typer.Option("--fail-on", help="Exit with 4 when an open verdict listed is this severe, or more."),
+        FailOn | None, typer.Option("--fail-on", help="Exit with 4 if a listed open verdict is this severe, or more.")
     ] = None,
-    rows: WholeRows,
+    answer: TableOptions,
     conf: StoreConf = None,
 ) -> None:
-    """Whom to call first, and why: who is in trouble, who has to act, and what to change, best rank first.
+    """List the verdicts, best rank first: which clients and brokers are in trouble, who has to act, and what to change.
 
-    `fleet run` makes verdicts with its other tables. A library that does not send what a verdict is judged by is not
+    `fleet run` makes verdicts with its other tables. A library that does not send the measures of a verdict is not
     judged: see `--coverage`.
 
-    `fleetgauge fleet verdicts --tables ./fleet --state open --fail-on critical`
-
-    `fleetgauge fleet verdicts --tables ./fleet --since 24h --format json`
+    Examples:
+        fleetgauge fleet verdicts --tables ./fleet --state open --fail-on critical
+        fleetgauge fleet verdicts --tables ./fleet --since 24h --format json
     """
     with needs_extra("tables"):
         from fleetgauge.fleet.views.show_verdicts import VerdictsRequest, show_coverage, show_verdicts
@@ -67,22 +68,26 @@ def verdicts(
         since=time_option(since, now()),
         state=state,
         principal=principal,
-        to=rows,
+        to=answer.to(),
         conf=parse_conf(conf),
         shows_all=shows_all,
     )
     if coverage:
-        show_coverage(request, sys.stdout)
-    else:
-        raise typer.Exit(exit_code(fail_on, show_verdicts(request, sys.stdout)))
+        answer.print(show_coverage(request))
+        return
+    found = show_verdicts(request)
+    answer.print(found.answer)
+    raise typer.Exit(exit_code(fail_on, found.severities))
 
 
 def rules(rule_file: RuleFile = None) -> None:
-    """Print the figures of every verdict as TOML: the defaults, or what they are with a rule file of your own.
+    """Print the figures of every verdict as TOML: the defaults, or those of a rule file.
 
-    `fleetgauge fleet rules > rules.toml`
+    Write them to a file, change figures, and name the file with --rules.
 
-    `fleetgauge fleet rules --rules rules.toml`
+    Examples:
+        fleetgauge fleet rules > rules.toml
+        fleetgauge fleet rules --rules rules.toml
     """
     found = load(rule_file)
     from fleetgauge.verdicts.rules import DEFAULTS, as_toml  # after load: it reports a missing extra
@@ -91,7 +96,7 @@ def rules(rule_file: RuleFile = None) -> None:
 
 
 def exit_code(fail_on: FailOn | None, severities: set[str]) -> int:
-    """What --fail-on has a command end with."""
+    """Exit code required by --fail-on."""
     failing = {"critical": {"critical"}, "warning": {"critical", "warning"}}
     return EXIT_FOUND if fail_on is not None and failing[fail_on] & severities else 0
 

@@ -1,13 +1,12 @@
-"""The command `fleet watch`: the standing tables kept up to date, and verdicts delivered as they open and clear."""
+"""The command `fleet watch`: the tables kept up to date, and verdicts delivered as they open and clear."""
 
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
-from rich.console import Console
 
 from fleetgauge.cli.fleet.options import (
     DEFAULT_SOURCE,
@@ -16,7 +15,6 @@ from fleetgauge.cli.fleet.options import (
     RuleFile,
     Source,
     SparkJob,
-    SummaryForm,
     Tables,
     needs_extra,
     now,
@@ -25,28 +23,33 @@ from fleetgauge.cli.fleet.options import (
 from fleetgauge.cli.fleet.tables import Pace, Window, window_seconds
 from fleetgauge.cli.fleet.verdicts import load
 from fleetgauge.fleet.errors import FleetError, WrongOptionError
-from fleetgauge.fleet.report.form import SummaryFormat
 from fleetgauge.fleet.source.selection import parse_time
 from fleetgauge.fleet.source.topic.source import TopicSource, parse_source
+from fleetgauge.terminal.answer import Format
+from fleetgauge.terminal.options import StreamFormat
 
 if TYPE_CHECKING:
     from fleetgauge.fleet.watch.watch import WatchRequest
 
 
+_DESTINATIONS: Final = "Destinations"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destinations:
-    """Where verdicts are delivered, besides stdout."""
+    """Destinations of verdicts, besides stdout."""
+
+    panel: ClassVar = _DESTINATIONS
 
     webhook: Annotated[
-        str | None,
-        typer.Option(help="URL that gets verdicts as JSON by POST.", envvar="FLEETGAUGE_WATCH_WEBHOOK"),
+        str | None, typer.Option(help="URL that gets verdicts as JSON by POST.", envvar="FLEETGAUGE_WATCH_WEBHOOK")
     ] = None
     webhook_header: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME: VALUE",
             help="Header of those requests, such as 'Authorization: Bearer ...'; may be repeated. Also in "
-            "FLEETGAUGE_WATCH_WEBHOOK_HEADER, one a line.",
+            "FLEETGAUGE_WATCH_WEBHOOK_HEADER, one per line.",
         ),
     ] = None
     alertmanager: Annotated[
@@ -60,15 +63,15 @@ class Destinations:
         typer.Option(
             metavar="NAME: VALUE",
             help="Header of the requests to Alertmanager; may be repeated. Also in "
-            "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER, one a line.",
+            "FLEETGAUGE_WATCH_ALERTMANAGER_HEADER, one per line.",
         ),
     ] = None
     alertmanager_link: Annotated[
         str,
         typer.Option(
             metavar="URL",
-            help="What alerts link to (generatorURL): a URL in which {id}, {verdict}, {subject}, {client_id}, "
-            "{group_id}, {node_id}, {cluster_id} and the like are filled in.",
+            help="Link of alerts (generatorURL): a URL in which {id}, {verdict}, {subject}, {client_id}, {group_id}, "
+            "{node_id}, {cluster_id} and the like are filled in.",
         ),
     ] = ""
     topic: Annotated[
@@ -78,7 +81,7 @@ class Destinations:
         Path | None, typer.Option(help="Properties file with settings of librdkafka for --topic.")
     ] = None
 
-    def opened(self, form: SummaryFormat) -> list[Any]:
+    def opened(self, form: Format) -> list[Any]:
         """The destinations, stdout first.
 
         Raises:
@@ -91,7 +94,7 @@ class Destinations:
         alert_headers = _headers("alertmanager", self.alertmanager_header)
         if self.alertmanager_link:
             check_link("--alertmanager-link", self.alertmanager_link)
-        found: list[Any] = [ToStdout(out=sys.stdout, is_json=form is SummaryFormat.JSON)]
+        found: list[Any] = [ToStdout(out=sys.stdout, is_json=form is Format.JSON)]
         if self.webhook:
             found.append(ToWebhook(endpoint=Endpoint(option="--webhook", url=self.webhook, headers=headers)))
         for url in self.alertmanager or ():
@@ -123,23 +126,24 @@ def _headers(name: str, given: list[str] | None) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds(Pace):
-    """What every round does, and when."""
+    """The work of every round, and its time."""
 
     rules: RuleFile = None
-    once: Annotated[bool, typer.Option("--once", help="One round, for a scheduler.")] = False
+    once: Annotated[bool, typer.Option("--once", help="Run one round, for a scheduler.")] = False
     window: Window = None
     since: Annotated[
         str,
         typer.Option(
-            help="At a destination's first start: deliver verdicts that were seen from then on. An age or a time (UTC)."
+            "--since",
+            help="At a destination's first start: deliver verdicts seen from this time on. An age or a time (UTC).",
         ),
     ] = "1h"
     consequences: Annotated[
-        bool, typer.Option("--consequences", help="Deliver verdicts, too, that another verdict explains.")
+        bool, typer.Option("--consequences", help="Deliver verdicts that another verdict explains, too.")
     ] = False
 
     def request(
-        self, source: TopicSource | str, tables: str, batches: Batches, destinations: Destinations, form: SummaryFormat
+        self, source: TopicSource | str, tables: str, batches: Batches, destinations: Destinations, form: Format
     ) -> "WatchRequest":
         """The request.
 
@@ -187,20 +191,22 @@ def watch(
     rounds: Rounds,
     destinations: Destinations,
     batches: Batches,
-    form: SummaryForm = SummaryFormat.TABLE,
+    form: StreamFormat = Format.TEXT,
     spark: SparkRounds,
 ) -> None:
-    """Keep the standing tables up to date, and deliver verdicts as they open, change their severity, and clear.
+    """Keep the tables up to date, and deliver verdicts as they open, change their severity, and clear.
 
     Every round does what `fleet run` does, so that `fleet verdicts` and `fleet show` read the same tables, and one
     process is enough. Verdicts go to stdout, and to a webhook, Alertmanager and a Kafka topic if asked: each change at
-    least once, under an `id` that tells a repeat. A destination that is away gets everything later, and holds up no
-    other. SIGTERM or SIGINT end it after the round. Exit code 0 then, 1 on an error, 2 on a wrong option or rule.
+    least once, under an `id` that tells a repeat. An unavailable destination receives its backlog later and does not
+    delay the others. SIGTERM or SIGINT end it after the round.
 
-    `fleetgauge fleet watch --tables ./fleet --alertmanager http://alertmanager:9093`
-
-    `fleetgauge fleet watch --source kafka://broker-1:9092/fleetgauge-pushes --rules rules.toml --window 1m`
+    Examples:
+        fleetgauge fleet watch --tables ./fleet --alertmanager http://alertmanager:9093
+        fleetgauge fleet watch --source kafka://broker-1:9092/fleetgauge-pushes --rules rules.toml --window 1m
     """
+    from rich.console import Console
+
     notes = Console(stderr=True)
     try:
         read_from = batches.of(source)

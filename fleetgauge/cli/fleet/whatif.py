@@ -1,22 +1,21 @@
-"""`fleet whatif`: whom other quotas would have throttled."""
+"""`fleet whatif`: the clients that other quotas would have throttled."""
 
 import re
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fleetgauge.cli.fleet.options import (
     DEFAULT_TABLES,
+    SELECTION,
+    SOURCE,
     FleetCommand,
     SparkJob,
     Tables,
-    WholeRows,
+    Until,
     needs_extra,
     now,
     parse_conf,
@@ -24,10 +23,13 @@ from fleetgauge.cli.fleet.options import (
     shows,
 )
 from fleetgauge.fleet.errors import FleetError, NotInstalledError
-from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.source.selection import Selection, parse_time
+from fleetgauge.terminal.answer import Format
+from fleetgauge.terminal.options import TableOptions
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from fleetgauge.fleet.whatif.whatif import Answer
 
 _DEFAULT_SINCE: Final = timedelta(days=7)
@@ -52,7 +54,7 @@ def _is_suggestion(words: list[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """Which quotas are tried, and on which rates."""
+    """The quotas that are tried, and the rates that they are tried on."""
 
     quota: Annotated[
         list[str] | None,
@@ -75,34 +77,48 @@ class Replay:
     ] = None
     since: Annotated[
         str | None,
-        typer.Option(help="From then on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC). By default 7d."),
+        typer.Option(
+            "--since",
+            help="From this time on: an age (30m, 2h, 7d) or a time (2026-01-31T08:00, UTC). By default 7d.",
+            rich_help_panel=SELECTION,
+        ),
     ] = None
-    until: Annotated[str | None, typer.Option(help="Up to then; forms as for --since.")] = None
+    until: Until = None
     spread: Annotated[
         str,
         typer.Option(
             metavar="even|one",
-            help="Where a client sends only the sum over brokers: spread it evenly over those that it speaks to, or "
-            "take all for one broker's, the worst case.",
+            help="If a client sends only the sum over brokers: spread it evenly over its brokers, or take all of it as "
+            "one broker's, the worst case.",
         ),
     ] = "even"
     rates: Annotated[
         Path | None,
         typer.Option(
-            help="Brokers' own byte rates, in place of telemetry: CSV of time,user,client-id,byte-rate,broker."
+            help="Brokers' own byte rates, in place of telemetry: CSV of time,user,client-id,byte-rate,broker.",
+            rich_help_panel=SOURCE,
         ),
     ] = None
     prometheus: Annotated[
-        str | None, typer.Option(metavar="URL", help="Brokers' own byte rates from Prometheus, by --query.")
+        str | None,
+        typer.Option(
+            metavar="URL", help="Brokers' own byte rates from Prometheus, by --query.", rich_help_panel=SOURCE
+        ),
     ] = None
     query: Annotated[
         str | None,
-        typer.Option(metavar="PROMQL", help="With --prometheus: bytes a second by user, client_id and broker."),
+        typer.Option(
+            metavar="PROMQL",
+            help="With --prometheus: bytes per second by user, client_id and broker.",
+            rich_help_panel=SOURCE,
+        ),
     ] = None
-    step: Annotated[str, typer.Option(help="With --prometheus: time between two samples.")] = "30s"
+    step: Annotated[str, typer.Option(help="With --prometheus: time between two samples.", rich_help_panel=SOURCE)] = (
+        "30s"
+    )
 
     def times(self, default: timedelta | None) -> tuple[datetime | None, datetime | None]:
-        """From when to when; `default` is the age of the beginning."""
+        """Beginning and end; `default` is the age of the beginning."""
         at = now()
         since, until = (parse_time(text, at) if text else None for text in (self.since, self.until))
         since = at - default if since is None and default is not None else since
@@ -111,37 +127,38 @@ class Replay:
         return since, until
 
 
-def whatif(*, tables: Tables = DEFAULT_TABLES, replay: Replay, rows: WholeRows, spark: SparkJob) -> None:
-    """Replay the recorded byte rates of clients under other quotas: who would have been throttled, and for how long.
+def whatif(*, tables: Tables = DEFAULT_TABLES, replay: Replay, answer: TableOptions, spark: SparkJob) -> None:
+    """Replay the recorded byte rates of clients under other quotas: which would have been throttled, and for how long.
 
     Kafka's own quota managers judge the rates, broker by broker. Rates are means over windows of the tables: bursts
     vanish, and every figure is a lower bound.
 
-    `fleetgauge fleet whatif --tables ./fleet --quota 'user=alice,producer_byte_rate=1048576' --since 7d`
-
-    `fleetgauge fleet whatif --tables ./fleet --quota 'client-id=<default>,producer_byte_rate' --suggest top-1%`
-
-    `fleetgauge fleet whatif --rates rates.csv --quota 'user=<default>,consumer_byte_rate=5000000' --format json`
+    Examples:
+        fleetgauge fleet whatif --tables ./fleet --quota 'user=alice,producer_byte_rate=1048576' --since 7d
+        fleetgauge fleet whatif --tables ./fleet --quota 'client-id=<default>,producer_byte_rate' --suggest top-1%
+        fleetgauge fleet whatif --rates rates.csv --quota 'user=<default>,consumer_byte_rate=5000000' --format json
     """
+    from rich.console import Console
+
     with needs_extra("tables"):
-        from fleetgauge.fleet.report.output import write_table
+        from fleetgauge.fleet.report.output import table_answer
         from fleetgauge.fleet.whatif.quotas import parse_quotas
         from fleetgauge.fleet.whatif.show import FORM, remarks
     percent = top_percent(replay.suggest)
     asked = parse_quotas(replay.quota or (), suggests=percent is not None)
-    rows.check()
-    FORM.only(rows.columns)
+    to = answer.to()
+    FORM.only(to.columns)
     if replay.spread not in ("even", "one"):
         raise FleetError(f"--spread {replay.spread!r} is neither even nor one")
-    answer, cell_s = _of_brokers(replay, asked, percent) or _of_tables(tables, replay, spark, asked, percent)
-    write_table(answer.rows, rows, FORM, sys.stdout)
-    say = sentences(Console(stderr=rows.form is not Format.TABLE))
-    for remark in remarks(answer, cell_s):
+    found, cell_s = _of_brokers(replay, asked, percent) or _of_tables(tables, replay, spark, asked, percent)
+    answer.print(table_answer(found.rows, FORM, to))
+    say = sentences(Console(stderr=to.form is not Format.TEXT))
+    for remark in remarks(found, cell_s):
         say(remark)
 
 
 def top_percent(suggest: str | None) -> float | None:
-    """The percent of those who share a limit that a suggested one throttles; None where none is asked for.
+    """Percentage of the clients of a limit that a suggested limit throttles; None if no suggestion is wanted.
 
     >>> top_percent("nobody"), top_percent("top-1%"), top_percent("top-0.5%"), top_percent(None)
     (0.0, 1.0, 0.5, None)
@@ -230,7 +247,10 @@ def _session(spark: SparkJob) -> Any:
     return start_session(spark.settings())
 
 
-def _progress(progress: bool | None) -> Progress:
+def _progress(progress: bool | None) -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     notes = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
     return Progress(*columns, TimeRemainingColumn(), console=notes, transient=True, disable=not shows(progress, notes))

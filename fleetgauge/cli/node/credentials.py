@@ -32,7 +32,7 @@ def credentials(
     user: Annotated[str, typer.Argument(help="The user name, as clients send it.")],
     mechanism: Annotated[
         list[ScramMechanism] | None,
-        typer.Option("--mechanism", case_sensitive=False, help="Only this mechanism; repeatable. By default all."),
+        typer.Option("--mechanism", case_sensitive=False, help="Only this mechanism; may be repeated. By default all."),
     ] = None,
     iterations: Annotated[
         int,
@@ -51,6 +51,10 @@ def credentials(
 
     The password is prompted for without echo, or read from standard input if that is not a terminal. It is not stored:
     the lines hold salted hashes, which are used for PLAIN as well.
+
+    Examples:
+        fleetgauge credentials alice >> users.toml
+        fleetgauge credentials grafana --http read --token
     """
     if http is not None:
         if mechanism:

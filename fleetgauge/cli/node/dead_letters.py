@@ -1,45 +1,22 @@
 """`fleetgauge log dead`: lists, shows, replays and drops dead letters, the pushes that a destination rejected."""
 
-import base64
-import time
-from collections.abc import Iterator
-from contextlib import closing
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from google.protobuf.json_format import MessageToJson
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from rich.console import Console
 
-from fleetgauge.base.clock import SystemTime
-from fleetgauge.base.errors import FleetgaugeError, InvalidRecordError, TelemetryTooLargeError
-from fleetgauge.cli.options import DataOptions, TableOrJsonLines
-from fleetgauge.cli.output import selected, write_json_lines
-from fleetgauge.cli.units import ago, amount, at, size
-from fleetgauge.exporters.dead_letters.letter import DeadLetter, DeadLetterSettings, UnreadableLetter
-from fleetgauge.exporters.dead_letters.store import UNREADABLE, DeadLetters, existing
-from fleetgauge.telemetry.validate import read_metrics
+from fleetgauge.base.errors import FleetgaugeError
+from fleetgauge.cli.options import DataOptions
 from fleetgauge.terminal.option_groups import App, grouped
-from fleetgauge.terminal.options import Columns, Group
-from fleetgauge.terminal.table import print_rows, wide_console
-from fleetgauge.terminal.text import printable
+from fleetgauge.terminal.options import AnswerOptions, TableOptions
 
-app = App(cls=Group, help="Dead letters: pushes that a destination rejected.", invoke_without_command=True)
+app = App(invoke_without_command=True)
 
-_PAGE = 100
-_HEADINGS = ("id", "exporter", "reason", "refused", "received", "client", "size", "what the destination said")
-_KEPT = ("id", "exporter", "reason", "detail", "refused_at", "times", "replay_asked")
-_LEAST = ("size", "received", "what the destination said", "refused")
-_WHY = {
-    "waiting": "Waiting letters are delivered once the exporter runs and its destination accepts them.",
-    "unreadable": "Unreadable letters are damaged; delete them by fleetgauge log dead drop --reason unreadable.",
-    "gone": "Letters counted as gone were dropped, or deleted for dead.letter.retention.bytes or .ms, undelivered.",
-}
-_POLL_EVERY_S = 0.2
 _OfExporter = Annotated[str, typer.Option("--exporter", "-e", help="Only letters of this exporter.")]
 _OfOneExporter = Annotated[str, typer.Option("--exporter", "-e", help="The exporter of the letters.")]
 _OfReason = Annotated[str, typer.Option("--reason", "-r", help="Only letters with this reason.")]
-_Ids = Annotated[list[int] | None, typer.Option("--id", "-i", help="Only the letter with this number; repeatable.")]
+_Ids = Annotated[
+    list[int] | None, typer.Option("--id", "-i", help="Only the letter with this number; may be repeated.")
+]
 
 
 @app.callback()
@@ -47,16 +24,18 @@ _Ids = Annotated[list[int] | None, typer.Option("--id", "-i", help="Only the let
 def show_list(
     context: typer.Context,
     data: DataOptions,
+    answer: TableOptions,
     exporter: _OfExporter = "",
     reason: _OfReason = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of letters, the newest first.")] = 50,
-    form: TableOrJsonLines = "table",
-    columns: Columns = None,
 ) -> None:
     """List the pushes that a destination rejected, the newest first; or, with a command, show, replay or drop them.
 
     Each is kept until it is replayed and delivered, dropped, or older than dead.letter.retention.ms; beyond
-    dead.letter.retention.bytes the oldest is deleted.
+    dead.letter.retention.bytes the oldest is deleted. --limit counts in every form.
+
+    Examples:
+        fleetgauge log dead --log-dirs ./fleetgauge-data --exporter collector
+        fleetgauge log dead show 17 --log-dirs ./fleetgauge-data
     """
     if context.invoked_subcommand is not None:
         if any(_is_given(context, name) for name in context.params):
@@ -64,180 +43,70 @@ def show_list(
                 f"options go behind the command: fleetgauge log dead {context.invoked_subcommand} ..."
             )
         return
-    shown = selected(_HEADINGS, columns)
-    with closing(_open(data)) as letters:
-        found = _slices(letters, exporter, reason, limit)
-        if form == "json":
-            write_json_lines(map(_as_object, found))
-            return
-        rows = [_cells(letter) for letter in found]
-    if not rows:
-        typer.echo("There are no such dead letters." if exporter or reason else "There are no dead letters.")
-        return
-    print_rows(wide_console(), shown or _HEADINGS, rows, right={"id"}, least=() if shown else _LEAST)
+    from fleetgauge.cli.node.dead_letter_answers import print_list  # protobuf, which no help needs
+
+    print_list(data, exporter, reason, answer)
 
 
 @app.command()
 def show(
+    *,
     number: Annotated[int, typer.Argument(help="The letter's number, from the list.")],
     data: DataOptions,
-    form: TableOrJsonLines = "table",
+    answer: AnswerOptions,
 ) -> None:
-    """Show one letter: its sender, the destination's error, and the metrics."""
-    with closing(_open(data)) as letters:
-        found = letters.letters(ids=[number], limit=1)
-    if not found:
-        raise FleetgaugeError(f"there is no dead letter {number}; fleetgauge log dead lists them")
-    letter = found[0]
-    if isinstance(letter, UnreadableLetter):
-        raise FleetgaugeError(f"dead letter {number} is damaged: {letter.problem}; fleetgauge log dead drop deletes it")
-    if form == "json":
-        metrics = base64.b64encode(letter.record.metrics).decode()
-        write_json_lines([{**_as_object(letter), "metrics_base64": metrics}])
-        return
-    console = Console(markup=False, soft_wrap=True, highlight=False)
-    for name, value in _as_object(letter).items():
-        console.print(f"{name:<26}{printable(str(value))}")
-    console.print(_readable(letter.record.metrics))
+    """Show one letter: its sender, the destination's error, and the metrics.
+
+    Examples:
+        fleetgauge log dead show 17 --log-dirs ./fleetgauge-data
+    """
+    from fleetgauge.cli.node.dead_letter_answers import letter_answer
+
+    answer.print(letter_answer(data, number))
 
 
 @app.command()
 def replay(
+    *,
     exporter: _OfOneExporter,
-    data: DataOptions,
     ids: _Ids = None,
-    wait: Annotated[float, typer.Option("--wait", min=0, help="How long to wait for the results [s].")] = 30.0,
+    wait: Annotated[float, typer.Option("--wait", min=0, help="Time to wait for the results [s].")] = 30.0,
+    data: DataOptions,
 ) -> None:
     """Deliver letters again, through the running exporter; each is deleted once its push is delivered.
 
     Without --id, all letters of the exporter. Letters that are rejected again are kept. If no node runs, they are
     delivered once one does. Exits with 1 unless all were delivered within --wait.
+
+    Examples:
+        fleetgauge log dead replay --exporter collector --log-dirs ./fleetgauge-data
     """
-    with closing(_open(data)) as letters:
-        replayed = _replayed(letters, exporter)
-        asked = frozenset(letters.ask_replay(exporter, ids or ()))
-        if not asked:
-            raise FleetgaugeError(_none_of(letters, exporter, ids))
-        named = ids or ("all",)
-        data.audit("dead_letters.replayed", exporter=exporter, ids=named, letters=len(asked))
-        deadline = time.monotonic() + wait
-        while asked & letters.ids(exporter, replaying=True) and time.monotonic() < deadline:
-            time.sleep(_POLL_EVERY_S)
-        outcome = _outcome(letters, exporter, asked, replayed)
-    shown = {name: count for name, count in outcome.items() if count or name not in ("gone", "unreadable")}
-    typer.echo(", ".join(f"{name} {amount(count)}" for name, count in shown.items()))
-    for name, sentence in _WHY.items():
-        if outcome[name]:
-            typer.echo(sentence, err=True)
-    if outcome["delivered"] < len(asked):
-        raise typer.Exit(1)
+    from fleetgauge.cli.node.dead_letter_answers import replay_letters
+
+    replay_letters(data, exporter, ids, wait)
 
 
 @app.command()
 def drop(
+    *,
     exporter: _OfOneExporter,
-    data: DataOptions,
     ids: _Ids = None,
     reason: _OfReason = "",
     everything: Annotated[bool, typer.Option("--all", help="All letters of the exporter.")] = False,
+    data: DataOptions,
 ) -> None:
-    """Delete letters: those of --id or --reason, or --all."""
+    """Delete letters: those of --id or --reason, or --all.
+
+    Examples:
+        fleetgauge log dead drop --exporter collector --reason unreadable --log-dirs ./fleetgauge-data
+    """
     if not (ids or reason or everything):
         raise FleetgaugeError("name what to drop: --id, --reason, or --all letters of the exporter")
-    with closing(_open(data)) as letters:
-        gone = letters.drop(exporter, reason, ids or ())
-        if not gone:
-            raise FleetgaugeError(_none_of(letters, exporter, ids))
-    named = ids or (f"reason={reason}" if reason else "all",)
-    data.audit("dead_letters.dropped", exporter=exporter, ids=named, letters=gone)
-    typer.echo(f"dropped {amount(gone)}")
+    from fleetgauge.cli.node.dead_letter_answers import drop_letters
+
+    drop_letters(data, exporter, reason, ids)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def _open(data: DataOptions) -> DeadLetters:
-    return existing(DeadLetterSettings(path=data.directory().dead_letters), SystemTime())
-
-
-def _slices(letters: DeadLetters, exporter: str, reason: str, limit: int) -> Iterator[DeadLetter | UnreadableLetter]:
-    """Reads up to `limit` letters, page by page, so that a slow reader blocks no exporter."""
-    before: int | None = None
-    while limit > 0:
-        page = letters.letters(exporter=exporter, reason=reason, before=before, limit=min(_PAGE, limit))
-        yield from page
-        if len(page) < _PAGE:
-            return
-        before, limit = page[-1].id, limit - len(page)
-
-
-def _replayed(letters: DeadLetters, exporter: str) -> int:
-    """Number of letters of an exporter that were replayed and delivered so far."""
-    stats = letters.stats().get(exporter)
-    return 0 if stats is None else stats.replayed
-
-
-def _outcome(letters: DeadLetters, exporter: str, asked: frozenset[int], replayed_before: int) -> dict[str, int]:
-    """The number of replayed letters by outcome.
-
-    A letter that is missing was delivered if the exporter has counted it; otherwise it was dropped, or deleted for a
-    retention bound.
-    """
-    replaying = letters.ids(exporter, replaying=True)
-    unreadable = letters.ids(exporter, reason=UNREADABLE)
-    there = asked & letters.ids(exporter)
-    missing = len(asked) - len(there)
-    counted = _replayed(letters, exporter) - replayed_before  # read last: no delivery is missed
-    delivered = max(
-        0, min(missing, counted)
-    )  # another process may replay too, and the counts of a damaged store restart
-    waiting = there & replaying
-    damaged = (there & unreadable) - waiting
-    return {
-        "delivered": delivered,
-        "refused again": len(there) - len(waiting) - len(damaged),
-        "waiting": len(waiting),
-        "unreadable": len(damaged),
-        "gone": missing - delivered,
-    }
-
-
-def _none_of(letters: DeadLetters, exporter: str, ids: list[int] | None) -> str:
-    others = ", ".join(f"{name} has {amount(each.letters)}" for name, each in letters.stats().items() if each.letters)
-    wanted = "such dead letters" if ids else "dead letters"
-    return f"there are no {wanted} of exporter {exporter}; {others or 'there are none at all'}"
-
-
-def _as_object(letter: DeadLetter | UnreadableLetter) -> dict[str, Any]:
-    known = {name: getattr(letter, name) for name in _KEPT}
-    if isinstance(letter, UnreadableLetter):
-        return {**known, "problem": letter.problem}
-    push = letter.record._asdict()
-    del push["metrics"]
-    return {**known, **push, "metrics_bytes": len(letter.record.metrics)}
-
-
-def _cells(letter: DeadLetter | UnreadableLetter) -> dict[str, str]:
-    """The row of a letter in the list."""
-    times = f", {letter.times} times" if letter.times > 1 else ""
-    refused = f"{ago(letter.refused_at)}{times}{', replay asked for' if letter.replay_asked else ''}"
-    values = (str(letter.id), letter.exporter, letter.reason, refused, *_of_the_push(letter))
-    return dict(zip(_HEADINGS, values, strict=True))
-
-
-def _of_the_push(letter: DeadLetter | UnreadableLetter) -> tuple[str, str, str, str]:
-    """The last columns of the list."""
-    if isinstance(letter, UnreadableLetter):
-        return "-", "-", "-", f"unreadable: {letter.problem} ({letter.detail})"
-    push = letter.record
-    return at(push.received_at), push.client_id or push.client_instance_id, size(len(push.metrics)), letter.detail
-
-
-def _readable(metrics: bytes) -> str:
-    """The metrics as JSON, as an exporter gets them; the first bytes if they cannot be read."""
-    try:
-        return MessageToJson(MetricsData.FromString(read_metrics(metrics).metrics))
-    except (InvalidRecordError, TelemetryTooLargeError):
-        return f"metrics that cannot be read, beginning with {metrics[:64].hex(' ')}"

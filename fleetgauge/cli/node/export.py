@@ -1,7 +1,6 @@
 """`fleetgauge export`: runs the exporters of a topic until SIGTERM or SIGINT."""
 
 from fleetgauge.cli.options import ConfigOptions
-from fleetgauge.node.processes.lean_imports import import_structlog
 
 
 def export(options: ConfigOptions) -> None:
@@ -14,7 +13,12 @@ def export(options: ConfigOptions) -> None:
 
     SIGTERM and SIGINT stop it gracefully: pushes in flight are delivered within shutdown.timeout.ms, then it leaves its
     groups.
+
+    Examples:
+        fleetgauge export --config export.toml
     """
+    from fleetgauge.node.processes.lean_imports import import_structlog
+
     import_structlog()
     from fleetgauge.node.exporting import export_until_stopped  # without rich
 

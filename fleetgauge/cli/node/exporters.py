@@ -1,18 +1,17 @@
-"""`fleetgauge exporters`: the lag, losses, retries and latencies of each exporter."""
+"""The exporters of a process: lag, losses, retries and latencies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
-from fleetgauge.cli.node.status import NO_STATUS_YET, last_error, process_line, read_node_and_exports
-from fleetgauge.cli.options import DataOptions, TableOrJson
-from fleetgauge.cli.output import selected, write_json
+from fleetgauge.cli.node.status_text import NO_STATUS_YET, last_error, process_line
 from fleetgauge.cli.units import ago, amount, duration, size
 from fleetgauge.exporters.delivery.histogram import quantile
 from fleetgauge.node.status.node_socket import Status
-from fleetgauge.terminal.options import Columns
-from fleetgauge.terminal.table import SafeTable, facts, print_rows, wide_console
+from fleetgauge.terminal.answer import Answer, Output, PlainRows
+from fleetgauge.terminal.table import SafeTable, facts, print_rows
 from fleetgauge.terminal.text import printable
 
 _Status = Mapping[str, Any]
@@ -24,30 +23,38 @@ _HEADINGS = (
 _LEAST = ("type", "export p50, p99", "retried", "fresh p50, p99", "refused", "delivered")
 
 
-def exporters(data: DataOptions, form: TableOrJson = "table", columns: Columns = None) -> None:
-    """Show the exporters of a running node, and of every fleetgauge export beside it.
+def exporters_answer(read: Callable[[], Status], to: Output) -> Answer:
+    """The exporters of each exporter process.
 
-    For each exporter: its state, its lag behind the log's end, what it delivered, retried, refused and lost, the
-    latency of exports, and the age of pushes at delivery. The values are those that the exporter process reported last;
-    it is marked if it does not run or has not reported for long. Exits with 1 if no node runs.
+    Args:
+        read: reads the status of the node and of every `fleetgauge export` of its data directory.
+        to: the form of the answer.
+
+    Raises:
+        OutputError: a chosen column is none.
     """
-    shown = selected(_HEADINGS, columns)
-    found = _processes(read_node_and_exports(data.directory()))
-    if form == "json":
-        write_json(found)
-        return
-    console = wide_console()
-    for process in found:
-        console.print(_log(process))
-        console.print()
-        rows = [_progress(name, state) for name, state in process["exporters"].items()]
-        if rows:
-            right = set(_HEADINGS) - {"exporter", "type", "state"}
-            print_rows(console, shown or _HEADINGS, rows, right=right, least=() if shown else _LEAST)
-        else:
-            console.print(NO_STATUS_YET)
-        for table in _trouble(process["exporters"]):
-            console.print(table)
+    shown = to.headings(_HEADINGS)
+    found = _processes(read())
+
+    def text(console: Console) -> None:
+        for process in found:
+            console.print(_log(process))
+            console.print()
+            rows = [_progress(name, state) for name, state in process["exporters"].items()]
+            if rows:
+                right = set(_HEADINGS) - {"exporter", "type", "state"}
+                print_rows(console, shown or _HEADINGS, rows, right=right, least=() if shown else _LEAST)
+            else:
+                console.print(NO_STATUS_YET)
+            for table in _trouble(process["exporters"]):
+                console.print(table)
+
+    rows = [
+        {"process": process["process"], "exporter": name, **state}
+        for process in found
+        for name, state in process["exporters"].items()
+    ]
+    return Answer(text=text, rows=PlainRows(rows), value=found)
 
 
 def _processes(status: Status) -> list[dict[str, Any]]:

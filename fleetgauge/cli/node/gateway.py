@@ -1,7 +1,6 @@
 """`fleetgauge gateway`: runs a gateway before a broker until SIGTERM or SIGINT; SIGHUP rereads the configuration."""
 
 from fleetgauge.cli.options import ConfigOptions
-from fleetgauge.node.processes.lean_imports import import_structlog
 
 
 def gateway(options: ConfigOptions) -> None:
@@ -15,7 +14,13 @@ def gateway(options: ConfigOptions) -> None:
 
     Everything else is as in fleetgauge serve: configuration, push log, exporters, HTTP port, signals. A stop closes the
     clients' connections once their requests are answered; they connect again when the gateway is back.
+
+    Examples:
+        fleetgauge gateway --config gateway.toml
+        fleetgauge gateway --override gateway.broker=broker-1:9092 --override listeners=PLAINTEXT://0.0.0.0:9192
     """
+    from fleetgauge.node.processes.lean_imports import import_structlog
+
     import_structlog()
     from fleetgauge.node.serving import serve_until_stopped  # without rich
 

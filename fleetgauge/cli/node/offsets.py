@@ -1,32 +1,31 @@
 """`fleetgauge offsets`: samples committed and end offsets of consumer groups into a landing zone."""
 
 import signal
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fleetgauge.node.processes.lean_imports import import_structlog
+from fleetgauge.cli.options import CLUSTER, CommandConfig
 
 
 def offsets(
     bootstrap_server: Annotated[
-        str, typer.Option("--bootstrap-server", metavar="HOST:PORT[,...]", help="Brokers of the cluster.")
-    ],
-    command_config: Annotated[
-        Path | None,
-        typer.Option("--command-config", metavar="FILE", help="Client settings, as Kafka's own tools take them."),
-    ] = None,
-    directory: Annotated[
         str,
-        typer.Option("--directory", metavar="LANDING", help="The landing zone: a directory, or a URI (s3://...)."),
+        typer.Option(
+            "--bootstrap-server", metavar="HOST:PORT[,...]", help="Brokers of the cluster.", rich_help_panel=CLUSTER
+        ),
+    ],
+    command_config: CommandConfig = None,
+    directory: Annotated[
+        str, typer.Option("--directory", metavar="LANDING", help="The landing zone: a directory, or a URI (s3://...).")
     ] = "fleetgauge-data/landing",
     group: Annotated[
-        list[str] | None, typer.Option("--group", help="Only this group; repeatable. By default all that are listed.")
+        list[str] | None,
+        typer.Option("--group", help="Only this group; may be repeated. By default all that are listed."),
     ] = None,
     interval: Annotated[int, typer.Option(min=1, max=300, help="Time between two rounds [s].")] = 60,
     once: Annotated[bool, typer.Option("--once", help="One round, and end.")] = False,
-    timeout: Annotated[int, typer.Option(min=100, max=60_000, help="Of one request [ms].")] = 5_000,
+    timeout: Annotated[int, typer.Option(min=100, max=60_000, help="Time for one request [ms].")] = 5_000,
     max_requests: Annotated[int, typer.Option(min=1, max=10_000, help="Requests per second at most.")] = 500,
     linger: Annotated[int, typer.Option(min=1, max=3_600, help="Write a file at this age at the latest [s].")] = 60,
     retention: Annotated[
@@ -41,10 +40,12 @@ def offsets(
     With them fleet run judges lag for every client library, and for groups without telemetry. It needs DESCRIBE on
     Group and Topic, and on Cluster unless groups are named. SIGTERM and SIGINT end it with nothing lost.
 
-    `fleetgauge offsets --bootstrap-server broker-1:9092 --directory ./fleetgauge-data/landing`
-
-    `fleetgauge offsets --bootstrap-server broker-1:9093 --command-config admin.properties --group billing --once`
+    Examples:
+        fleetgauge offsets --bootstrap-server broker-1:9092 --directory ./fleetgauge-data/landing
+        fleetgauge offsets --bootstrap-server broker-1:9093 --command-config admin.properties --group billing --once
     """
+    from fleetgauge.node.processes.lean_imports import import_structlog
+
     import_structlog()
     from fleetgauge.base.durations import parse_duration_us
     from fleetgauge.exporters.group_offsets.run import OffsetsRun

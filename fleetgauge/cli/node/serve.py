@@ -1,7 +1,6 @@
 """`fleetgauge serve`: runs a node until SIGTERM or SIGINT; SIGHUP rereads the configuration."""
 
 from fleetgauge.cli.options import ConfigOptions
-from fleetgauge.node.processes.lean_imports import import_structlog
 
 
 def serve(options: ConfigOptions) -> None:
@@ -17,7 +16,14 @@ def serve(options: ConfigOptions) -> None:
     SIGTERM and SIGINT stop it gracefully: no new connections, pending responses sent, exporters flushed within
     shutdown.timeout.ms. SIGHUP rereads subscriptions, users, limits and log level; a file with an error is refused as
     a whole, and keys that need a restart are named in the log.
+
+    Examples:
+        fleetgauge serve
+        fleetgauge serve --config /etc/fleetgauge/fleetgauge.toml
+        fleetgauge serve --override listeners=PLAINTEXT://0.0.0.0:9092
     """
+    from fleetgauge.node.processes.lean_imports import import_structlog
+
     import_structlog()
     from fleetgauge.node.serving import serve_until_stopped  # without rich
 

@@ -1,27 +1,52 @@
-"""`fleetgauge config`: prints every key with its current value and its meaning."""
+"""`fleetgauge config`: every key with its current value and its meaning, or what admin tools changed."""
 
 import ast
 import inspect
 import itertools
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetgauge.base.errors import ConfigError
 from fleetgauge.base.redaction import HIDDEN, shown
+from fleetgauge.cli.node.toml_text import toml_list, toml_value
 from fleetgauge.cli.options import ConfigOptions
 
 if TYPE_CHECKING:
     from fleetgauge.node.config import ServiceConfig
 
 
-def show_config(options: ConfigOptions) -> None:
-    """Check a configuration and print it as TOML: every key with its current value and its meaning.
+def config(
+    *,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Print what admin tools changed on the node, for its configuration file.")
+    ] = False,
+    credentials: Annotated[
+        bool,
+        typer.Option("--credentials", help="With --changed: print the salted hashes of users too. They are secrets."),
+    ] = False,
+    options: ConfigOptions,
+) -> None:
+    """Print a configuration as TOML: every key with its current value and its meaning.
 
-    Secrets are hidden; a reference to one, ${file:/path} or ${env:NAME}, is shown as it is written.
+    The configuration is checked. Secrets are hidden; a reference to one, ${file:/path} or ${env:NAME}, is shown as it
+    is written. With --changed: the tables of subscriptions, quotas, users and ACLs that admin tools changed, whether
+    the node runs or not. Each is whole, with the file's values that no tool changed: put it in place of the file's
+    table of that name. What a configuration cannot declare is named.
+
+    Examples:
+        fleetgauge config --config fleetgauge.toml
+        fleetgauge config --changed --config fleetgauge.toml > changed.toml
     """
+    if changed:
+        from fleetgauge.cli.node.state import print_changed
+
+        print_changed(options, credentials=credentials)
+        return
+    if credentials:
+        raise ConfigError("", "--credentials is for --changed: give that too")
     from fleetgauge.node.config.load import check  # imports every package
 
     sourced = options.sources()
@@ -97,23 +122,6 @@ def key_meanings(keys: type) -> dict[str, str]:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 found[name] = " ".join(text.split())
     return found
-
-
-def toml_value(value: object) -> str:
-    """A value as TOML has it; lists as Kafka writes them."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, tuple | list):
-        value = ",".join(str(item) for item in value)
-    text = json.dumps("" if value is None else str(value), ensure_ascii=False)
-    return text.replace("\x7f", "\\u007f")  # TOML's basic strings are JSON's, but for DEL
-
-
-def toml_list(texts: Iterable[str]) -> str:
-    """A list of texts as TOML has it."""
-    return f"[{', '.join(map(toml_value, texts))}]"
 
 
 def _toml_key(key: str) -> str:

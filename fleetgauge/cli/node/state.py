@@ -1,7 +1,7 @@
-"""`fleetgauge state`: what admin tools changed on a node, as tables of its configuration file."""
+"""What admin tools changed on a node, as tables of its configuration file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,18 +12,11 @@ if TYPE_CHECKING:
     from fleetgauge.node.config import ServiceConfig
 
 
-def state(
-    options: ConfigOptions,
-    credentials: Annotated[
-        bool, typer.Option("--credentials", help="Print the salted hashes of users, too: they are secrets.")
-    ] = False,
-) -> None:
-    """Print what admin tools changed on a node as TOML, for its configuration file.
+def print_changed(options: ConfigOptions, *, credentials: bool) -> None:
+    """Prints the tables that admin tools changed, each whole, and names what a configuration cannot declare.
 
-    Each table is whole, with the file's values that no tool changed: put it in place of the file's table of that name.
-    What a configuration cannot declare is named. Works while the node runs, and while it does not.
-
-    `fleetgauge state --config fleetgauge.toml > changed.toml`
+    Raises:
+        ConfigError: this node has not run here.
     """
     from fleetgauge.cli.node.state_toml import StateToml  # imports every package
     from fleetgauge.node.config.load import check

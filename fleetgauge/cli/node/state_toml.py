@@ -5,7 +5,7 @@ from itertools import count, groupby
 from typing import Any, Final, TypeVar
 
 from fleetgauge.base.errors import KafkaError
-from fleetgauge.cli.node.show_config import toml_list, toml_value
+from fleetgauge.cli.node.toml_text import toml_list, toml_value
 from fleetgauge.cli.units import number
 from fleetgauge.cluster.quotas.limits import by_entity, entity_path, read_entity, read_limits
 from fleetgauge.node.authorizer.acls import Acl

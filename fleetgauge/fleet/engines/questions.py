@@ -1,5 +1,5 @@
-"""The questions behind `fleet inventory`, `latency`, `points` and `rejects`, as functions on Arrow that both engines
-run.
+"""The questions behind `fleet show --source` (inventory, latency, points, rejects), as functions on Arrow
+that both engines run.
 
 Each is a step, which makes rows of a chunk of pushes, and, where rows of several chunks make one, what makes the answer
 of them. `answer` runs it in this process; `fleet.engines.jobs` has Spark run the same functions.

@@ -1,5 +1,6 @@
 """An explanation in a terminal."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -18,6 +19,14 @@ _NARROW: Final = 64
 """Width of the columns beside the plot [characters]."""
 
 _PLOT: Final = range(12, 49)
+
+
+def print_explanations(console: Console, explanations: Sequence[Explanation]) -> None:
+    """Prints each, with an empty line between two."""
+    for number, each in enumerate(explanations):
+        if number:
+            console.print()
+        print_explanation(console, each)
 
 
 def print_explanation(console: Console, explanation: Explanation) -> None:

@@ -1,15 +1,17 @@
 """`fleet changes`: the rows of `fleet.explain.changes` as a table of text or a file."""
 
+from dataclasses import replace
 from datetime import datetime
-from typing import Final, TextIO
+from typing import Final
+
+from rich.console import Console
 
 from fleetgauge.fleet.arrow import pc, to_list
 from fleetgauge.fleet.explain.changes import changes
 from fleetgauge.fleet.fleet import Fleet
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import write_table
+from fleetgauge.fleet.report.output import table_answer
 from fleetgauge.fleet.report.tables import TableForm, time_text
-from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
+from fleetgauge.fleet.views.show_verdicts import Judgement, VerdictsRequest
 
 _FORM: Final = TableForm(
     columns={
@@ -25,25 +27,26 @@ _FORM: Final = TableForm(
 )
 
 
-def show_changes(request: VerdictsRequest, since: datetime, out: TextIO) -> set[str]:
-    """Writes the changes since a time, the latest first.
-
-    Returns:
-        The severities of the verdicts that opened since.
+def show_changes(request: VerdictsRequest, since: datetime) -> Judgement:
+    """The changes since a time, the latest first, and the severities of the verdicts that opened since.
 
     Raises:
-        FleetError: there are no tables, or the rows cannot be written.
+        FleetError: there are no tables.
     """
     fleet = Fleet.with_verdicts(request.tables, request.conf)
     rows = changes(fleet, since)
-    if request.to.form is Format.TABLE:
+    listed = table_answer(rows, _FORM, request.to)
+
+    def text(console: Console) -> None:
         known = fleet.judged()
         if known.begin is None or since <= known.begin:
-            out.write(
-                f"The tables begin after {since:%Y-%m-%d %H:%M} UTC: everything in their first window counts as new.\n"
+            console.print(
+                f"The tables begin after {since:%Y-%m-%d %H:%M} UTC: everything in their first window counts as new."
             )
-        if not rows.num_rows:
-            out.write(f"No changes since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.\n")
-            return set()
-    write_table(rows, request.to, _FORM, out)
-    return set(to_list(rows.filter(pc.equal(rows["change"], "opened"))["severity"]))
+        if rows.num_rows:
+            listed.text(console)
+        else:
+            console.print(f"No changes since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.")
+
+    opened = set(to_list(rows.filter(pc.equal(rows["change"], "opened"))["severity"]))
+    return Judgement(replace(listed, text=text), opened)

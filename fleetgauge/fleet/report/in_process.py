@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fleetgauge.fleet.engines.questions import Pushes, Question, answer
-from fleetgauge.fleet.report.form import Format
-from fleetgauge.fleet.report.output import print_table, take_first, write_path, write_stream
+from fleetgauge.fleet.report.output import rows_answer
 from fleetgauge.fleet.report.request import Counted, Finish, Request
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.landing import Zone
 from fleetgauge.fleet.source.selection import Selection
+from fleetgauge.terminal.answer import print_answer
 
 
 class InProcess:
@@ -58,19 +58,15 @@ class InProcess:
         if self._pushes is None:
             self._pushes = Pushes(self._zone, self._selection, self._read)
         computed = answer(asked, self._pushes)
+        whole = rows_answer(computed.rows, TABLES[request.title], request.to)
+        if request.to.output is not None:
+            print_answer(whole, request.to, out)
 
         def finish() -> Counted:
-            if request.to.form is Format.TABLE:
-                print_table(out, *first, form=form)
-            elif request.to.output is None:
-                write_stream(computed.rows, request.to.form, out)
+            if request.to.output is None:
+                print_answer(whole, request.to, out)
             return Counted(computed.rejects.total, computed.repeats)
 
-        if request.to.form is Format.TABLE:
-            form = TABLES[request.title].only(request.to.columns)
-            first = take_first(computed.rows, form, request.to.limit)
-        elif request.to.output is not None:
-            write_path(computed.rows, request.to.form, request.to.output)
         return finish
 
     def _read(self, rows: int) -> None:

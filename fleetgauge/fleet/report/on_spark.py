@@ -12,16 +12,16 @@ from rich.console import Console
 from fleetgauge.fleet.engines import jobs
 from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.output import print_table
 from fleetgauge.fleet.report.request import Counted, Finish, Request
-from fleetgauge.fleet.report.spark_output import take_first, write_path, write_stream
+from fleetgauge.fleet.report.spark_output import SparkRows, take_first, write_path
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.topic.connector import connector_jars
 from fleetgauge.fleet.source.topic.source import TopicSource
 from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
 from fleetgauge.fleet.spark.session import SessionSettings, start_session
+from fleetgauge.terminal.answer import Answer, print_answer
 from fleetgauge.terminal.text import printable
 
 
@@ -66,23 +66,22 @@ class OnSpark:
 
     def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
         """Computes the answer; Spark's workers keep a stream on disk until it is printed."""
-        answer = jobs.answer(self.spark, asked, request.source, self.selection)
-        frame = answer.frame
+        answer, to = jobs.answer(self.spark, asked, request.source, self.selection), request.to
+        frame, form = answer.frame, TABLES[request.title].only(to.columns)
+        first, total = take_first(frame, form, to.limit) if to.is_for_people else ([], 0)
+        by_workers = to.output is not None and not to.is_for_people
+        if to.output is not None and by_workers:
+            write_path(frame, to.form, to.output)
+        elif not to.is_for_people:
+            # What was counted on the way, and what failed, is known before the first row leaves.
+            frame.persist(StorageLevel.DISK_ONLY).count()
 
         def finish() -> Counted:
-            if request.to.form is Format.TABLE:
-                print_table(out, *first, form=form)
-            elif request.to.output is None:
-                write_stream(frame, request.to.form, out)
+            if not by_workers:
+                rows = SparkRows(frame)
+                whole = Answer(text=lambda console: print_table(console, first, total, form=form), rows=rows)
+                print_answer(whole, to, out)
                 frame.unpersist()
             return Counted(answer.rejects, answer.repeats)
 
-        if request.to.form is Format.TABLE:
-            form = TABLES[request.title].only(request.to.columns)
-            first = take_first(frame, form, request.to.limit)
-        elif request.to.output is not None:
-            write_path(frame, request.to.form, request.to.output)
-        else:
-            # What was counted on the way, and what failed, is known before the first row leaves.
-            frame.persist(StorageLevel.DISK_ONLY).count()
         return finish

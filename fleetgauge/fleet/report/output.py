@@ -1,27 +1,48 @@
-"""Writes an answer: a table in the terminal, or JSON lines, CSV or Parquet, to a path or (not Parquet) to stdout.
+"""Rows of Arrow as an answer: a table of text, or every row as JSON, CSV or Parquet.
 
-Rows come as batches of Arrow, and none is kept but the first `limit` of a table. What Spark has computed leaves by
+Rows come as batches, and none is kept but the first `limit` of a table. Rows that Spark has computed are written by
 `fleet.report.spark_output`, with the same texts.
 """
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, TextIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-from fleetgauge.base.deadline import within
+from rich.console import Console
+
 from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
-from fleetgauge.fleet.errors import OutputError
 from fleetgauge.fleet.report.cells import csv_cells, json_lines
-from fleetgauge.fleet.report.form import Format, Output
 from fleetgauge.fleet.report.tables import Key, Row, TableForm
-from fleetgauge.fleet.source.zone_files import S3_WITHIN_S
-from fleetgauge.terminal.table import print_rows, wide_console
+from fleetgauge.terminal.answer import Answer, Output
+from fleetgauge.terminal.table import print_rows
 
 _NUMBERS: Final = frozenset(
     {"pushes", "points", "avg ms", "max ms", "samples", "value", "row or offset", "poll() every ms", "idle in poll()"}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """Rows of an answer, as `terminal.answer` writes them."""
+
+    rows: Rows
+
+    def json_lines(self) -> Iterator[str]:
+        """See `terminal.answer.Rows`."""
+        for batch in self.rows.batches:
+            yield from json_lines(batch)
+
+    def csv_rows(self) -> Iterator[Sequence[object]]:
+        """See `terminal.answer.Rows`."""
+        yield self.rows.schema.names
+        for batch in self.rows.batches:
+            yield from csv_cells(batch)
+
+    def write_parquet(self, file: Any) -> None:
+        """See `terminal.answer.Rows`."""
+        with pq.ParquetWriter(pa.PythonFile(file), self.rows.schema, compression="zstd") as writer:
+            for batch in self.rows.batches:
+                writer.write_batch(batch)
 
 
 def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]:
@@ -47,111 +68,41 @@ def _in_order(table: Table, order: Iterable[Key]) -> Table:
     return table.take(pc.sort_indices(pa.table(columns), sort_keys=keys)) if keys else table
 
 
-def print_table(out: TextIO, rows: Sequence[Row], total: int, *, form: TableForm, width: int | None = None) -> None:
-    """Prints rows as a table, at most as wide as the terminal, and the number of rows left out.
+def print_table(console: Console, rows: Sequence[Row], total: int, *, form: TableForm) -> None:
+    """Rows as a table, as wide as the console at most; says how many more there are.
 
     Args:
-        out: where it goes; what is no terminal is as wide as the table needs.
+        console: where it is printed.
         rows: the first of them.
         total: rows that there are altogether.
         form: the table that they are of.
-        width: of the terminal [characters]; by default as it says itself.
     """
-    console = wide_console(out, width=width)
     print_rows(console, tuple(form.columns), [form.texts(row) for row in rows], right=_NUMBERS, least=form.least)
     if total > len(rows):
         console.print(f"{total - len(rows):,} more of {total:,} rows: raise --limit, or write all with --format")
 
 
-def write_table(table: Table, to: Output, form: TableForm, out: TextIO) -> None:
-    """Writes the rows of a table in their own order: JSON to `out` as one array."""
-    if to.form is Format.TABLE:
-        print_table(out, table.slice(0, to.limit).to_pylist(), table.num_rows, form=form.only(to.columns))
-    elif to.form is Format.JSON and to.output is None:
-        out.write("[" + ",\n".join(line for batch in table.to_batches() for line in json_lines(batch)) + "]\n")
-    else:
-        write_rows(Rows(schema=table.schema, batches=table.to_batches()), to, out)
-
-
-def write_rows(rows: Rows, to: Output, out: TextIO) -> None:
-    """Writes all rows, as JSON lines, CSV or Parquet.
+def table_answer(table: Table, form: TableForm, to: Output, *, text: Callable[[Console], None] | None = None) -> Answer:
+    """The rows of a table in its own order; JSON is one array. `text` prints them where no columns are chosen.
 
     Raises:
-        OutputError: see `write_path`.
+        OutputError: a chosen column is none.
     """
-    if to.output is not None:
-        write_path(rows, to.form, to.output)
-    else:
-        write_stream(rows, to.form, out)
+    shown = form.only(to.columns)
+
+    def print_shown(console: Console) -> None:
+        print_table(console, table.slice(0, to.limit).to_pylist(), table.num_rows, form=shown)
+
+    rows = ArrowRows(Rows(schema=table.schema, batches=table.to_batches()))
+    return Answer(text=text if text is not None and to.columns is None else print_shown, rows=rows, is_array=True)
 
 
-def write_stream(rows: Rows, form: Format, out: TextIO) -> None:
-    """JSON lines or CSV, safe for a terminal."""
-    if form is Format.JSON:
-        for batch in rows.batches:
-            out.writelines(f"{line}\n" for line in json_lines(batch))
-        return
-    writer = csv.writer(out, quoting=csv.QUOTE_ALL)
-    writer.writerow(rows.schema.names)
-    for batch in rows.batches:
-        writer.writerows(csv_cells(batch))
-
-
-def write_path(rows: Rows, form: Format, path: str) -> None:
-    """Writes one file in a new directory, which is removed if writing fails.
+def rows_answer(rows: Rows, form: TableForm, to: Output) -> Answer:
+    """Rows as they come. Those that people see are taken from them at once, the others when they are written.
 
     Raises:
-        OutputError: there is something at `path` already, or it cannot be written.
+        OutputError: a chosen column is none.
     """
-    with _new_directory(path) as directory, _OutputFile(directory, f"part-0.{form.value}") as file:
-        if form is Format.PARQUET:
-            with pq.ParquetWriter(pa.PythonFile(file), rows.schema, compression="zstd") as writer:
-                for batch in rows.batches:
-                    writer.write_batch(batch)
-        else:
-            with io.TextIOWrapper(io.BufferedWriter(file), encoding="utf-8", newline="") as text:
-                write_stream(rows, form, text)
-
-
-class _OutputFile(io.RawIOBase):
-    """A new file whose calls each have a deadline: an object store may send a byte at a time forever."""
-
-    def __init__(self, directory: Any, name: str) -> None:
-        self._file = within(S3_WITHIN_S, lambda: directory.open_output_stream(name))
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        within(S3_WITHIN_S, lambda: self._file.write(data))
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()  # once, whatever becomes of it
-            within(S3_WITHIN_S, self._file.close)
-
-
-@contextmanager
-def _new_directory(path: str) -> Iterator[Any]:
-    """A file system whose root is the directory: of this machine, or the object store of a URI."""
-    from pyarrow import fs
-
-    def made() -> tuple[Any, str]:
-        is_uri = "://" in path
-        opened = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1)) if is_uri else (fs.LocalFileSystem(), path)
-        system, directory = opened
-        if system.get_file_info(directory).type != fs.FileType.NotFound:
-            raise OutputError(f"{path} exists already: name another --output or remove it")
-        system.create_dir(directory, recursive=True)
-        return system, directory
-
-    try:
-        system, directory = within(S3_WITHIN_S, made)
-    except (OSError, pa.ArrowException) as error:
-        raise OutputError(f"cannot write to {path}: {error}") from error
-    try:
-        yield fs.SubTreeFileSystem(directory, system)
-    except BaseException:
-        within(S3_WITHIN_S, lambda: system.delete_dir(directory))
-        raise
+    shown = form.only(to.columns)
+    first, total = take_first(rows, shown, to.limit) if to.is_for_people else ([], 0)
+    return Answer(text=lambda console: print_table(console, first, total, form=shown), rows=ArrowRows(rows))

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol, TextIO
 
 from fleetgauge.fleet.engines.choice import EngineName
 from fleetgauge.fleet.engines.questions import Question
-from fleetgauge.fleet.report.form import Output
 from fleetgauge.fleet.report.tables import TABLES
 from fleetgauge.fleet.source.topic.source import TopicSource
+from fleetgauge.terminal.answer import Output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

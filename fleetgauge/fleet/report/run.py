@@ -13,13 +13,13 @@ from rich.console import Console
 from fleetgauge.fleet.engines.choice import EngineName, Kind, Work, choose
 from fleetgauge.fleet.engines.questions import Question
 from fleetgauge.fleet.errors import FleetError
-from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.in_process import InProcess
 from fleetgauge.fleet.report.request import Counted, Engine, Request
 from fleetgauge.fleet.source.landing import Zone, find_zone
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.topic.source import TopicSource
 from fleetgauge.fleet.tables.paths import local_path
+from fleetgauge.terminal.answer import Format
 
 
 def run(request: Request, selection: Selection, asked: Question, *, out: TextIO, notes: Console) -> None:
@@ -58,15 +58,12 @@ def summarise(
         FleetError: with one sentence on what is wrong, whatever Spark made of it.
     """
     to = request.to
-    if to.form is not Format.TABLE and to.output is None:
-        raise FleetError(f"a {request.title} prints several tables: with --format, add --output PATH")
     with _engine(request, selection, notes) as engine:
         for number, (title, asked) in enumerate(parts.items()):
-            table = replace(request, title=title, to=replace(to, form=Format.TABLE, output=None))
+            table = replace(request, title=title, to=replace(to, form=Format.TEXT, output=None))
             with engine.progress():
                 if to.output is not None:
-                    files = replace(to, output=f"{to.output.rstrip('/')}/{title}")
-                    engine.compute(replace(request, title=title, to=files), asked, out)()
+                    engine.compute(replace(request, title=title, to=to.below(title)), asked, out)()
                 finish = engine.compute(table, asked, out)
             out.write(f"{chr(10) if number else ''}{title}\n")
             counted = finish()
@@ -108,9 +105,8 @@ def _note(notes: Console, counted: Counted) -> None:
     if counted.repeats:
         notes.print(f"{_pushes(counted.repeats, 'repeated ')} counted once", highlight=False)
     if counted.rejects:
-        notes.print(
-            f"{_pushes(counted.rejects)} rejected as malformed: fleet rejects shows the reasons", highlight=False
-        )
+        text = f"{_pushes(counted.rejects)} rejected as malformed: fleet show rejects --source shows why"
+        notes.print(text, highlight=False)
 
 
 def _pushes(count: int, what: str = "") -> str:

@@ -4,17 +4,18 @@ A stream goes through the driver row by row, a path is written by Spark's worker
 kept in the driver.
 """
 
-import csv
-from typing import Any, Final, TextIO
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from fleetgauge.fleet.errors import OutputError
 from fleetgauge.fleet.report.cells import AsText
-from fleetgauge.fleet.report.form import Format
 from fleetgauge.fleet.report.tables import Row, TableForm
+from fleetgauge.terminal.answer import Format
+from fleetgauge.terminal.files import OutputError
 
 _CSV: Final[dict[str, str | bool]] = {
     "header": True,
@@ -24,7 +25,7 @@ _CSV: Final[dict[str, str | bool]] = {
     "ignoreLeadingWhiteSpace": False,
     "ignoreTrailingWhiteSpace": False,
 }
-"""Spark's options for the same form as `write_stream`."""
+"""Spark's options for the form that `terminal.answer` writes."""
 
 
 def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row], int]:
@@ -54,15 +55,25 @@ def write_path(frame: DataFrame, form: Format, path: str) -> None:
         raise
 
 
-def write_stream(frame: DataFrame, form: Format, out: TextIO) -> None:
-    """JSON lines or CSV, partition after partition; a terminal may show either."""
-    if form is Format.JSON:
-        for row in frame.mapInArrow(AsText("json"), "line string").toLocalIterator():
-            out.write(f"{row['line']}\n")
-        return
-    writer = csv.writer(out, quoting=csv.QUOTE_ALL)
-    writer.writerow(frame.columns)
-    writer.writerows(_as_cells(frame).toLocalIterator())
+@dataclass(frozen=True, slots=True)
+class SparkRows:
+    """Rows of an answer, partition after partition."""
+
+    frame: DataFrame
+
+    def json_lines(self) -> Iterator[str]:
+        """See `terminal.answer.Rows`."""
+        for row in self.frame.mapInArrow(AsText("json"), "line string").toLocalIterator():
+            yield row["line"]
+
+    def csv_rows(self) -> Iterator[Sequence[object]]:
+        """See `terminal.answer.Rows`."""
+        yield self.frame.columns
+        yield from _as_cells(self.frame).toLocalIterator()
+
+    def write_parquet(self, file: Any) -> None:
+        """Not used: Spark's workers write Parquet, see `write_path`."""
+        raise NotImplementedError
 
 
 def _as_cells(frame: DataFrame) -> DataFrame:

@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from fleetgauge.fleet.decode.dialects import says_when_it_ends
-from fleetgauge.fleet.errors import OutputError
 from fleetgauge.telemetry.catalogue.dialects import library_of
-from fleetgauge.terminal.table import UnknownColumnError, chosen_columns
+from fleetgauge.terminal.answer import Output
 
 Row: TypeAlias = Mapping[str, Any]
 """Values by column, as `to_pylist` of Arrow has them."""
@@ -43,13 +42,8 @@ class TableForm:
         Raises:
             OutputError: one of them is none.
         """
-        if wanted is None:
-            return self
-        try:
-            names = chosen_columns(self.columns, wanted)
-        except UnknownColumnError as error:
-            raise OutputError(str(error)) from error
-        return replace(self, columns={name: self.columns[name] for name in names}, least=())
+        names = Output(columns=wanted).headings(self.columns)
+        return replace(self, columns={name: self.columns[name] for name in names}, least=()) if names else self
 
     def texts(self, row: Row) -> dict[str, str | None]:
         """Texts of a row by column heading."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import numpy as np
 from kio.schema.errors import ErrorCode
@@ -16,13 +16,13 @@ from kio.schema.errors import ErrorCode
 from fleetgauge.fleet.arrow import Rows, Table, pa, pc, pq
 from fleetgauge.fleet.errors import FleetError, LandingError, no_landing_zone
 from fleetgauge.fleet.measures.rows import filled, numbered, one
-from fleetgauge.fleet.report.form import Format, Output
-from fleetgauge.fleet.report.output import print_table, take_first, write_rows
+from fleetgauge.fleet.report.output import rows_answer
 from fleetgauge.fleet.report.tables import Key, Row, TableForm, number, number_text, plain, time
 from fleetgauge.fleet.schemas import TIME
 from fleetgauge.fleet.source.landing import selected
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.zone_files import TRAFFIC_FOLDER, is_of_days, list_here
+from fleetgauge.terminal.answer import Answer, Output
 from fleetgauge.verdicts.arrow import typed
 from fleetgauge.verdicts.rules import Rules
 from fleetgauge.verdicts.witnesses.traffic import covered_us
@@ -87,8 +87,8 @@ class TrafficRequest:
             raise FleetError("traffic rows have client ids, not instance ids: use --client-id")
 
 
-def traffic(request: TrafficRequest, out: TextIO) -> None:
-    """Writes the rows.
+def traffic(request: TrafficRequest) -> Answer:
+    """The rows.
 
     Raises:
         FleetError: there are none, or they cannot be read.
@@ -96,13 +96,7 @@ def traffic(request: TrafficRequest, out: TextIO) -> None:
     answer = summed(_read(request), request.rules)
     if request.seen_only:
         answer = answer.filter(pc.greater(pc.list_value_length(answer["seen"]), 0))
-    rows = Rows(schema=TRAFFIC, batches=answer.to_batches())
-    if request.to.form is Format.TABLE:
-        form = _FORM.only(request.to.columns)
-        first, total = take_first(rows, form, request.to.limit)
-        print_table(out, first, total, form=form)
-    else:
-        write_rows(rows, request.to, out)
+    return rows_answer(Rows(schema=TRAFFIC, batches=answer.to_batches()), _FORM, request.to)
 
 
 def summed(rows: Table, rules: Rules) -> Table:

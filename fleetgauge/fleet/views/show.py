@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TextIO
+from typing import Any, Final
+
+from rich.console import Console
 
 from fleetgauge.fleet.arrow import Rows, pa
 from fleetgauge.fleet.fleet import Fleet, time_of
 from fleetgauge.fleet.report.cells import json_text
-from fleetgauge.fleet.report.form import Format, Output
-from fleetgauge.fleet.report.output import print_table, take_first, write_rows
+from fleetgauge.fleet.report.output import ArrowRows, print_table, take_first
 from fleetgauge.fleet.report.tables import Key, TableForm, Text, number_text, time_text
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.tables import catalog
+from fleetgauge.terminal.answer import Answer, Output
 
 _HIDDEN: Final = frozenset(
     {
@@ -66,23 +68,24 @@ class ShowRequest:
         self.to.check()
 
 
-def show(request: ShowRequest, out: TextIO) -> None:
-    """Writes the rows.
+def show(request: ShowRequest) -> Answer:
+    """The rows, the latest first for people.
 
     Raises:
         FleetError: there is no such table, it has no column that was asked about, or it cannot be read.
     """
     chosen = Fleet(request.tables, request.conf).chosen(request.table, request.selection, request.group_id)
     schema = chosen.table.schema
-    if request.to.form is Format.TABLE:
-        form = text_form(chosen.table, request.to.columns)
+    form = text_form(chosen.table, request.to.columns)
+
+    def text(console: Console) -> None:
         needed = {*form.columns, *(key.column for key in form.order), _UNKNOWN}
         read = pa.schema([each for each in schema if each.name in needed])
         latest = chosen.latest(request.to.limit).batches(read.names)
         first, _ = take_first(Rows(schema=read, batches=latest), form, request.to.limit)
-        print_table(out, first, chosen.count(), form=form)
-    else:
-        write_rows(Rows(schema=schema, batches=chosen.batches()), request.to, out)
+        print_table(console, first, chosen.count(), form=form)
+
+    return Answer(text=text, rows=ArrowRows(Rows(schema=schema, batches=chosen.batches())))
 
 
 def text_form(table: catalog.Table, wanted: str | None = None) -> TableForm:

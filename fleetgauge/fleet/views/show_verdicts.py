@@ -3,18 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, TextIO
+from typing import Final, NamedTuple
+
+from rich.console import Console
 
 from fleetgauge.fleet.arrow import pa, pc, to_list
 from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
-from fleetgauge.fleet.report.form import Format, Output
-from fleetgauge.fleet.report.output import write_table
+from fleetgauge.fleet.report.output import table_answer
 from fleetgauge.fleet.report.tables import TableForm, number_text, time_text
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.views.coverage_list import print_coverage
 from fleetgauge.fleet.views.verdict_list import print_list
-from fleetgauge.terminal.table import wide_console
+from fleetgauge.terminal.answer import Answer, Output
 from fleetgauge.verdicts.coverage import COLUMNS, coverage
 
 
@@ -78,14 +79,19 @@ _COVERAGE: Final = TableForm(
 )
 
 
-def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
-    """Writes the rows, best rank first; a terminal shows causes, with their consequences folded.
+class Judgement(NamedTuple):
+    """Rows about verdicts, and the severities that `--fail-on` is about."""
 
-    Returns:
-        The severities of those that are open.
+    answer: Answer
+    severities: set[str]
+
+
+def show_verdicts(request: VerdictsRequest) -> Judgement:
+    """The rows, best rank first, and the severities of those that are open; people see causes, with their consequences
+    folded.
 
     Raises:
-        FleetError: there is no such table, or it cannot be written.
+        FleetError: there is no such table.
     """
     fleet = Fleet.with_verdicts(request.tables, request.conf)
     rows = fleet.verdicts()
@@ -94,7 +100,8 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
             rows = rows.filter(pc.equal(rows[column], str(value)))
     if request.since is not None:
         rows = rows.filter(pc.greater_equal(rows["last_seen_at"], pa.scalar(request.since, rows["last_seen_at"].type)))
-    if request.to.form is Format.TABLE and request.to.columns is None:
+
+    def text(console: Console) -> None:
         wanted = "".join(
             f" {word} {value}"
             for word, value in (
@@ -105,21 +112,20 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
             if value is not None
         )
         print_list(
-            wide_console(out),
+            console,
             rows.to_pylist(),
             fleet.judged(),
             limit=request.to.limit,
             shows_all=request.shows_all,
             wanted=wanted,
         )
-    else:
-        write_table(rows, request.to, _CHOSEN, out)
-    return set(to_list(rows.filter(pc.equal(rows["state"], "open"))["severity"]))
+
+    is_open = set(to_list(rows.filter(pc.equal(rows["state"], "open"))["severity"]))
+    return Judgement(table_answer(rows, _CHOSEN, request.to, text=text), is_open)
 
 
-def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
-    """Writes the verdicts that can be given for each kind of client; a terminal shows libraries as columns, and each
-    reason once.
+def show_coverage(request: VerdictsRequest) -> Answer:
+    """The verdicts that can be given for each kind of client; people see libraries as columns, and each reason once.
 
     Raises:
         FleetError: see `show_verdicts`.
@@ -127,7 +133,4 @@ def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
     store = Fleet.with_verdicts(request.tables, request.conf).store
     clients = store.snapshot(catalog.CLIENTS).table(COLUMNS)
     rows = coverage(clients, *latest_memory(store))
-    if request.to.form is Format.TABLE and request.to.columns is None:
-        print_coverage(wide_console(out), rows.to_pylist())
-    else:
-        write_table(rows, request.to, _COVERAGE, out)
+    return table_answer(rows, _COVERAGE, request.to, text=lambda console: print_coverage(console, rows.to_pylist()))

@@ -1,7 +1,7 @@
 """Results of a run or of maintenance, for an operator or as one JSON object."""
 
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -36,9 +36,8 @@ def run_as_json(report: RunReport) -> dict[str, Any]:
     }
 
 
-def print_run(out: TextIO, report: RunReport) -> None:
+def print_run(console: Console, report: RunReport) -> None:
     """Prints a few lines, and one table row per table."""
-    console = Console(file=out, highlight=False, soft_wrap=True)
     if not report.is_news:
         judged = "; the verdicts were evaluated again, with other rules than before" if report.is_judged_anew else ""
         console.print(Text(printable(f"nothing new in {report.source}{judged}")))
@@ -107,15 +106,13 @@ def upkeep_as_json(done: Mapping[str, Upkeep]) -> dict[str, Any]:
     }
 
 
-def print_upkeep(out: TextIO, done: Mapping[str, Upkeep]) -> None:
+def print_upkeep(console: Console, done: Mapping[str, Upkeep]) -> None:
     """Prints one table row per table."""
     rows = {
         name: (f"{each.files_before:,}", f"{each.files:,}", decimal(each.size_bytes), f"{each.deleted:,}")
         for name, each in done.items()
     }
-    Console(file=out, highlight=False, soft_wrap=True).print(
-        _table(("table", "files before", "files", "size", "rows deleted"), rows)
-    )
+    console.print(_table(("table", "files before", "files", "size", "rows deleted"), rows))
 
 
 def _table(headings: tuple[str, ...], rows: Mapping[str, tuple[str, ...]]) -> Table:

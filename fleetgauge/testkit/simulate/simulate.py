@@ -17,8 +17,8 @@ from fleetgauge.exporters.landing.exporter import partition_of
 from fleetgauge.exporters.landing.parquet import encode
 from fleetgauge.exporters.landing.storage import LocalStorage
 from fleetgauge.fleet.arrow import pa, pq
-from fleetgauge.fleet.errors import OutputError
 from fleetgauge.fleet.schemas import schema_of
+from fleetgauge.terminal.files import OutputError
 from fleetgauge.testkit.simulate.healthy import add_healthy_complications
 from fleetgauge.testkit.simulate.pathologies import add_pathology, can_add, fitting_apps
 from fleetgauge.testkit.simulate.plan import BEGIN, Plan, Truth

@@ -483,8 +483,8 @@ def test_fleetgauge_quotas_plans_and_applies_the_same_at_a_broker_and_at_a_node(
     assert same("plan", text=more) == (0, same("plan", text=more)[1])
     assert len(json.loads(same("list", "--format", "json")[1])) == 3
     code, shown = same("plan", "--prune", "--format", "json", text=both.replace("12.5", "13"))
-    found = [(each["entity"], each["action"], each["after"]) for each in json.loads(shown.removesuffix("2"))["changes"]]
-    assert code == 2
+    found = [(each["entity"], each["action"], each["after"]) for each in json.loads(shown.removesuffix("4"))["changes"]]
+    assert code == 4
     assert found == [
         ("users/<default>/clients/a%2Fb.c", "delete", None),
         ("users/alice", "keep", 1048576.0),

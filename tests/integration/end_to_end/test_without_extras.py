@@ -60,7 +60,7 @@ def run(hiding: Path, command: str, directory: Path) -> "subprocess.CompletedPro
         ("subscriptions list --bootstrap-server 127.0.0.1:1", "kafka"),
         ("export --override push.log.type=kafka --override push.log.kafka.bootstrap.servers=127.0.0.1:1", "kafka"),
         ("console", "console"),
-        ("fleet inventory --source .", "tables"),
+        ("fleet show inventory --source .", "tables"),
         ("fleet run", "tables"),
         ("fleet rules", "tables"),
         ("fleet watch --source . --tables .", "tables"),

@@ -75,10 +75,10 @@ url = "{hook.url}"
         assert "unwanted" in commands.run("log", "dead").stdout
         shown = commands.run("log", "dead", "show", str(found[0]["id"]))
         assert "org.apache.kafka" in shown.stdout, shown.output
-        told = json.loads(commands.run("exporters", "--format", "json").stdout)[0]["exporters"]["hook"]
+        told = json.loads(commands.run("status", "--exporters", "--format", "json").stdout)[0]["exporters"]["hook"]
         assert (told["letters"], told["delivered_records"], told["lag_ms"]) == (3, 2, 0)
         assert told["freshness_quantiles_s"]["p99"] > 0
-        table = commands.run("exporters")
+        table = commands.run("status", "--exporters")
         assert "unwanted 3" in table.stdout, table.output
 
         again = commands.run("log", "dead", "replay", "--exporter", "hook", "--wait", str(round(PATIENCE_S)))

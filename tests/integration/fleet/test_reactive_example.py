@@ -99,7 +99,8 @@ def test_a_lagging_consumer_is_asked_by_its_client_id_and_its_trend_is_seen(tmp_
     assert len({row["client_instance_id"] for row in pushes}) == 1, "the same instance all along"
     shown = subprocess.run(
         [
-            *(sys.executable, "-m", "fleetgauge.cli.fleet.app", "points", "--master", "local[2]", "--format", "json"),
+            *(sys.executable, "-m", "fleetgauge.cli.fleet.app", "show", "points", "--format", "json"),
+            *("--master", "local[2]"),
             *("--source", str(landing), "--client-id", REPORTED, "--metric", IDLE),
         ],
         env={**os.environ, **QUICK_JVM},

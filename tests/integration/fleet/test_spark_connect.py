@@ -69,7 +69,7 @@ def test_runs_and_questions_give_what_one_process_gives(
         assert done["exit_code"] == 0, done
         assert_equal(contents(tmp_path / "tables"), contents(tables))
     for question in ("inventory", "latency", "points", "rejects"):
-        asked = ("fleet", question, "--source", str(zone.root), "--format", "json")
+        asked = ("fleet", "show", question, "--source", str(zone.root), "--format", "json")
         here, there = run_cli(*asked), run_cli(*asked, "--remote", server)
         assert sorted(there.stdout.splitlines()) == sorted(here.stdout.splitlines())
         assert "7 repeated pushes were counted once" in there.stderr
@@ -120,6 +120,8 @@ def test_code_that_is_shipped_goes_before_what_the_server_has(server: str, tmp_p
 
 
 def test_a_server_that_is_not_there_is_one_sentence(zone: LandingZone) -> None:
-    found = run_cli("fleet", "inventory", "--source", str(zone.root), "--remote", "sc://127.0.0.1:1", check=False)
+    found = run_cli(
+        "fleet", "show", "inventory", "--source", str(zone.root), "--remote", "sc://127.0.0.1:1", check=False
+    )
     assert found.returncode == 1
     assert "no Spark Connect server answers at sc://127.0.0.1:1: " in found.stderr

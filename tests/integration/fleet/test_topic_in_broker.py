@@ -242,9 +242,10 @@ def test_the_command_reads_a_topic_with_jars_and_settings_of_ones_own(
     )
     done = subprocess.run(
         [
-            *(python.executable, "-m", "fleetgauge", "fleet", "inventory", "--format", "json", "--master", "local[2]"),
+            *(python.executable, "-m", "fleetgauge", "fleet", "show", "inventory", "--format", "json"),
+            *("--master", "local[2]"),
             *("--source", f"kafka://{broker.bootstrap}/{TOPIC}", "--kafka-jars", str(jars)),
-            *("--kafka-config", str(tmp_path / "client.properties"), "--kafka-option", "fetch.max.wait.ms=100"),
+            *("--command-config", str(tmp_path / "client.properties"), "--command-property", "fetch.max.wait.ms=100"),
             *("--client-id", "caf\u00e9"),
         ],
         capture_output=True,

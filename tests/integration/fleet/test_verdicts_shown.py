@@ -134,7 +134,7 @@ def test_a_node_is_explained_beside_the_other_nodes(tables: Path) -> None:
 def test_a_path_is_explained_beside_its_clients_other_nodes(tables: Path) -> None:
     rows = rows_of(tables, "gold/latency")
     link = next(row for row in rows if row["role"] == "producer" and row["node_id"] > 0)
-    (found,) = explained(tables, f"{link['client_id']}@{link['node_id']}", "--cluster", link["cluster_id"])
+    (found,) = explained(tables, f"{link['client_id']}@{link['node_id']}", "--cluster-id", link["cluster_id"])
     (series,) = found["over_time"]["series"]
     assert (found["kind"], found["over_time"]["peers_are"]) == ("path", "the other nodes of its clients")
     assert series["now"] > 0
@@ -150,10 +150,10 @@ def test_a_client_of_which_no_window_is_known_is_explained_by_the_rest(tables: P
 
 def test_a_group_and_a_version_are_explained(tables: Path) -> None:
     row = next(row for row in rows_of(tables, "silver/clients") if row["group_id"])
-    (group,) = explained(tables, row["group_id"], "--kind", "group", "--cluster", row["cluster_id"])
+    (group,) = explained(tables, row["group_id"], "--kind", "group", "--cluster-id", row["cluster_id"])
     assert row["client_instance_id"] in {each["client_instance_id"] for each in group["instances"]}
     version = f"{row['client_software_name']}/{row['client_software_version']}"
-    (found,) = explained(tables, version, "--cluster", row["cluster_id"])
+    (found,) = explained(tables, version, "--cluster-id", row["cluster_id"])
     assert (found["kind"], [each["software"] for each in found["versions"]]) == ("version", [version])
 
 
@@ -161,7 +161,7 @@ def test_subjects_called_alike_are_all_explained_and_cluster_chooses(tables: Pat
     clusters = {row["cluster_id"] for row in rows_of(tables, "gold/latency") if row["node_id"] == 1}
     found = explained(tables, "1")
     assert [each["cluster_id"] for each in found] == sorted(clusters)
-    assert [each["cluster_id"] for each in explained(tables, "1", "--cluster", max(clusters))] == [max(clusters)]
+    assert [each["cluster_id"] for each in explained(tables, "1", "--cluster-id", max(clusters))] == [max(clusters)]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_subjects_called_alike_are_all_explained_and_cluster_chooses(tables: Pat
         (["node", "1", "--since", "2999-01-01"], "the tables have no node '1'"),
         (["99999999999999999999"], "'99999999999999999999'"),
         (["orders\x1b[2J"], "'orders\\x1b[2J'"),
-        (["billing", "--cluster", "nosuch"], "'billing'"),
+        (["billing", "--cluster-id", "nosuch"], "'billing'"),
     ],
 )
 def test_an_unknown_subject_is_one_sentence_with_the_nearest_names(

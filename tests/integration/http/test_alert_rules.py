@@ -286,7 +286,7 @@ tests:
             exp_annotations:
               summary: "x of a is 11m 1s behind"
               description: >-
-                Nothing is lost while the log has room. fleetgauge exporters says what the destination answers.
+                Nothing is lost while the log has room. fleetgauge status --exporters shows its answers.
 """
 """A process that hangs after two minutes: what it said of its exporter last stands still."""
 

@@ -143,7 +143,7 @@ def refused_by(status: dict[str, Any], name: str) -> int:
 
 def rejects(landing: Path) -> list[dict[str, Any]]:
     """The rows that `fleetgauge fleet` sets aside."""
-    lines = run_cli("fleet", "rejects", "--source", str(landing), "--format", "json").stdout.splitlines()
+    lines = run_cli("fleet", "show", "rejects", "--source", str(landing), "--format", "json").stdout.splitlines()
     return [json.loads(line) for line in lines]
 
 

@@ -259,7 +259,7 @@ def test_an_exporter_is_told_once_with_the_pushes_of_all_workers(node: Node) -> 
         ),
         what="the delivery of the pushes of both",
     )
-    [told] = json.loads(CliRunner().invoke(app, ["exporters", "-f", "json", "-d", str(node.data)]).stdout)
+    [told] = json.loads(CliRunner().invoke(app, ["status", "--exporters", "-f", "json", "-d", str(node.data)]).stdout)
     assert told["process"] == "node"
     assert told["exporters"]["landing"]["delivered_records"] >= logged
     assert told["exporters"]["landing"]["lag_records"] == 0

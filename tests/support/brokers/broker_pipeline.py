@@ -254,7 +254,7 @@ def _missing_of(client_id: str, instance_id: str, outcome: Outcome) -> Iterator[
 
 def fleet(question: str, source: Path, *options: str) -> str:
     """What `fleetgauge fleet` answers over a landing zone."""
-    command = [sys.executable, "-m", "fleetgauge", "fleet", question, "--source", str(source), *options]
+    command = [sys.executable, "-m", "fleetgauge", "fleet", "show", question, "--source", str(source), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -1,13 +1,13 @@
 """Options in dataclasses are options of the command, in their place."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from fleetgauge.terminal.option_groups import grouped
+from fleetgauge.terminal.option_groups import App, grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,25 @@ def test_a_group_may_declare_an_option_of_another_anew_and_keeps_its_place() -> 
     result = CliRunner().invoke(made(Tinted), ["-w", "4", "--tint", "blue"])
     assert result.stdout == "False Tinted(width=4, height=3, tint='blue') z\n"
     assert "Of the tinted box." in CliRunner().invoke(made(Tinted), ["--help"], env={"COLUMNS": "100"}).stdout
+
+
+def test_the_options_of_a_group_are_in_its_panel_of_the_help() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Framed(Size):
+        panel: ClassVar = "Frame"
+
+        thickness: Annotated[int, typer.Option(help="Of the frame.")] = 1
+
+    def draw(*, first: bool = False, size: Framed) -> None:
+        """Draw a box."""
+
+    app = App(no_args_is_help=True)
+    app.command()(draw)
+    app.callback()(lambda: None)
+    lines = CliRunner().invoke(app, ["draw", "--help"]).stdout.splitlines()
+    panel = lines.index("Frame:")
+    places = {name: next(at for at, line in enumerate(lines) if name in line) for name in ("--thickness", "--width")}
+    assert places["--width"] < panel < places["--thickness"]
 
 
 @pytest.mark.parametrize(

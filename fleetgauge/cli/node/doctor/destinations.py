@@ -33,7 +33,7 @@ def _destination(check: str, name: str, keys: Mapping[str, Any]) -> Finding:
         return skipped(check, "see its brokers below")
     if kind in EXPORTER_TYPES:
         return skipped(check, "its destination is this machine")
-    return skipped(check, "fleetgauge exporters shows at run time whether it delivers")
+    return skipped(check, "fleetgauge status --exporters shows at run time whether it delivers")
 
 
 def _landing(check: str, path: str) -> Finding:

@@ -53,7 +53,7 @@ def _interrupts_are_not_ignored() -> Iterator[None]:
 
 def test_ctrl_c_while_rows_leave_this_process_is_one_word_and_exit_code_130() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "fleetgauge", "fleet", "points", "--format", "json", "--source", str(RECORDED)],
+        [sys.executable, "-m", "fleetgauge", "fleet", "show", "points", "--format", "json", "--source", str(RECORDED)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -71,7 +71,7 @@ def test_ctrl_c_while_rows_leave_this_process_is_one_word_and_exit_code_130() ->
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("command", "moment"),
-    [(("latency",), spark_is_starting), (("latency",), a_job_is_under_way)],
+    [(("show", "latency"), spark_is_starting), (("show", "latency"), a_job_is_under_way)],
 )
 def test_ctrl_c_is_one_word_and_exit_code_130(
     tmp_path: Path, command: tuple[str, ...], moment: Callable[[int], bool]

@@ -329,7 +329,7 @@ def test_a_run_that_adds_files_meanwhile_loses_none_and_one_that_removes_some_is
 
 def test_the_command_needs_no_java(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    arguments = ["maintain", "--tables", store.root, "--keep", "2026-03-02", "--vacuum-after", "0s"]
+    arguments = ["maintain", "--tables", store.root, "--retention", "2026-03-02", "--vacuum-after", "0s"]
     result = CliRunner().invoke(app, [*arguments, "--format", "json"])
     assert result.exit_code == 0, result.output
     done = json.loads(result.stdout)

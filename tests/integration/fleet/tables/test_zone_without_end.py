@@ -112,10 +112,10 @@ def test_a_file_is_given_up_at_one_deadline() -> None:
 def test_rows_that_s3_does_not_take_to_an_end_are_given_up(tmp_path: Path) -> None:
     with trickling(HEAD) as server:
         place = f"s3://lake/rows?scheme=http&endpoint_override={server.address}&region=r"
-        code = "from fleetgauge.fleet.source import zone_files; zone_files.S3_WITHIN_S = 1.0"
+        code = "from fleetgauge.terminal import files; files._WITHIN_S = 1.0"
         ran = subprocess.run(
             [
-                *(sys.executable, "-c", f"{code}; from fleetgauge.cli import main; main()", "fleet", "points"),
+                *(sys.executable, "-c", f"{code}; from fleetgauge.cli import main; main()", "fleet", "show", "points"),
                 *("--source", str(RECORDED), "--format", "json", "--output", place),
             ],
             env={**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},

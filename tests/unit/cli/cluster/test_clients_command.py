@@ -11,7 +11,7 @@ from support.programs.push_log import push_record
 from support.proxies.trickling import BODY, ERROR, HEAD, TLS, trickling
 from support.waiting import wait_for
 
-from fleetgauge.cli.cluster.clients import RequestError, _latest, _Page, _print, _Url
+from fleetgauge.cli.cluster.client_rows import RequestError, _latest, _Page, _print, _Url
 from fleetgauge.node.status.clients_page import PageRequest, as_object
 from fleetgauge.node.status.node_socket import NotRunningError
 from fleetgauge.push_log.kafka_topic.seen_clients import SeenClient

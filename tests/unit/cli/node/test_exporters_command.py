@@ -1,4 +1,4 @@
-"""`fleetgauge exporters` says of the exporter process itself what its figures cannot: that they are of a while ago."""
+"""`fleetgauge status --exporters` says of the exporter process what its figures cannot: their age."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from support.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
 from fleetgauge.cli import app
-from fleetgauge.cli.node.status import last_error
+from fleetgauge.cli.node.status_text import last_error
 from fleetgauge.exporters.delivery.histogram import FRESHNESS_BOUNDS_S, Histogram
 from fleetgauge.node.data_dir import DataDirectory
 from fleetgauge.node.status.node_socket import RelaySocket
@@ -41,7 +41,9 @@ def node(data: Path, **process: Any) -> Iterator[None]:
 
 def said(data: Path, *options: str, **process: Any) -> str:
     with node(data, **process):
-        result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["exporters", "--log-dirs", str(data), *options])
+        result = CliRunner(env={"COLUMNS": "200"}).invoke(
+            app, ["status", "--exporters", "--log-dirs", str(data), *options]
+        )
     assert result.exit_code == 0, result.output
     return result.stdout
 

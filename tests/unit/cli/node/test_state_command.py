@@ -1,4 +1,4 @@
-"""`fleetgauge state`: what tools changed, as a configuration that declares the same."""
+"""`fleetgauge config --changed`: what tools changed, as a configuration that declares the same."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fleetgauge.base.errors import ConfigError
-from fleetgauge.cli.node.state import state
+from fleetgauge.cli.node.state import print_changed
 from fleetgauge.cli.options import ConfigOptions
 from fleetgauge.cluster.quotas.limits import by_entity, read_limits
 from fleetgauge.node.authorizer.acls import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType
@@ -122,7 +122,10 @@ def exported(tmp_path: Path, capsys: pytest.CaptureFixture[str], stored: State, 
     store = StateStore(data.state)
     store.change(lambda _: stored)
     (tmp_path / "node.toml").write_text(file)
-    state(ConfigOptions(config=tmp_path / "node.toml", override=[f"log.dirs={data.root}"]), **options)
+    print_changed(
+        ConfigOptions(config=tmp_path / "node.toml", override=[f"log.dirs={data.root}"]),
+        credentials=options.get("credentials", False),
+    )
     return capsys.readouterr().out
 
 
@@ -155,7 +158,9 @@ def test_salted_hashes_are_printed_only_if_asked_for_and_their_absence_is_said(
     printed = exported(tmp_path, capsys, CHANGED, FILE)
     assert "stored_key" not in printed
     assert "# Left out: sasl.users.alice: scram-sha-512 is a salted hash, which is a secret: --credentials" in printed
-    state(ConfigOptions(config=tmp_path / "node.toml", override=[f"log.dirs={tmp_path / 'data'}"]))
+    print_changed(
+        ConfigOptions(config=tmp_path / "node.toml", override=[f"log.dirs={tmp_path / 'data'}"]), credentials=False
+    )
     assert "left out: sasl.users.alice" in capsys.readouterr().err
 
 
@@ -207,9 +212,9 @@ def test_a_node_that_no_tool_changed_says_so_and_nothing_is_created(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ConfigError, match="there is no data directory"):
-        state(ConfigOptions(override=[f"log.dirs={tmp_path / 'data'}"]))
+        print_changed(ConfigOptions(override=[f"log.dirs={tmp_path / 'data'}"]), credentials=False)
     (tmp_path / "data").mkdir()
-    state(ConfigOptions(override=[f"log.dirs={tmp_path / 'data'}"]))
+    print_changed(ConfigOptions(override=[f"log.dirs={tmp_path / 'data'}"]), credentials=False)
     assert capsys.readouterr().out.endswith("# Nothing.\n")
     assert list((tmp_path / "data").iterdir()) == []
 
@@ -218,10 +223,10 @@ def test_of_a_shared_state_the_copy_is_read(tmp_path: Path, capsys: pytest.Captu
     data = DataDirectory(tmp_path)
     options = [f"log.dirs={tmp_path}", "state.store=kafka", "push.log.kafka.bootstrap.servers=127.0.0.1:1"]
     with pytest.raises(ConfigError, match="has read nothing of topic fleetgauge-state yet"):
-        state(ConfigOptions(override=options))
+        print_changed(ConfigOptions(override=options), credentials=False)
     copy = StateStore(data.state_copy)
     copy.change(lambda _: {**CHANGED, "topic": {"": {"offset": "7"}}})
-    state(ConfigOptions(override=options))
+    print_changed(ConfigOptions(override=options), credentials=False)
     printed = capsys.readouterr().out
     assert "this node's copy of topic fleetgauge-state" in printed
     assert 'client-metrics."orders"' in printed

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fleetgauge.cli.node.log import _print
+from fleetgauge.cli.node.log_reading import _print
 from fleetgauge.telemetry.push_record import PushRecord
 from fleetgauge.terminal.text import printable
 
@@ -20,7 +20,7 @@ def record(client_id: str) -> PushRecord:
 
 
 def test_a_client_id_of_terminal_commands_is_one_line_of_plain_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    _print(Console(soft_wrap=True), record(HOSTILE), "table")
+    _print(Console(soft_wrap=True), record(HOSTILE))
     line = capsys.readouterr().out
     assert line.endswith("\n")
     assert line[:-1].isprintable()

@@ -34,18 +34,18 @@ def zone(tmp_path: Path) -> LandingZone:
 
 def fleet(zone: LandingZone | Path, *arguments: str) -> Result:
     source = zone.root if isinstance(zone, LandingZone) else zone
-    return CliRunner().invoke(app, [*arguments, "--source", str(source)])
+    return CliRunner().invoke(app, ["show", *arguments, "--source", str(source)])
 
 
 BARE = {"PATH": "/nonexistent", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["inventory", "summary", "latency", "points", "rejects"])
+@pytest.mark.parametrize("command", ["inventory", "latency", "points", "rejects"])
 def test_every_question_is_answered_where_there_is_no_java_and_no_pyspark(command: str) -> None:
     code = (
         "import sys\nsys.modules['pyspark'] = sys.modules['py4j'] = None\n"
-        "sys.argv[0:1] = ['fleetgauge', 'fleet']\nfrom fleetgauge.cli import main\nmain()\n"
+        "sys.argv[0:1] = ['fleetgauge', 'fleet', 'show']\nfrom fleetgauge.cli import main\nmain()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, command, "--source", str(RECORDED / "broker")],
@@ -183,9 +183,10 @@ def test_a_nodes_data_directory_is_told_from_its_landing_zone(zone: LandingZone)
 
 def test_what_the_simulator_wrote_is_told_from_the_landing_zone_in_it(zone: LandingZone) -> None:
     zone.root.joinpath("landing", "date=2026-01-01").mkdir(parents=True)
-    for command in ("inventory", "traffic"):
+    for command in (["show", "inventory"], ["traffic"]):
         sentence = f"{zone.root} is not a landing zone: use the one in it, {zone.root}/landing"
-        assert fleet(zone, command).stderr == f"Error: {sentence}\n"
+        answer = CliRunner().invoke(app, [*command, "--source", str(zone.root)])
+        assert answer.stderr == f"Error: {sentence}\n"
 
 
 def test_a_metric_that_no_client_is_known_to_send_is_named_with_the_nearest(zone: LandingZone) -> None:

@@ -71,13 +71,15 @@ def test_client_settings_for_a_landing_zone_are_refused() -> None:
 
 def test_a_settings_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     missing = tmp_path / "client.properties"
-    result = CliRunner().invoke(app, ["inventory", "--source", "kafka://a:9092/t", "--kafka-config", str(missing)])
+    result = CliRunner().invoke(
+        app, ["show", "inventory", "--source", "kafka://a:9092/t", "--command-config", str(missing)]
+    )
     assert result.exit_code == 2
     assert f"cannot read the settings of Kafka's client in {missing}" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_the_command_line_refuses_a_bad_address_before_anything_starts() -> None:
-    result = CliRunner().invoke(app, ["rejects", "--source", "kafka://a/t"])
+    result = CliRunner().invoke(app, ["show", "rejects", "--source", "kafka://a/t"])
     assert result.exit_code == 2
     assert "bootstrap server 'a' is not host:port" in result.stderr

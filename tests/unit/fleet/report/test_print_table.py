@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from fleetgauge.fleet.errors import OutputError
 from fleetgauge.fleet.report.output import print_table
 from fleetgauge.fleet.report.tables import TABLES, TableForm
 from fleetgauge.fleet.schemas import INVENTORY as INVENTORY_SCHEMA
 from fleetgauge.fleet.schemas import LATENCY_OVERALL
+from fleetgauge.terminal.files import OutputError
+from fleetgauge.terminal.table import wide_console
 
 KIND: dict[str, Any] = {"client_software_name": None, "client_software_version": None, "role": None, "group_id": None}
 ROWS: list[dict[str, Any]] = [
@@ -22,7 +23,7 @@ FORM = TableForm(columns=INVENTORY.columns, order=(), least=("terminated",))
 
 def printed(width: int, total: int = 2, form: TableForm = FORM) -> str:
     out = StringIO()
-    print_table(out, ROWS, total, form=form, width=width)
+    print_table(wide_console(out, width=width), ROWS, total, form=form)
     return out.getvalue()
 
 
@@ -62,7 +63,7 @@ def test_what_was_left_out_is_said() -> None:
 
 def test_a_client_that_calls_itself_a_terminal_command_is_shown_by_its_escape() -> None:
     out = StringIO()
-    print_table(out, [ROWS[0] | {"client_id": "orders\x1b[2J\nfake"}], 1, form=FORM, width=100)
+    print_table(wide_console(out, width=100), [ROWS[0] | {"client_id": "orders\x1b[2J\nfake"}], 1, form=FORM)
     assert "\x1b" not in out.getvalue()
     assert "orders\\x1b[2J\\nfake" in out.getvalue()
 

@@ -143,20 +143,20 @@ def test_truth_is_no_number(tmp_path: Path) -> None:
 def test_what_is_printed_is_a_configuration_of_the_same_values(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fleetgauge.cli.node.show_config import show_config
+    from fleetgauge.cli.node.show_config import config as show_config
     from fleetgauge.cli.options import ConfigOptions
 
-    show_config(ConfigOptions())
+    show_config(options=ConfigOptions())
     printed = capsys.readouterr().out
     file = tmp_path / "printed.toml"
     file.write_text(printed)
-    show_config(ConfigOptions(config=file))
+    show_config(options=ConfigOptions(config=file))
     assert capsys.readouterr().out == printed
     assert "None" not in printed
 
 
 def test_secrets_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    from fleetgauge.cli.node.show_config import show_config
+    from fleetgauge.cli.node.show_config import config as show_config
     from fleetgauge.cli.options import ConfigOptions
 
     overrides = [
@@ -164,7 +164,7 @@ def test_secrets_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
         "exporters.o.endpoint=http://h:1",
         "exporters.o.headers.authorization=Bearer 42",
     ]
-    show_config(ConfigOptions(override=overrides))
+    show_config(options=ConfigOptions(override=overrides))
     printed = capsys.readouterr().out
     assert "Bearer" not in printed
     assert 'headers.authorization = "[hidden]"' in printed

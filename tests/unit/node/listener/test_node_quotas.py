@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.principal import KafkaPrincipal
-from fleetgauge.cli.node.status import _quotas
+from fleetgauge.cli.node.status_text import _quotas
 from fleetgauge.cluster.quotas.limits import by_entity, read_entity, read_limits
 from fleetgauge.node.config import ConfigError, load_config
 from fleetgauge.node.listener.node_quotas import NodeQuotas, share

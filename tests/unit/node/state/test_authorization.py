@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ConfigError
 from fleetgauge.base.principal import ANONYMOUS, KafkaPrincipal
-from fleetgauge.cli.node.show_config import show_config
+from fleetgauge.cli.node.show_config import config as show_config
 from fleetgauge.cli.options import ConfigOptions
 from fleetgauge.node.authorizer.acls import AclOperation
 from fleetgauge.node.config.load import load_config
@@ -147,7 +147,7 @@ def test_every_api_of_tools_needs_an_operation() -> None:
 def test_what_config_prints_are_the_same_acls_and_patterns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, printed = tmp_path / "fleetgauge.toml", tmp_path / "printed.toml"
     file.write_text('[client.id.patterns]\n"User:token \\"x\\"" = "a|b"\n' + ACL)
-    show_config(ConfigOptions(config=file, override=[ENABLED, "super.users=User:a;User:CN=b,O=c"]))
+    show_config(options=ConfigOptions(config=file, override=[ENABLED, "super.users=User:a;User:CN=b,O=c"]))
     printed.write_text(capsys.readouterr().out)
     settings = load_config(printed).authorization_settings()
     assert (
