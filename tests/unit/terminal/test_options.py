@@ -58,7 +58,7 @@ def test_a_short_option_means_the_same_in_every_command() -> None:
         (["config", "-o", "node.id=x"], "node.id"),
         (["config", "-onode.id=x"], "node.id"),
         (["fleet", "latency", "--instance", "x"], "'x' is not a client instance id"),
-        (["clients", "--instance", "x"], "is no client instance id"),
+        (["clients", "--instance", "x"], "is not a client instance id"),
         (["log", "tail", "--limit", "0"], "--lines"),
         (["credentials", "a", "-m", "none"], "none"),
     ],
