@@ -59,14 +59,14 @@ class Hazard:
 
 
 def why_not(client: Client, metrics: Iterable[str]) -> str | None:
-    """Why a client cannot send something under each of these prefixes; None if it can, as far as is known.
+    """Reason why a client cannot send metrics under each of these prefixes; None if it can, as far as is known.
 
     Prefixes under which no known client has a metric count as an application's own, which Java clients and franz-go
     can register.
 
     >>> client = Client(instance_id="", client_id="", software_name="apache-kafka-java", software_version="3.6.1")
     >>> why_not(client, ["*"])
-    'telemetry (KIP-714) came with java 3.7.0'
+    'telemetry (KIP-714) needs java 3.7.0 or later'
     """
     library = library_of(client.software_name, client.software_version)
     if library is None:

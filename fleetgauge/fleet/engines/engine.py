@@ -207,7 +207,7 @@ def _without_files(batches: Iterable[RecordBatch], unread: list[str]) -> Iterato
 
 
 def packing(spark: "SparkSession") -> Pack:
-    """How a session divides pushes among tasks.
+    """Division of pushes among the tasks of a session.
 
     Tasks have shards that follow one another, about as many each: instances go by where their ids lie among all, and
     ids are random.

@@ -42,7 +42,7 @@ def test_well_formed_payloads_pass(metrics: bytes) -> None:
     ],
 )
 def test_malformed_payloads_are_invalid_records(metrics: bytes) -> None:
-    with pytest.raises(InvalidRecordError, match="the payload is no OTLP MetricsData"):
+    with pytest.raises(InvalidRecordError, match="the payload is not OTLP MetricsData"):
         validate_metrics(metrics)
 
 

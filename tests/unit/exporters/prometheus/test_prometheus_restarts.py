@@ -397,7 +397,7 @@ def test_two_exporters_do_not_count_into_one_file(
 ) -> None:
     monkeypatch.setattr(StateFile, "busy_ms", 1)
     export(start(), push(1, counter(1)))
-    with pytest.raises(StateError, match=r"in use by another exporter; give each a state\.file of its own"):
+    with pytest.raises(StateError, match=r"in use by another exporter; give each its own state\.file"):
         start()
 
 

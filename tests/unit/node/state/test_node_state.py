@@ -69,7 +69,7 @@ def test_what_is_read_after_the_time_of_its_call_is_in_force_with_the_next_one(
         store.news.append(CREATED)
         state, acls = node(store)
         for _ in range(2):  # the second is refused, since the first has not ended
-            with pytest.raises(FleetgaugeError, match=r"longer than 0 s: look at the disk .* brokers|has not ended"):
+            with pytest.raises(FleetgaugeError, match=r"longer than 0 s: check the disk .* brokers|has not ended"):
                 await state.run(lambda transaction: transaction.refresh())
         store.held.set()
         await wait_for_async(lambda: state._off_loop.is_busy, "the reading to end", until=lambda busy: not busy)
