@@ -92,7 +92,7 @@ def test_a_missing_path_says_which_and_what_to_do(spark: SparkSession, zone: Lan
 
 def test_an_empty_zone_says_so(spark: SparkSession, zone: LandingZone) -> None:
     zone.root.mkdir()
-    with pytest.raises(LandingError, match="holds no push yet"):
+    with pytest.raises(LandingError, match="has no pushes yet"):
         read_landing(spark, str(zone.root))
 
 

@@ -81,7 +81,7 @@ def test_options_and_conditions_choose_days_and_clients(zone: LandingZone, read:
     ("options", "sentence"),
     [
         ({"kind": "metrics"}, "there is no kind 'metrics': give one of pushes, points, rejects"),
-        ({}, "holds no push yet, or is another directory"),
+        ({}, "has no pushes yet, or is another directory"),
         ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger has to be a number of files, not '0'"),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_server_that_does_not_come_to_an_end_costs_one_timeout(receiver: Recei
     receiver.answer = answer
     exporter = exporter_to(receiver, timeout__ms=5_000)
     outcome = exporter.export(BATCH)
-    assert outcome == Retry(reason="deadline_exceeded", detail="no answer within 5000 ms")
+    assert outcome == Retry(reason="deadline_exceeded", detail="no response within 5000 ms")
     receiver.answer = lambda to: to.reply(200)
     assert exporter.export(BATCH) == Delivered()
     exporter.close()

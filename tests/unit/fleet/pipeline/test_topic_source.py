@@ -28,10 +28,10 @@ def test_whatever_is_no_topic_is_a_landing_zone() -> None:
     ("text", "sentence"),
     [
         ("kafka://", "bootstrap server '' is not host:port"),
-        ("kafka://broker/topic", "host:port in 'broker'"),
-        ("kafka://broker:0/topic", "host:port in 'broker:0'"),
-        ("kafka://a:1,/topic", "host:port in ''"),
-        ("kafka://user:secret@a:1/topic", "host:port in 'user:secret@a:1'"),
+        ("kafka://broker/topic", "'broker' is not host:port"),
+        ("kafka://broker:0/topic", "'broker:0' is not host:port"),
+        ("kafka://a:1,/topic", "'' is not host:port"),
+        ("kafka://user:secret@a:1/topic", "'user:secret@a:1' is not host:port"),
         ("kafka://a:9092", "has no valid topic name"),
         ("kafka://a:9092/", "has no valid topic name"),
         ("kafka://a:9092/..", "has no valid topic name"),
@@ -43,7 +43,7 @@ def test_an_address_in_no_known_form_is_refused_with_the_form(text: str, sentenc
     with pytest.raises(SourceError) as refused:
         parse_source(text)
     assert sentence in str(refused.value)
-    assert "give kafka://host:port[,host:port]/topic" in str(refused.value)
+    assert "use kafka://host:port[,host:port]/topic" in str(refused.value)
 
 
 @pytest.mark.parametrize("option", ["security.protocol", "=SSL", "kafka.=x"])
