@@ -1,4 +1,4 @@
-"""`fleetgauge state` of a running node, and a new node that declares what it prints."""
+"""`fleetgauge config --changed` of a running node, and a new node that declares what it prints."""
 
 import hashlib
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_a_node_that_declares_the_state_of_another_gives_tools_the_same_answers(
         change(admin)
         changed = described(admin)
         options = ("--config", str(node.config_file), "--override", f"log.dirs={node.data}")
-        printed = run_cli("state", *options, "--credentials")
+        printed = run_cli("config", "--changed", *options, "--credentials")
     assert printed.stderr == ""
     with Node(second, config=CONFIG + printed.stdout) as node, AdminClient(node.port) as admin:
         assert described(admin) == changed

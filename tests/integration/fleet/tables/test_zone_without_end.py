@@ -62,7 +62,7 @@ def test_a_watch_tries_again_and_ends_at_sigterm(tmp_path: Path) -> None:
         assert process.stdout is not None
         for call in ("list", "open"):  # the library opens nothing anew while it waits for an answer
             line = process.stdout.readline()
-            assert f"cannot {call} the landing zone s3://lake/pushes: no whole answer within 0.5 s: trying" in line
+            assert f"cannot {call} the landing zone s3://lake/pushes: no whole answer within 0.5 s: retrying" in line
         process.terminate()
         code, output = ended(process)
         assert code == 0, output
