@@ -202,6 +202,8 @@ class Case:
         peak: the greatest excess of a mean so far.
         bad_windows: so far.
         first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
+        bound: of the figure in its last bad window.
+        adds_ms: what it added to each request then, where that is known [ms].
         good_us: beginning of the first good window since the last bad one.
         judged_us: end of the window that it was judged in last.
         is_open: it has lasted long enough.
@@ -232,6 +234,8 @@ class Case:
     bad_windows: int = 0
     first_bad_us: int = 0
     last_bad_us: int = 0
+    bound: float = 0.0
+    adds_ms: float | None = None
     good_us: int | None = None
     judged_us: int = 0
     is_open: bool = False
