@@ -54,15 +54,19 @@ class History:
         Until `least_s` was seen everything is taken in as it is.
         """
         has = ~np.isnan(values)
-        keys, values, covered_s = keys[has], values[has], np.broadcast_to(covered_s, has.shape)[has]
+        keys, values = keys[has], values[has]
         at, is_known = self._find(keys)
-        old, own_s = at[is_known], covered_s[is_known]
+        old = at[is_known]
+        if isinstance(covered_s, np.ndarray):
+            own_s, new_s = covered_s[has][is_known], covered_s[has][~is_known]
+        else:  # one for all
+            own_s, new_s = covered_s, np.full(np.count_nonzero(~is_known), float(covered_s))
         step, seen_s = values[is_known] - self._mean[old], self._seconds[old]
         is_usual = (seen_s < least_s) | (np.abs(step) < _MOST)
         weight = np.maximum(np.where(is_usual, own_s / (seen_s + own_s), 0.0), np.minimum(own_s / _SETTLES_S, 1.0))
         self._mean[old] += weight * np.where(is_usual, step, np.clip(step, -_MOST, _MOST))
         self._seconds[old] += own_s
-        self._add(keys[~is_known], values[~is_known], covered_s[~is_known])
+        self._add(keys[~is_known], values[~is_known], new_s)
 
     def put(self, keys: Numbers, values: Numbers, at_s: float = 0.0) -> None:
         """Replaces the values of distinct keys, which are of this time [s]; NaN is none."""

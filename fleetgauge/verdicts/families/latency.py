@@ -117,12 +117,16 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     value = by_path.medians(link_value)
     wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     is_telling = _is_telling(wait == 0, ~np.isnan(value - before), by_node)
+    before_ms = _ms(before)
     node_effect, node_delay_ms = _of_nodes(
-        window, memory, np.where(is_telling, value - before, np.nan), _ms(value) - _ms(before)
+        window, memory, np.where(is_telling, value - before, np.nan), _ms(value) - before_ms
     )
     own = np.maximum(value, wait) - np.maximum(before, wait)
-    of_delay = np.nan_to_num(np.log1p(_ms(before) + node_delay_ms[at]) - before)
-    most = np.nan_to_num(np.log1p(_ms(before) + _MOST_DELAYS * node_delay_ms[at]) - before)
+    delay_ms = node_delay_ms[at]
+    of_delay, most = (
+        np.fmax(np.log1p(before_ms + times * delay_ms) - before, 0.0)  # fmax: 0 where one is unknown
+        for times in (1.0, _MOST_DELAYS)
+    )
     common = np.maximum(np.minimum(np.fmax(node_effect, 0)[at], most), of_delay)
     own_client = by_series.medians(own - common, low=True)
     # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
@@ -341,6 +345,10 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
 
 def _no_wait(window: Window, column: str) -> Numbers:
     """A latency of each row [ms]; NaN where its consumer was away from poll() long enough to explain it."""
+    return window.once(f"no wait {column}", lambda: _not_away(window, column))
+
+
+def _not_away(window: Window, column: str) -> Numbers:
     rows = window.rows
     latency_ms, client_of = rows.number(column), np.arange(len(window))
     is_away = waits_for_poll(rows.number, window.dialect == JAVA, client_of, np.nan_to_num(latency_ms))
@@ -395,10 +403,13 @@ def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures, want
 
     Then as much data comes at a time. False where that is not known.
     """
-    parts = parts_of(window, memory, figures)
-    off = np.abs(parts.value - parts.expected)[parts.path_of]
-    has = (parts.wait > 0)[parts.path_of] & ~np.isnan(off) & wanted[parts.row]
-    return medians(parts.row[has], off[has], len(window)) < _ALIKE
+    parts = parts_of(window, memory, figures)  # also where none is wanted: histories learn of it
+    if not wanted.any():
+        return wanted
+    links = np.flatnonzero(wanted[parts.row] & (parts.wait > 0)[parts.path_of])
+    paths = parts.path_of[links]
+    off = np.abs(parts.value[paths] - parts.expected[paths])
+    return medians(parts.row[links], off, len(window)) < _ALIKE
 
 
 def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> Numbers:
