@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from unit.verdicts.fleets import Judged, Row, client
+from unit.verdicts.fleets import NOON_US, Judged, Row, client
+from unit.verdicts.test_life_cycle import MINUTE_US, known
 
 
 def member(number: int = 1, **columns: Any) -> Row:
@@ -153,3 +154,17 @@ def test_a_member_with_most_of_the_work_is_no_slow_application(consumed: float) 
 
     found = {(row["verdict"], row["caused_by"]) for row in Judged().windows(8, rows).rows}
     assert found == {("uneven-group", None), ("lagging", "uneven-group:group:billing")}
+
+
+def test_a_member_that_crashes_in_a_loop_does_not_pay_for_the_rebalances_that_it_makes() -> None:
+    """Each of its lives makes two, which are taken off for members that come in a rolling restart."""
+    judged = Judged()
+    judged.clients = [known(f"job-{at}", 5 * at, 5 * at + 3, group_id="billing") for at in range(14)]
+
+    def rows(number: int) -> list[Row]:
+        seen_at = int(NOON_US + (5 * number + 3) * MINUTE_US)
+        members = [client(f"worker-{each}", group_id="billing", rebalances=2.0) for each in "ab"]
+        return [*members, client("job", f"job-{number}", dialect="librdkafka", group_id="billing", seen_at=seen_at)]
+
+    causes = {row["verdict"]: row["caused_by"] for row in judged.windows(14, rows).rows}
+    assert causes == {"crash-loop": None, "rebalance-storm": "crash-loop:client:job"}
