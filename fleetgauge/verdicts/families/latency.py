@@ -239,14 +239,14 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
         base[may_be] = parts.by_node.medians(np.where(may_be[parts.at], parts.expected, np.nan))[may_be]
     test = _test(
         base, effect, figures["factor"], figures["least_ms"],
-        "requests to node {subject} take {observed}, {expected} are usual; so do those of {slow} of {clients} clients",
+        "requests to node {subject} take {observed} (usually {expected}) for {slow} of {clients} clients",
         slow=slow, clients=clients,
     )  # fmt: skip
     others = beside_other_nodes(parts.value, parts.by_series, parts.by_node, parts.wait == 0, figures)
     by_others = _test(
         others.expected, others.effect, figures["factor"], figures["far_ms"],
-        "requests to node {subject} take {observed}, {expected} those of the same clients to the others; so do those "
-        "of {slow} of {clients} clients, and no distance explains it",
+        "requests to node {subject} take {observed} (to other nodes {expected}) for {slow} of {clients} clients, "
+        "longer than distance explains",
         slow=others.slow, clients=others.clients,
     )  # fmt: skip
     is_slow |= others.is_slow
@@ -270,7 +270,7 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     nodes = np.bincount(parts.series, minlength=count)
     test = _test(
         expected, effect, figures["factor"], figures["least_ms"],
-        "{subject} waits {observed} for each of its {nodes} brokers, {expected} are usual, and the brokers are fine",
+        "requests of {subject} take {observed} (usually {expected}) at each of its {nodes} brokers, which are healthy",
         nodes=nodes,
     )  # fmt: skip
     tests, is_hint = [test], np.zeros(count, np.bool_)
@@ -280,8 +280,8 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
         tests.append(
             _test(
                 peers.expected, peers.effect, figures["factor"], figures["least_ms"],
-                "{subject} waits {observed} for each of its {nodes} brokers, {expected} are usual for {peers} "
-                "instances of its peers",
+                "requests of {subject} take {observed} ({expected} for {peers} peer instances) at each of its {nodes} "
+                "brokers",
                 nodes=nodes, peers=peers.instances,
             )
         )  # fmt: skip
@@ -379,8 +379,8 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
         effect = np.where(may_be & ~is_longer, np.where(np.isnan(longer), np.nan, np.fmin(effect, 0.0)), effect)
     return _test(
         expected, effect, figures["factor"], figures["least_ms"],
-        "{subject} waits {observed} for commits of its offsets, {expected} are usual, and longer for its fetches, too, "
-        "while the brokers are fine",
+        "offset commits of {subject} take {observed} (usually {expected}), and its fetches take longer, while the "
+        "brokers are healthy",
         "commit_latency_avg_ms",
     )  # fmt: skip
 
@@ -432,8 +432,8 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
     clean = np.bincount(parts.series[is_clean], minlength=len(sizes) + 1)[parts.series]
     test = _test(
         parts.expected + common, parts.own - common, figures["factor"], figures["least_ms"],
-        "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
-        "brokers answer as before",
+        "requests on path {subject} take {observed} (usually {expected}), while the other {others} brokers of the "
+        "client answer as before",
         others=sizes - 1,
     )  # fmt: skip
     # Only of paths that are bad, or were: there are several for each client.
@@ -458,7 +458,7 @@ OF_NODES: Final = (
         kind="node",
         side="broker",
         find=_slow_node,
-        action="Look at broker {subject}: disk, CPU, network and request queue; move leaders away while it is slow.",
+        action="Check disk, CPU, network and request queue of broker {subject}; move leaders away while it is slow.",
         needs=_EVERY,
         # Not slow-client, slow-path or deploy-regression: these are judged by what is left without the node's part.
         explains=("buffer-full", "record-errors", "lagging"),
@@ -469,7 +469,7 @@ OF_CLIENTS: Final = (
     Verdict(
         id="slow-client",
         find=_slow_client,
-        action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
+        action="Check the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
         needs=dict.fromkeys(DIALECTS, ("request_latency_avg_ms", "commit_latency_avg_ms")),
         explains=("buffer-full", "lagging"),
         history="slow-node",
@@ -479,7 +479,7 @@ OF_CLIENTS: Final = (
         kind="path",
         side="network",
         find=_slow_path,
-        action="Look at the network between {client} and broker {node}: routing, zone, packet loss.",
+        action="Check the network between {client} and broker {node}: routing, zone, packet loss.",
         needs=_EVERY,
         explains=("buffer-full", "lagging"),
         history="slow-node",
