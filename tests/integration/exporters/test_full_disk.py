@@ -56,7 +56,7 @@ def test_a_letter_that_has_no_room_is_refused_whole_and_kept_once_there_is(disk:
         ids = fill(letters, 5)
         ballast = fill_up(disk)
         too_much = [refused(number) for number in range(100, 140)]
-        with pytest.raises(PushLogFullError, match="no room left on the disk"):
+        with pytest.raises(PushLogFullError, match="no space left on the disk"):
             letters.put("collector", too_much)
         assert set(kept(letters, limit=100)) == set(ids)
         ballast.unlink()

@@ -95,7 +95,7 @@ def rejecting(points: int) -> bytes:
         ),
         (
             lambda to: to.reply(302, Location="http://127.0.0.1:1/"),
-            Retry(reason="http_302", detail="(check the endpoint: no OTLP receiver answers so)"),
+            Retry(reason="http_302", detail="(check the endpoint: this is not the response of an OTLP receiver)"),
         ),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_server_that_does_not_come_to_an_end_costs_one_timeout(receiver: Recei
     receiver.answer = answer
     exporter = exporter_to(receiver, timeout__ms=5_000)
     outcome = exporter.export(BATCH)
-    assert outcome == Retry(reason="deadline_exceeded", detail="no answer within 5000 ms")
+    assert outcome == Retry(reason="deadline_exceeded", detail="no response within 5000 ms")
     receiver.answer = lambda to: to.reply(200)
     assert exporter.export(BATCH) == Delivered()
     exporter.close()
@@ -245,4 +245,4 @@ def test_https_to_a_server_without_tls_says_so(receiver: Receiver) -> None:
     outcome = exporter.export(BATCH)
     exporter.close()
     assert isinstance(outcome, Retry)
-    assert outcome.detail.startswith("the receiver speaks no TLS: check whether the endpoint should begin with http://")
+    assert outcome.detail.startswith("the receiver has no TLS: check whether the endpoint should begin with http://")

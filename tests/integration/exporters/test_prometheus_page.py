@@ -258,7 +258,7 @@ def test_scrapes_see_whole_pages_while_pushes_come(exporter: PrometheusExporter)
 
 def test_a_port_that_is_taken_is_told_in_one_sentence(exporter: PrometheusExporter) -> None:
     host, port = address_of(exporter)
-    found = rf"exporters\.page\.listen: {host}:{port} cannot be bound: .* in use; name another address"
+    found = rf"exporters\.page\.listen: {host}:{port} cannot be bound: .* in use; use another address"
     with pytest.raises(PageError, match=found):
         PageServer("page", Address(host=host, port=port), exporter._page, AccessSettings())
     exporter.close()

@@ -335,7 +335,7 @@ def test_a_page_that_cannot_be_served_holds_no_partition_and_delivers_once_it_ca
         well.wait_for("page", lambda state: state["delivered_records"] >= 6, "all pushes on the page")
         state = stuck.exporter("page")
         assert (state["state"], state["partitions"]) == ("retrying", [])
-        problem = f"exporters.page.listen: {listen} cannot be bound: Address already in use; name another address"
+        problem = f"exporters.page.listen: {listen} cannot be bound: Address already in use; use another address"
         assert problem in state["last_error"]
         stuck.wait_for("landing", lambda state: state["delivered_records"] >= 6, "all pushes in the landing zone")
         assert stuck.status()["export"]["not_ready"] == [], "the other exporter reads the topic"

@@ -76,7 +76,7 @@ class Run:
 
 
 def _full(*_: object) -> None:
-    raise StateError("no room left on the disk")
+    raise StateError("no space left on the disk")
 
 
 @settings(max_examples=30)

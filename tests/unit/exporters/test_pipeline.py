@@ -154,7 +154,7 @@ def test_a_destination_that_refuses_everything_in_doubt_is_asked_again_until_it_
     assert rig.destination.exports == 2 * 9 + 2, "twice the whole batch of five and its parts"
     stats = rig.pipeline.stats()
     assert (stats.refused, stats.retried) == ({}, {"internal": 2})
-    assert stats.last_error == "internal: every one of 5 pushes is refused by itself: backend"
+    assert stats.last_error == "internal: every one of 5 pushes is rejected by itself: backend"
     assert rig.pauses == [50, 100]
 
 
@@ -252,7 +252,7 @@ def test_an_export_that_returns_no_outcome_is_tried_again_and_the_cursor_waits(s
     assert destination.got == [push.push_id for push in pushes]
     assert log.committed == [pushes[2].push_id, pushes[5].push_id]
     assert rig.pipeline.stats().retried == {"error": 3}
-    assert f"export returned {type(said).__name__}, and not" in (rig.pipeline.stats().last_error or "")
+    assert f"export returned {type(said).__name__} instead of" in (rig.pipeline.stats().last_error or "")
     assert [entry["reason"] for entry in logs if entry["event"] == "delivery.retrying"] == ["error"]
 
 
@@ -612,5 +612,5 @@ def test_a_destination_that_flaps_does_not_flood_the_log() -> None:
 @pytest.mark.parametrize("settings", [(0, 0, 0), (1, 0, 0), (1, 1, -1)])
 def test_a_batch_without_room_is_refused(settings: tuple[int, int, int]) -> None:
     max_bytes, max_records, linger_ms = settings
-    with pytest.raises(ValueError, match="room for a push"):
+    with pytest.raises(ValueError, match="space for one push"):
         BatchSettings(max_bytes=max_bytes, max_records=max_records, linger_ms=linger_ms)

@@ -87,7 +87,7 @@ def test_every_number_of_classes_makes_a_pattern_that_kafkas_match_has_room_for(
 
 @pytest.mark.parametrize("text", ["0%", "100%", "5", "-1%", "nan%", "%", "a%", "1e9%"])
 def test_what_is_no_share_is_refused(text: str) -> None:
-    with pytest.raises(ResourceError, match="is no share"):
+    with pytest.raises(ResourceError, match="is not a share"):
         parse_share(text)
 
 

@@ -112,7 +112,7 @@ def test_a_save_is_all_or_nothing(start: Start, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(StateFile, "_remember", fails)
     outcome = export(exporter, push(2, counter(2)))
     assert isinstance(outcome, Retry)
-    assert "no room left on the disk of" in outcome.detail
+    assert "no space left on the disk of" in outcome.detail
     exporter.close()
     monkeypatch.undo()
     again = start()

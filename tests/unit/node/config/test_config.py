@@ -95,7 +95,7 @@ def test_subscriptions_take_toml_lists_and_names_with_dots(tmp_path: Path) -> No
         (["push.log.flush=always"], ["push.log.flush", "'os' or 'fsync'"]),
         (["listeners=127.0.0.1:9092"], ["listeners", "NAME://host:port"]),
         (["listeners=PLAINTEXT://127.0.0.1:99999"], ["listeners", "65535"]),
-        (["listeners=A://h:1,A://h:2"], ["name of its own"]),
+        (["listeners=A://h:1,A://h:2"], ["its own name"]),
         (["listeners=PLAINTEXT://0.0.0.0:9092"], ["advertised.listeners=PLAINTEXT://broker1.example.com:9092"]),
         (["advertised.listeners=OTHER://h:1"], ["advertised.listeners", "OTHER"]),
         (["telemetry.compression.types=brotli"], ["telemetry.compression.types", "zstd"]),
@@ -173,7 +173,7 @@ def test_secrets_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_console_gets_its_rules_and_cpu_or_a_sentence_about_a_file_that_is_not_there(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     config = load_config(overrides=[f"console.rules.file={rules}", "console.decode.cores=1.5"])
-    with pytest.raises(ConfigError, match=r"console\.rules\.file: there is no file .*rules\.toml; make one by"):
+    with pytest.raises(ConfigError, match=r"console\.rules\.file: there is no file .*rules\.toml; create one with"):
         console_job(config, "serve")
     rules.write_text("[outdated]\nenabled = false\n")
     job = console_job(config, "serve")

@@ -152,7 +152,7 @@ def test_key_and_chain_may_stand_in_the_configuration_itself(authority: Authorit
         "ssl.client.auth=requested",
     ]
     assert built(*overrides)["SSL"].tls is not None
-    with pytest.raises(ConfigError, match="one of both"):
+    with pytest.raises(ConfigError, match="use only one of them"):
         built(*overrides, f"ssl.keystore.location={mine.keystore}")
 
 

@@ -133,7 +133,7 @@ SEVERAL = [BROKER, "gateway.brokers=1=b:9092", "listeners=SSL://127.0.0.1:0"]
             [BROKER, "listeners=SASL_SSL://127.0.0.1:0", LOGIN[0]],
             "a gateway passes SASL to the broker: use SSL here; or set gateway.sasl.username",
         ),
-        ([BROKER, *SASL_LISTENER, JWKS, *LOGIN[1:]], "gateway.security.protocol is PLAINTEXT: set SASL_SSL"),
+        ([BROKER, *SASL_LISTENER, JWKS, *LOGIN[1:]], "gateway.security.protocol is PLAINTEXT: set it to SASL_SSL"),
         ([BROKER, *SASL_LISTENER, JWKS, *LOGIN[:2]], "gateway.sasl.password: or gateway.sasl.username is not usable"),
         ([BROKER, *LOGIN], "gives its rights at the broker to everyone who reaches listener PLAINTEXT"),
         ([BROKER, *LOGIN, "listeners=SSL://127.0.0.1:0"], "SSL with ssl.client.auth=required"),
@@ -145,7 +145,7 @@ SEVERAL = [BROKER, "gateway.brokers=1=b:9092", "listeners=SSL://127.0.0.1:0"]
             [*SEVERAL[:2], NAMED],
             "gateway.brokers: tells brokers apart by the server name of TLS, and listener PLAINTEXT",
         ),
-        (SEVERAL, "gateway.nodes: is not set, and gateway.brokers needs a name for each node"),
+        (SEVERAL, "gateway.nodes: is not set, but gateway.brokers needs a name for each node"),
         (
             [*SEVERAL, "gateway.nodes=*=:9092"],
             r"gateway.nodes: needs \{id\} in the host .* \(needed by gateway.brokers",
