@@ -57,10 +57,11 @@ class History:
         keys, values = keys[has], values[has]
         at, is_known = self._find(keys)
         old = at[is_known]
+        own_s: Numbers | int = covered_s
         if isinstance(covered_s, np.ndarray):
             own_s, new_s = covered_s[has][is_known], covered_s[has][~is_known]
-        else:  # one for all
-            own_s, new_s = covered_s, np.full(np.count_nonzero(~is_known), float(covered_s))
+        else:
+            new_s = np.full(np.count_nonzero(~is_known), float(covered_s))
         step, seen_s = values[is_known] - self._mean[old], self._seconds[old]
         is_usual = (seen_s < least_s) | (np.abs(step) < _MOST)
         weight = np.maximum(np.where(is_usual, own_s / (seen_s + own_s), 0.0), np.minimum(own_s / _SETTLES_S, 1.0))

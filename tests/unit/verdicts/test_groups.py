@@ -64,7 +64,7 @@ def test_a_lag_that_grows_more_than_it_is_read_down_is_lagging() -> None:
     judged.windows(6, lambda number: [member(1, lag_records=50.0 + 2000 * (number - 2)), member(2)])
     row = judged.only()
     assert (row["verdict"], row["subject"]) == ("lagging", "billing")
-    assert "grows, by 2,000 records in one window to 12,100 records, while it reads 6,000" in row["why"]
+    assert "grew by 2,000 records in one window to 12,100, while it read 6,000" in row["why"]
 
 
 def test_a_lag_that_stays_or_is_read_down_or_rises_little_is_none() -> None:
@@ -77,7 +77,7 @@ def test_a_group_that_holds_partitions_and_reads_nothing_is_stalled() -> None:
     judged = Judged().windows(3, quiet)
     row = judged.windows(4, lambda _: [member(records_consumed=0.0, commits=0.0, lag_records=700.0)]).only()
     assert row["verdict"] == "stalled"
-    assert "nothing of its 3 partitions, 700 records wait" in row["why"]
+    assert "nothing from its 3 partitions, while 700 records wait" in row["why"]
 
 
 def test_a_group_with_nothing_to_read_is_not_stalled() -> None:
