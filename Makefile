@@ -65,6 +65,7 @@ demo-gateway: setup  ## and through a gateway before a Kafka 2.8 broker, which h
 	$(BIN)/python tests/demo_gateway.py
 
 bridge:  ## builds and tests the broker plugin and the filter for Kroxylicious: bridge/target/, bridge/kroxylicious/target/ (needs Maven)
+	@echo "Maven builds and tests two jars: some minutes without output"
 	mvn -q -B -f bridge/pom.xml package
 	mvn -q -B -f bridge/kroxylicious/pom.xml package
 

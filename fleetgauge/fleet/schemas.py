@@ -49,7 +49,7 @@ PUSH_RECORD: Final = schema_of(
     ("schema_version", pa.int32()),
     ("metrics", pa.binary()),
 )
-"""`telemetry.push_record.PushRecord` as Spark has it: one row a push as received, repeats included."""
+"""`telemetry.push_record.PushRecord` as Spark has it: one row per push as received, repeats included."""
 
 _ORIGIN: Final = schema_of(("source_file", pa.string()), ("source_row", pa.int64()))
 _REASON: Final = schema_of(("reason", pa.string()))
@@ -111,7 +111,7 @@ _COUNTED_PUSH: Final = _joined(
 )
 
 PUSHES: Final = _joined(_COUNTED_PUSH, _DIALECT, _DATE)
-"""One row a push, heartbeats too, repeats dropped.
+"""One row per push, heartbeats too, repeats dropped.
 
 `points` counts its data points; `client_rack` to `transactional_id` are what its payload says of the client; `role` is
 `producer`, `consumer`, `share-consumer`, `admin` or `streams` by its metrics' names, null where they tell none;
@@ -172,7 +172,7 @@ _POINT: Final = schema_of(
 )
 
 SENT_POINTS: Final = _joined(_POINT_PUSH, _POINT, _DIALECT, _DATE)
-"""One row a data point as its client sent it, unique by (`push_id`, `point_index`).
+"""One row per data point as its client sent it, unique by (`push_id`, `point_index`).
 
 `metric_type` is `gauge`, `sum`, `histogram`, `exponential_histogram` or `summary`; `temporality` is `delta`,
 `cumulative` or null; `value` is null where the client recorded nothing (NaN, or OTLP's flag) and for the three last
@@ -237,7 +237,7 @@ REJECTS: Final = _joined(
     schema_of(("client_id", pa.string())),
     *(_ORIGIN, _REASON, _PAYLOAD, _DATE),
 )
-"""One row a push that was set aside, with where it lies (as in BRONZE), why, and the bytes that it brought.
+"""One row per push that was set aside, with where it lies (as in BRONZE), why, and the bytes that it brought.
 
 `date` is null where the time of receipt is not known.
 """
@@ -259,7 +259,7 @@ CLIENTS: Final = _joined(
         ("state", pa.string()),
     ),
 )
-"""One row a client instance, with what its latest push said.
+"""One row per client instance, with what its latest push said.
 
 The labels are of the latest push that has any, `sender_push_id`; `role` is told by all its pushes
 (`silver.clients.merged`). `state` is `ended` after a terminating push; when nothing came for three intervals and a
@@ -280,7 +280,7 @@ ACTIVITY: Final = _joined(
     ),
     _TOTALS,
 )
-"""One row a client instance and day of receipt: what INVENTORY adds up, so that it need not read every push again."""
+"""One row per client instance and day of receipt: what INVENTORY adds up, so that it need not read every push again."""
 
 INVENTORY: Final = _joined(
     _INSTANCE,
@@ -295,14 +295,14 @@ INVENTORY: Final = _joined(
         ("state", pa.string()),
     ),
 )
-"""One row a client instance. `state` as in CLIENTS; null when it was not asked for."""
+"""One row per client instance. `state` as in CLIENTS; null when it was not asked for."""
 
 VERSIONS: Final = schema_of(
     *typed(pa.string(), "cluster_id", "client_software_name", "client_software_version", "dialect"),
     *typed(pa.int64(), "instances", "clients", "live", "silent", "gone", "ended"),
     *_SEEN,
 )
-"""One row a cluster and version of a client's software; `clients` counts distinct client ids."""
+"""One row per cluster and version of a client's software; `clients` counts distinct client ids."""
 
 LATENCY_OVERALL: Final = _joined(
     _INSTANCE,
@@ -315,7 +315,7 @@ LATENCY_OVERALL: Final = _joined(
         ("waits_for_poll", pa.bool_()),
     ),
 )
-"""One row a client instance, role (`producer`, `consumer`, `admin`) and broker link, over the whole time.
+"""One row per client instance, role (`producer`, `consumer`, `admin`) and broker link, over the whole time.
 
 The three about `poll()` are the consumer's, the same in all its rows; null where it did not send them.
 `waits_for_poll`: see `fleet.gold.latency.overall`.
@@ -334,7 +334,7 @@ LATENCY: Final = _joined(
     _MEANING,
     schema_of(("bootstrap", pa.bool_())),
 )
-"""One row a client instance, metric, broker link and window of receipt; `node_id` is null for a metric that is not by
+"""One row per client instance, metric, broker link and window of receipt; `node_id` is null for a metric that is not by
 broker, and -1 for a bootstrap or logical link, which `bootstrap` marks. `metric` is the metric's name without `.avg`
 and `.max`.
 """
@@ -351,7 +351,7 @@ THROTTLING: Final = _joined(
     ),
     _MEANING,
 )
-"""One row a client instance, request (`produce`, `fetch`) and window: how long brokers had it wait, by their answers.
+"""One row per client instance, request (`produce`, `fetch`) and window: how long brokers had it wait, by their answers.
 
 `samples` counts pushes with a maximum, `throttled` those of them with one above 0. A client without a row does not send
 the metric or was not asked for it: nothing is known of its throttling.
@@ -373,7 +373,7 @@ PRODUCERS: Final = _joined(
     _GAPS,
     _UNKNOWN,
 )
-"""One row a producer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
+"""One row per producer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
 
 Nulls, `unknown`, `gap` and `covers_gap` as in REBALANCES: what a library does not send is unknown, never fine.
 """
@@ -391,7 +391,7 @@ REBALANCES: Final = _joined(
     _GAPS,
     _UNKNOWN,
 )
-"""One row a consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
+"""One row per consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
 
 A null says that nothing came, or nothing was recorded; `unknown` names the columns that this client's library never
 sends. `gap` says that a push is missing or the first delta is, so that sums may be low; `covers_gap` that a push is
@@ -409,7 +409,7 @@ CONSUMERS: Final = _joined(
     _GAPS,
     _UNKNOWN,
 )
-"""One row a consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
+"""One row per consumer instance and window; see `fleet.measures.catalogue` for the metric behind each column.
 
 Nulls, `unknown`, `gap` and `covers_gap` as in REBALANCES: what a library does not send is unknown, never fine.
 """
@@ -425,7 +425,7 @@ GROUPS: Final = _joined(
         *typed(pa.float64(), "assigned_partitions", "records_consumed", "rebalances"),
     ),
 )
-"""One row a consumer group and window: its members that pushed, and sums over them.
+"""One row per consumer group and window: its members that pushed, and sums over them.
 
 `lag_records` counts each of `lag_partitions` once. `assigned_partitions` adds up what each member had last,
 `records_consumed` and `rebalances` what their totals grew by. Null where no member sends it.
@@ -440,8 +440,9 @@ GROUP_OFFSETS: Final = schema_of(
     ("end_offset", pa.int64()),
     ("error", pa.string()),
 )
-"""One row a sample of a partition of a consumer group, of a member without partitions, or of what could not be sampled,
-as `fleetgauge offsets` writes them (docs/deliver/group-offsets.md)."""
+"""One row per sample of a partition of a consumer group, of a member without partitions, or of a failed sample, as
+`fleetgauge offsets` writes them (docs/deliver/group-offsets.md).
+"""
 
 TRAFFIC: Final = schema_of(
     ("date", pa.date32()),
@@ -459,7 +460,7 @@ TRAFFIC: Final = schema_of(
     ("compressions", pa.map_(pa.string(), pa.int64())),
     ("errors", pa.map_(pa.int32(), pa.int64())),
 )
-"""One row a client, API and group that sent requests through a gateway in an interval, as the gateway writes them
+"""One row per client, API and group that sent requests through a gateway in an interval, as the gateway writes them
 (docs/start/gateway.md)."""
 
 METRICS: Final = _joined(
@@ -472,7 +473,7 @@ METRICS: Final = _joined(
         ("clients", pa.list_(pa.string())),
     ),
 )
-"""One row a metric that clients are known to send (`telemetry.catalogue.standard_metrics`)."""
+"""One row per metric that clients are known to send (`telemetry.catalogue.standard_metrics`)."""
 
 
 def conform(frame: "DataFrame", schema: Schema) -> "DataFrame":

@@ -73,16 +73,6 @@ def by_shard(rows: Any, shards: int) -> Iterator[tuple[int, Any]]:
         yield number, rows.filter(pa.array(numbers == number))
 
 
-def task_of(column: str, shards: int, tasks: int) -> str:
-    """Spark SQL for the number of the task that has an id's shard: `shards_of` for a column of texts.
-
-    The number of a null, or of what is no id, is that of some task.
-    """
-    digits = (f"greatest(instr('{_DIGITS}', substring({column}, {place}, 1)) - 1, 0)" for place in (1, 2))
-    number = f"({' * 64 + '.join(digits)})"
-    return f"coalesce({number} * {shards} div {_SHARDS[-1]} * {tasks} div {shards}, 0)"
-
-
 def placed(tasks: int) -> list[int]:
     """For each task number, the least whole number whose rows Spark puts into the partition of that number.
 

@@ -16,7 +16,8 @@ from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.arrow import Schema
 from fleetgauge.fleet.engines import jobs
-from fleetgauge.fleet.engines.engine import in_order
+from fleetgauge.fleet.engines.engine import packing, shuffled
+from fleetgauge.fleet.engines.parcels import PARCELS, Unpack
 from fleetgauge.fleet.engines.questions import question
 from fleetgauge.fleet.errors import SchemaError
 from fleetgauge.fleet.schemas import BRONZE, POINTS, PUSHES, REJECTS, conform
@@ -53,16 +54,18 @@ def test_one_shuffle_brings_all_pushes_of_an_instance_to_one_task_in_their_order
     ids = (ONE_INSTANCE, OTHER_INSTANCE, None, "-" * 22, "z" * 22)
     for number in range(4):
         zone.write([push(cluster_id=None) | {"client_instance_id": each} for each in ids], name=f"part-{number}")
-    frame = in_order(read_landing(spark, str(zone.root)))
+    pack = packing(spark)
+    unpack = Unpack(shards=pack.shards)
+    parcels = read_landing(spark, str(zone.root)).mapInArrow(pack, spark_schema(PARCELS))
     schema = spark_schema(pa.schema([("task", pa.int64()), ("keys", pa.list_(pa.list_(pa.string())))]))
 
-    def told(batches: Any) -> Any:
-        rows = [[str(row[name]) for name in ORDER] for batch in batches for row in batch.to_pylist()]
+    def told(parcels: Any) -> Any:
+        rows = [[str(row[name]) for name in ORDER] for batch in unpack(parcels) for row in batch.to_pylist()]
         context = TaskContext.get()
         assert context is not None
         yield pa.RecordBatch.from_pylist([{"task": context.partitionId(), "keys": rows}])
 
-    tasks = [row["keys"] for row in frame.mapInArrow(told, schema).collect()]
+    tasks = [row["keys"] for row in shuffled(parcels, pack.tasks).mapInArrow(told, schema).collect()]
     assert sum(map(len, tasks)) == 20
     for keys in tasks:
         assert keys == sorted(keys, key=lambda key: (key[0] != "None", key))

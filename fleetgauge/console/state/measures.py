@@ -30,7 +30,7 @@ SHOWN: Final = (
     ShownMeasure("records_sent", "Records sent", "records/min", is_count=True),
     ShownMeasure("record_errors", "Records failed", "records/min", is_count=True),
     ShownMeasure("record_retries", "Retried records", "records/min", is_count=True),
-    ShownMeasure("records_per_request_avg", "Records a request", "records"),
+    ShownMeasure("records_per_request_avg", "Records per request", "records"),
     ShownMeasure("batch_size_avg_bytes", "Batch size", "B"),
     ShownMeasure("bytes_sent_per_s", "Bytes sent", "B/s"),
     ShownMeasure("connections_created", "Connections opened", "per min", is_count=True),

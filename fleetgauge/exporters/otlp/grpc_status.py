@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 
 from fleetgauge.exporters.exporter import Outcome, Refused, Retry, TooLarge
-from fleetgauge.exporters.otlp.status import MAX_SERVER_DELAY_MS, closed_at_once, contents, tls_fault
+from fleetgauge.exporters.otlp.status import MAX_SERVER_DELAY_MS, closed_at_once, contents, protocol_fault, tls_fault
 from fleetgauge.exporters.protobuf_wire import MalformedPayloadError
 
 _RETRYABLE: Final = frozenset(
@@ -52,7 +52,7 @@ def failure(code: grpc.StatusCode, details: str, trailers: _Metadata, *, tls: bo
     if code is grpc.StatusCode.UNAVAILABLE:
         if not_connected(code, details) and any(text in details for text in _CLOSED_TEXTS):
             return Retry(reason=reason, detail=closed_at_once(details, tls=tls))
-        if (fault := tls_fault(details)) is not None:
+        if (fault := tls_fault(details) or protocol_fault(details)) is not None:
             return fault
     if code in _RETRYABLE:
         return Retry(reason=reason, detail=details, after_ms=after_ms)

@@ -20,7 +20,7 @@ from urllib3.response import BaseHTTPResponse
 from fleetgauge.exporters.exporter import Outcome, Retry
 from fleetgauge.exporters.otlp.http_status import http_failure
 from fleetgauge.exporters.otlp.settings import OtlpSettings
-from fleetgauge.exporters.otlp.status import closed_at_once, success, tls_fault
+from fleetgauge.exporters.otlp.status import closed_at_once, protocol_fault, success, tls_fault
 from fleetgauge.exporters.tls_files import TlsFilesError
 
 _MAX_RESPONSE_BYTES: Final = 65_536
@@ -108,7 +108,7 @@ class HttpTransport:
             return Retry(reason="cancelled", detail="the exporter is closed")
         if late or isinstance(error, TimeoutError):
             return Retry(reason="deadline_exceeded", detail=f"no response within {self._settings.timeout_ms} ms")
-        return tls_fault(text) or Retry(reason="unavailable", detail=text)
+        return tls_fault(text) or protocol_fault(text) or Retry(reason="unavailable", detail=text)
 
     @contextmanager
     def _bounded(self, late: threading.Event) -> Iterator[None]:

@@ -40,6 +40,18 @@ _TLS_FAULTS: Final = (
 )
 """Texts of OpenSSL, BoringSSL and HTTP servers, and the advice for operators."""
 
+_PROTOCOL_FAULTS: Final = (
+    (
+        ("Trying to connect an http1.x server", "Expected SETTINGS frame"),
+        'the receiver does not speak gRPC there: set protocol = "http/protobuf", or use its gRPC port (usually 4317)',
+    ),
+    (
+        ("\0\0\x06\x04", "\0\0\x12\x04", "\0\0\0\x04"),
+        'the receiver speaks gRPC there: set protocol = "grpc", or use its HTTP port (usually 4318)',
+    ),
+)
+"""Texts of a call by OTLP's other protocol, and the advice; the second are beginnings of HTTP/2's first frame."""
+
 _CLOSED_AT_ONCE: Final = {
     True: "a receiver that needs another client certificate closes connections so: check tls.cert.file, tls.key.file",
     False: "a receiver that requires TLS closes connections so: check whether the endpoint should begin with https://",
@@ -58,6 +70,14 @@ def tls_fault(text: str) -> Retry | None:
     for signs, advice in _TLS_FAULTS:
         if any(sign.upper() in upper for sign in signs):
             return Retry(reason="tls", detail=f"{advice} ({text})")
+    return None
+
+
+def protocol_fault(text: str) -> Retry | None:
+    """`Retry` with what to set if `text` reports a receiver of OTLP's other protocol; else None."""
+    for signs, advice in _PROTOCOL_FAULTS:
+        if any(sign in text for sign in signs):
+            return Retry(reason="unavailable", detail=advice)
     return None
 
 

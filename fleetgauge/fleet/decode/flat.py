@@ -26,7 +26,7 @@ KINDS: Final = NUMBER_KINDS + DISTRIBUTION_KINDS
 class FlatPoints:
     """Data points, and the metrics and resources that they point to, all in the order of the payloads.
 
-    Every array of the first block has one entry a data point, of the second one a metric, of the third one a
+    Every array of the first block has one entry per data point, of the second one a metric, of the third one a
     ResourceMetrics; `..._number` is an index into what follows it. Times are 0 where the client gave none.
     """
 

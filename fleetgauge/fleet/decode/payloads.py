@@ -292,7 +292,7 @@ def _kept(flat: FlatPoints, names: Collection[str] | None) -> Indices | slice:
 
 def _numbers(flat: FlatPoints, push_of: Indices, apart: Indices | None) -> dict[str, npt.NDArray[Any]]:
     """Columns that depend on a point's place among all points of its push."""
-    # One number a point, equal for points of one push and metric name.
+    # One number per point, equal for points of one push and metric name.
     push_and_name = push_of * len(flat.texts) + flat.name_number[flat.metric_of]
     return {
         "point_index": _index_within(push_of).astype(np.int32),

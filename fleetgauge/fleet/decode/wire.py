@@ -53,7 +53,7 @@ class Rows:
     def __init__(
         self, table: bytes, resource_metrics: int, scope_metrics: int, metric: int, data: list[int], point: list[int]
     ) -> None:
-        """`data` and `point` have one number a kind."""
+        """`data` and `point` have one number per kind."""
         self.table = table
         self.resource_metrics: i64 = resource_metrics
         self.scope_metrics: i64 = scope_metrics
@@ -84,7 +84,7 @@ class Numbers:
 
 
 class WireReader:
-    """Reads payloads; what it finds is appended to columns, one entry a data point, a metric or a ResourceMetrics.
+    """Reads payloads; what it finds is appended to columns, one entry per data point, a metric or a ResourceMetrics.
 
     An entry has 64 bits, least significant byte first. Of a payload that is not taken nothing stays.
     """

@@ -10,10 +10,9 @@ from pyarrow.fs import FileSystem
 
 from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import RecordBatch, allocate_with_jemalloc, pa, pc, to_list
+from fleetgauge.fleet.engines.parcels import PARCELS, Pack, Unpack, in_order
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, schema_of
-from fleetgauge.fleet.silver.check import KEYS
-from fleetgauge.fleet.silver.repeats import ORDER
 from fleetgauge.fleet.source import landing
 from fleetgauge.fleet.source.selection import Selection
 from fleetgauge.fleet.source.zone_files import LOCAL
@@ -85,9 +84,6 @@ class Engine(Protocol):
 class InProcess:
     """Runs one part after the other in this process."""
 
-    rows_at_once: int = 1024
-    """Rows that a task gets at once."""
-
     parts = 1
     shards = shards.shards_for(1)
 
@@ -105,12 +101,7 @@ class InProcess:
                     read += list(landing.read(path, Selection(), system=batch.system or LOCAL))  # all of it or nothing
                 except LandingError as error:
                     set_aside(bad, path, error)
-        rows = pa.Table.from_batches(read, schema=BRONZE).combine_chunks()
-        for name in KEYS:
-            rows = rows.set_column(rows.schema.get_field_index(name), BRONZE.field(name), pc.fill_null(rows[name], ""))
-        order = pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in ORDER])
-        pieces = (order.slice(begin, self.rows_at_once) for begin in range(0, len(order), self.rows_at_once))
-        return [task(rows.take(piece).combine_chunks().to_batches()[0] for piece in pieces)]
+        return [task(in_order(pa.Table.from_batches(read, schema=BRONZE).combine_chunks()))]
 
 
 def set_aside(bad: dict[str, str], path: str, error: Exception | None = None) -> None:
@@ -158,8 +149,8 @@ class OnSpark:
 
     @property
     def shards(self) -> int:
-        """Number of shards; see `in_order`."""
-        return shards.shards_for(_tasks(self.spark))
+        """Number of shards; see `packing`."""
+        return packing(self.spark).shards
 
     def map(self, task: Callable[[Part], Result], parts: Sequence[Part]) -> Iterable[Result]:
         """Applies `task` to each part."""
@@ -184,18 +175,23 @@ class OnSpark:
         """Applies a task to each client's pushes, which one shuffle brings together."""
         spark = self.spark  # which says what is missing, if anything is
         from fleetgauge.fleet.source.bronze import read_files
+        from fleetgauge.fleet.spark_schema import spark_schema
 
-        def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        pack = packing(spark)
+        unpack = Unpack(shards=pack.shards)
+
+        def pickled(parcels: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             allocate_with_jemalloc()
             unread: list[str] = []
-            outcome = pickle.dumps((task(_without_files(batches, unread)), unread))
+            outcome = pickle.dumps((task(_without_files(unpack(parcels), unread)), unread))
             yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["result"])
 
-        bronze = batch.records
-        if bronze is None:
+        if batch.records is None:
             good = [path for path in batch.files if path not in bad]
-            bronze = read_files(spark, good, batch.system, tasks=4 * _tasks(spark))
-        rows = in_order(bronze).mapInArrow(pickled, "result binary").collect()
+            parcels = read_files(spark, good, batch.system, 4 * pack.tasks, pack, PARCELS)
+        else:
+            parcels = batch.records.mapInArrow(pack, spark_schema(PARCELS))
+        rows = shuffled(parcels, pack.tasks).mapInArrow(pickled, "result binary").collect()
         outcomes = [pickle.loads(row.result) for row in rows]  # noqa: S301  # of our own executors
         for path in (path for _, unread in outcomes for path in unread):
             set_aside(bad, path)
@@ -210,19 +206,22 @@ def _without_files(batches: Iterable[RecordBatch], unread: list[str]) -> Iterato
         yield rows.filter(pc.invert(is_file))
 
 
-def in_order(bronze: "DataFrame") -> "DataFrame":
-    """BRONZE, divided among tasks so that a shard is one task's, in `repeats.ORDER`.
+def packing(spark: "SparkSession") -> Pack:
+    """How a session divides pushes among tasks.
 
     Tasks have shards that follow one another, about as many each: instances go by where their ids lie among all, and
     ids are random.
     """
+    tasks = _tasks(spark)
+    return Pack(shards=shards.shards_for(tasks), tasks=tasks)
+
+
+def shuffled(parcels: "DataFrame", tasks: int) -> "DataFrame":
+    """PARCELS, each in the partition of its task."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    tasks = _tasks(bronze.sparkSession)
     places = F.array(*(F.lit(number) for number in shards.placed(tasks)))
-    known = bronze.withColumns({name: F.coalesce(name, F.lit("")) for name in KEYS})
-    task = F.expr(shards.task_of("client_instance_id", shards.shards_for(tasks), tasks))
-    return known.repartition(tasks, F.element_at(places, task.cast("int") + 1)).sortWithinPartitions(*ORDER)
+    return parcels.repartition(tasks, F.element_at(places, F.col("task") + 1))
 
 
 def _tasks(spark: "SparkSession") -> int:

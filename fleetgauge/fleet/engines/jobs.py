@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from fleetgauge.fleet.arrow import RecordBatch, Schema, pa
 from fleetgauge.fleet.decode.stage import CountPoints
-from fleetgauge.fleet.engines.engine import in_order
+from fleetgauge.fleet.engines.engine import packing, shuffled
+from fleetgauge.fleet.engines.parcels import PARCELS, Unpack
 from fleetgauge.fleet.engines.questions import Question, RejectCount, answer_rows
 from fleetgauge.fleet.schemas import POINTS, PUSHES, conform
 from fleetgauge.fleet.silver.batch import points_of, push_rows
@@ -95,9 +96,12 @@ Step = Callable[[Iterable[RecordBatch], WithoutRepeats], Iterator[RecordBatch]]
 
 
 def _of_pushes(spark: SparkSession, source: Source, selection: Selection, step: Step, schema: Schema) -> DataFrame:
-    def of_distinct(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        without = WithoutRepeats()
-        return step(without(checked(batches)), without)
+    pack = packing(spark)
+    unpack = Unpack(shards=pack.shards)
 
-    rows = in_order(read_bronze(spark, source, selection))
-    return conform(rows.mapInArrow(of_distinct, spark_schema(schema)), schema)
+    def of_distinct(parcels: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        without = WithoutRepeats()
+        return step(without(checked(unpack(parcels))), without)
+
+    parcels = read_bronze(spark, source, selection).mapInArrow(pack, spark_schema(PARCELS))
+    return conform(shuffled(parcels, pack.tasks).mapInArrow(of_distinct, spark_schema(schema)), schema)

@@ -19,7 +19,7 @@ SCHEMA: Final = pa.schema(
         *typed(pa.string(), "change", "subject_kind", "subject", "cluster_id", "verdict", "severity", "what"),
     ]
 )
-"""One row a change, the latest first. `change` is `came`, `left`, `opened` or `cleared`; a client or version is there
+"""One row per change, the latest first. `change` is `came`, `left`, `opened` or `cleared`; a client or version is there
 while any of its instances is live."""
 
 Row = dict[str, Any]

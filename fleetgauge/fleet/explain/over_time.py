@@ -65,7 +65,7 @@ _FIGURES: Final = (
     _Figure("waiting for buffer", "buffer_wait_ratio_avg", "ratio"),
     _Figure("requests", "request_rate_per_s", "per s"),
     _Figure("bytes sent", "bytes_sent_per_s", "B per s"),
-    _Figure("records a request", "records_per_request_avg", "records"),
+    _Figure("records per request", "records_per_request_avg", "records"),
     _Figure("compressed to", "compression_rate_avg", "ratio"),
     _Figure("connections opened", "connections_created", "times"),
     _Figure("clock behind", "clock_skew_max_ms", "ms"),
@@ -254,7 +254,7 @@ def _peers(clients: Table, subject: Subject, own: str, most: int) -> tuple[list[
             chosen = ids[at : at + most]
             same = f" of {first['principal']}" if narrower is not alike else ""
             return chosen, f"{len(chosen)} other {first['dialect']} {first['role']}s{same}"
-    return [], f"none: fewer than {_LEAST_PEERS} others have its role and library"
+    return [], f"none (fewer than {_LEAST_PEERS} others have its role and library)"
 
 
 def _trends(store: Store, asked: Asked, windows: Any) -> Table:

@@ -7,7 +7,7 @@ from fleetgauge.fleet.silver.clients import SEEN, merged
 
 
 def inventory(rows: Table) -> Table:
-    """SEEN of whole clients -> INVENTORY: one row a client instance; `state` is null.
+    """SEEN of whole clients -> INVENTORY: one row per client instance; `state` is null.
 
     Client id, software, address, port and interval are those of its latest push, since clients change connections; the
     group is that of its latest push that names one, the role as in CLIENTS. `terminated` says that its latest push was

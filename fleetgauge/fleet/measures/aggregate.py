@@ -366,7 +366,7 @@ def _fixed(value: Numbers, units: Numbers | int) -> Numbers:
 
 
 def _clients(points: _Points) -> tuple[dict[str, Array], Block]:
-    """One row a client instance and window."""
+    """One row per client instance and window."""
     values = _of_pushes(points)
     groups = Groups.by(points.group_of, len(points.group_first))
     block = values.block(groups)
@@ -477,7 +477,7 @@ def _text(column: Array) -> Array:
 
 
 def _others(points: _Points, place: Literal["node", "topic"]) -> tuple[dict[str, Array], Block]:
-    """One row a link or topic of a client instance, and window."""
+    """One row per link or topic of a client instance, and window."""
     rows, reading, value = points.read(place)
     if place == "topic":
         columns = {"topic": _text(points.taken("topic", rows))}

@@ -43,7 +43,7 @@ class Measure:
             latest push; `samples` counts the pushes that have a value, `positive` those with one above 0.
         metrics: Kafka's groups and names. A push has one value: the largest of its points, or the sum of its deltas.
         by_partition: None reads the points without topic and partition; `sum` and `max` read those of partitions, and
-            make one value a push of them.
+            make one value per push of them.
         by_topic: its points by topic make the rows of topics beside.
         zero_may_be_nothing: a 0 is no measurement, unless Java says it. Java sends NaN where nothing was recorded,
             which is null, and its 0 is a time below 1 ms; librdkafka sends 0, franz-go nothing at all.

@@ -121,17 +121,19 @@ class BatchWriter:
     def _transaction(self, batch: Batch) -> Transaction:
         return Transaction(app_id=self.app_id, version=batch.number)
 
-    def _commit(self, batch: Batch, report: BatchReport, of: Iterable[SilverResult], bad: Mapping[str, str]) -> None:
+    def _commit(
+        self, batch: Batch, report: BatchReport, results: Iterable[SilverResult], bad: Mapping[str, str]
+    ) -> None:
         store, transaction = self.store, self._transaction(batch)
-        files = [file for each in of for file in each.files]
+        files = [file for each in results for file in each.files]
         files += self._bad_files(batch, bad)
         for table in (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS):
             self.stage(table.name)
             store.change(table, files, transaction=transaction)
         store.append_rows(catalog.BATCHES, [self._batch_row(report)], transaction)
-        self._correct(pa.Table.from_batches([rows for each in of for rows in each.corrected], schema=CORRECTED))
+        self._correct(pa.Table.from_batches([rows for each in results for rows in each.corrected], schema=CORRECTED))
         self.stage(catalog.SERIES.name)
-        written = set[int]().union(*(each.shards for each in of))
+        written = set[int]().union(*(each.shards for each in results))
         old = [path for path, shard, _ in self._series() if shard in written]
         old = [] if self._has(catalog.SERIES, batch) else old
         store.change(catalog.SERIES, files, old, transaction)

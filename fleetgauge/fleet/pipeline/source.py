@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
 """Parquet of a landing zone that one batch reads on Spark [B], unless a number of files is given: of real clients some
-twenty million data points, whose payloads are twenty times as large, and pass through a shuffle."""
+twenty million data points, whose payloads are twenty times as large."""
 
 MAX_BATCH_BYTES_IN_PROCESS: Final = 16 * 1024 * 1024
 """The same in this process, which holds a batch's payloads in memory."""

@@ -1,1 +1,1 @@
-"""Bronze made usable: validated pushes, and one row a data point."""
+"""Bronze made usable: validated pushes, and one row per data point."""

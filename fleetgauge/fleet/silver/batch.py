@@ -415,7 +415,7 @@ def _push_keys(rows: RecordBatch) -> Array:
 
 
 def push_rows(counted: RecordBatch) -> RecordBatch:
-    """Good rows of COUNTED -> PUSHES: one row a push, heartbeats too."""
+    """Good rows of COUNTED -> PUSHES: one row per push, heartbeats too."""
     names, versions = (counted.column(f"client_software_{name}").to_pylist() for name in ("name", "version"))
     known = {kind: library_of(*kind) for kind in set(zip(names, versions, strict=True))}
     dialects = pa.array([known[kind] for kind in zip(names, versions, strict=True)], pa.string())

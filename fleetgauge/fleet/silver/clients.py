@@ -41,7 +41,7 @@ SEEN_OF: Final = (*_IN_BOTH, "push_id", "received_at", "terminating", "receiver_
 
 
 def seen(pushes: Table) -> Table:
-    """Good rows of COUNTED, or PUSHES -> SEEN, one row a client instance and day of receipt."""
+    """Good rows of COUNTED, or PUSHES -> SEEN, one row per client instance and day of receipt."""
     rows = pushes.num_rows
     received_at, push_id = pushes["received_at"], pushes["push_id"]
     sender = pa.StructArray.from_arrays([one(pushes[name]) for name in SENDER.names], fields=list(SENDER))

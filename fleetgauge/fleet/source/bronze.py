@@ -1,6 +1,6 @@
 """Bronze: push records of a landing zone as stored, in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +8,7 @@ from pyarrow.fs import FileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation abbreviates it
 
-from fleetgauge.fleet.arrow import RecordBatch, pa
+from fleetgauge.fleet.arrow import RecordBatch, Schema, pa
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE
 from fleetgauge.fleet.source import landing
@@ -18,11 +18,13 @@ from fleetgauge.fleet.spark.local_rows import local_rows
 from fleetgauge.fleet.spark_schema import spark_schema
 from fleetgauge.fleet.tables.paths import plain_path, qualified, without_parameters
 
+Step = Callable[[Iterable[RecordBatch]], Iterator[RecordBatch]]
+
 _PATHS: Final = pa.schema([pa.field("path", pa.string())])
 
 
 def read_landing(spark: SparkSession, source: str, selection: Selection | None = None) -> DataFrame:
-    """The landing zone at `source` -> BRONZE: one row a push as received, repeats included.
+    """The landing zone at `source` -> BRONZE: one row per push as received, repeats included.
 
     Raises:
         LandingError: the path is missing, holds no Parquet file, or what it holds are no push records.
@@ -38,23 +40,27 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
     return _contents(spark, chosen).mapInArrow(_ReadFiles(selection=selection), spark_schema(BRONZE))
 
 
-def read_files(spark: SparkSession, paths: Sequence[str], system: FileSystem | None, tasks: int) -> DataFrame:
-    """Files of a zone -> BRONZE; a file that cannot be read becomes one row with a fault and without a row number.
+def read_files(
+    spark: SparkSession, paths: Sequence[str], system: FileSystem | None, tasks: int, step: Step, schema: Schema
+) -> DataFrame:
+    """Applies a step to the rows of a zone's files.
 
     Args:
         spark: the session.
         paths: whole paths or URIs.
         system: that has them, which executors read by themselves; None where only Spark does.
         tasks: at most.
+        step: takes BRONZE, with a row that has a fault and no number for each file that cannot be read.
+        schema: of what it makes.
     """
     if not paths:
-        return local_rows(spark, [], BRONZE)
+        return local_rows(spark, [], schema)
     if system is None:
         frame = _contents(spark, [qualified(path) for path in paths])
     else:
         frame = local_rows(spark, [{"path": path} for path in paths], _PATHS).repartition(min(len(paths), tasks))
-    step = _ReadFiles(selection=Selection(), system=None if system is LOCAL else system, sets_aside=True)
-    return frame.mapInArrow(step, spark_schema(BRONZE))
+    read = _ReadFiles(selection=Selection(), system=None if system is LOCAL else system, sets_aside=True)
+    return frame.mapInArrow(lambda files: step(read(files)), spark_schema(schema))
 
 
 def _contents(spark: SparkSession, files: Sequence[str]) -> DataFrame:

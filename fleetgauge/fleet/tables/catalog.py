@@ -86,7 +86,7 @@ LEDGER_SCHEMA: Final = schemas.schema_of(
     ("begin", pa.int64()),
     ("end", pa.int64()),
 )
-"""One row a file of a batch, by its path in the landing zone, with its size [B] as `end`; or one a partition of a
+"""One row per file of a batch, by its path in the landing zone, with its size [B] as `end`; or one per partition of a
 topic, with the offsets from `begin` to before `end`. It is written before the batch begins. A row without a batch names
 a day that is to be read again."""
 
@@ -95,7 +95,7 @@ FOLDERS_SCHEMA: Final = schemas.schema_of(
     ("listed_on", pa.date32()),
     ("changed_at", schemas.TIME),
 )
-"""One row a folder of a landing zone: the `digest` of the names and sizes of its files, all in the `ledger` of that
+"""One row per folder of a landing zone: the `digest` of the names and sizes of its files, all in the `ledger` of that
 id, the day that it was listed on (UTC), and when it had changed last, null if that was shortly before."""
 
 BATCHES_SCHEMA: Final = schemas.schema_of(
@@ -108,7 +108,7 @@ BATCHES_SCHEMA: Final = schemas.schema_of(
     ("windows", pa.list_(schemas.TIME)),
     ("window_s", pa.int32()),
 )
-"""One row a batch: `rejects` counts by reason, `dates` are the days that its pushes were received on, `windows` where
+"""One row per batch: `rejects` counts by reason, `dates` are the days that its pushes were received on, `windows` where
 the windows of `window_s` [s] begin that it has pushes in, or corrects points in."""
 
 RUNS_SCHEMA: Final = schemas.schema_of(
@@ -121,8 +121,9 @@ RUNS_SCHEMA: Final = schemas.schema_of(
     ("covered", _COUNTS),
     ("window_s", pa.int32()),
 )
-"""One row a run that came to its end: what it read, the time that states of clients were judged at, and `covered`, the
-last batch of each source that the gold tables reckon with. `window_s` is the length of their windows [s]."""
+"""One row per finished run: its source, the time at which states of clients were judged, and `covered`, the last batch
+of each source that the gold tables include. `window_s` is the length of their windows [s].
+"""
 
 _CLIENT: Final = ("client_instance_id",)
 
@@ -190,8 +191,9 @@ JUDGED_SCHEMA: Final = schemas.schema_of(
     ("signature", pa.string()),
     ("memory", pa.map_(pa.string(), pa.binary())),
 )
-"""One row a time that the judge can go on from: what it remembers of all windows before (`verdicts.memory`), and
-`signature`, the rules and the length of the windows that it judged by."""
+"""One row per time at which the judge can resume: its memory of all windows before (`verdicts.memory`), and
+`signature`, the rules and the length of the windows.
+"""
 
 JUDGED: Final = Table("judged", "state", JUDGED_SCHEMA)
 
@@ -199,8 +201,9 @@ DELIVERED_SCHEMA: Final = schemas.schema_of(
     *typed(pa.string(), "destination", "id", "verdict"),
     ("delivered_at", schemas.TIME),
 )
-"""One row a destination of `fleet watch` and verdict that it got: the row of `verdicts` as it was then, as JSON. A row
-without an id says since when a destination gets verdicts."""
+"""One row per destination of `fleet watch` and verdict delivered to it: the row of `verdicts` at delivery, as JSON. A
+row without an id has the time from which a destination receives verdicts.
+"""
 
 DELIVERED: Final = Table("delivered", "state", DELIVERED_SCHEMA, made_by="fleet watch creates it")
 

@@ -31,7 +31,7 @@ def load_reporter(name: str) -> MetricsReporter:
         raise _cannot(name, f"it cannot be instantiated without arguments: {_text(error)}") from error
     missing = [method for method in _METHODS if not callable(getattr(reporter, method, None))]
     if missing:
-        raise _cannot(name, f"it is not a MetricsReporter, {', '.join(missing)} is missing")
+        raise _cannot(name, f"it is not a MetricsReporter: it lacks {', '.join(missing)}")
     return reporter  # type: ignore[no-any-return]
 
 
@@ -48,8 +48,14 @@ def _find(name: str) -> Any:
         return getattr(importlib.import_module(module_name), class_name)
     except AttributeError as error:
         raise _cannot(name, f"the module {module_name} has no {class_name}") from error
+    except ModuleNotFoundError as error:
+        raise _cannot(
+            name,
+            f"there is no module {error.name}: install it, or set PYTHONPATH to its directory (the working directory "
+            "is not searched)",
+        ) from error
     except Exception as error:
-        raise _cannot(name, f"the module {module_name} does not import: {_text(error)}") from error
+        raise _cannot(name, f"the module {module_name} cannot be imported: {_text(error)}") from error
 
 
 def _text(error: Exception) -> str:

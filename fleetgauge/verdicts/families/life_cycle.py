@@ -50,10 +50,11 @@ def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Findi
 def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
     """Short lives one after the other: of each client id the longest chain that goes on."""
     known = memory.instances
-    first, last, interval_us = known["first_us"], known["last_us"], known["interval_s"] * _US
-    is_short = (last > 0) & (last - first < figures["life_s"] * _US)
+    first, interval_us = known["first_us"], known["interval_s"] * _US
+    last, is_alive = _last_pushes(window, memory)
+    is_short = (known["last_us"] > 0) & (last - first < figures["life_s"] * _US)
     now_us = _now_us(window)
-    is_ended = now_us - last > _LONGEST_INTERVALS * interval_us
+    is_ended = (now_us - last > _LONGEST_INTERVALS * interval_us) & ~is_alive
     is_recent = now_us - last < figures["within_s"] * _US
     short = np.flatnonzero(is_short & is_ended & is_recent & ~_has_terminated(window, memory))
     clients, counts = np.unique(known["client"][short], return_counts=True)
@@ -145,6 +146,17 @@ def _now_us(window: Window) -> int:
     return min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
 
 
+def _last_pushes(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
+    """Of each instance the receipt of its last push up to the window's end, and whether it pushes without points.
+
+    A push without any point has no row: only the time of the latest of all is known.
+    """
+    known = memory.instances
+    later = known["latest_us"]
+    is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
+    return np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0)), is_alive
+
+
 def _has_terminated(window: Window, memory: Memory) -> Numbers:
     at = memory.instances["terminated_us"]
     return (at > 0) & (at <= window.end_us)
@@ -153,10 +165,7 @@ def _has_terminated(window: Window, memory: Memory) -> Numbers:
 def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     _drop_those_that_waited(window, memory, figures)
     known = memory.instances
-    later = known["latest_us"]
-    # A push without any point has no row: only the time of the latest of all is known.
-    is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
-    last = np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0))
+    last, is_alive = _last_pushes(window, memory)
     quiet_s = (_now_us(window) - last) / _US
     is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
     judged = (known["last_us"] > 0) & is_expected & ~is_alive
@@ -188,14 +197,14 @@ def _drop_those_that_waited(window: Window, memory: Memory, figures: Figures) ->
     """Drops the silences of instances that were waiting for a longer interval, which their next push shows.
 
     A client learns of it as a push is refused, an interval after its last one, and then waits for 1.5 new ones at most
-    (KIP-714, Client behavior). With 60 s before and 300 s after it sends nothing for up to 510 s, and is well; by the
-    interval before, it was silent after 240 s.
+    (KIP-714, Client behavior). With 60 s before and 300 s after it sends nothing for up to 510 s, and a minute
+    (`more_s`), and is well; by the interval before, it was silent after 240 s.
     """
     known, cases = memory.instances, memory.cases.get("silent", {})
     for code in [code for code in cases if known["last_us"][code] >= window.begin_us]:
         latest = cases[code].evidence[-1]
         before_s = (latest["expected"] - figures["more_s"]) / max(figures["intervals"], 1.0)
-        longest_s = before_s + _LONGEST_WAIT * known["pushed_s"][code]
+        longest_s = before_s + _LONGEST_WAIT * known["pushed_s"][code] + figures["more_s"]
         if known["pushed_s"][code] > before_s and latest["observed"] <= longest_s:
             del cases[code]
 

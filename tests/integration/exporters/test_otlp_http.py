@@ -5,9 +5,11 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from pathlib import Path
 
+import grpc
 import pytest
 import zstandard
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
@@ -70,6 +72,23 @@ def test_a_request_is_compressed_as_its_header_says(
     assert headers["content-encoding"] == compression
     assert decompress(body) == EXPECTED
     assert len(body) < len(EXPECTED)
+
+
+def test_a_receiver_of_the_other_protocol_is_named_with_the_key_to_set(receiver: Receiver) -> None:
+    by_grpc = exporter_to(receiver, protocol="grpc")
+    outcome = by_grpc.export(BATCH)
+    by_grpc.close()
+    assert isinstance(outcome, Retry)
+    assert 'set protocol = "http/protobuf"' in outcome.detail
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    by_http = exporter_to(receiver, endpoint=f"http://127.0.0.1:{port}")
+    outcome = by_http.export(BATCH)
+    by_http.close()
+    server.stop(None)
+    assert isinstance(outcome, Retry)
+    assert 'set protocol = "grpc"' in outcome.detail
 
 
 def rejecting(points: int) -> bytes:

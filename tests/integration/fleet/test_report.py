@@ -147,7 +147,7 @@ def test_the_first_section_says_who_is_in_trouble_since_when_and_what_to_do(page
 def test_a_problem_is_plotted_before_and_while_it_lasts(pages: dict[str, Path]) -> None:
     source = pages["fleet"].read_text(encoding="utf-8")
     article = source[source.index('id="p1"') :].partition("</article>")[0]
-    assert "<b>waits in poll()</b>" in article
+    assert "<b>idle in poll()</b>" in article
     assert 'class="line observed"' in article
     assert "expected: 10 %" in article
     shade = re.search(r'<rect class="shade" x="([\d.]+)"', article)

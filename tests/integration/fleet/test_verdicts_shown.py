@@ -247,7 +247,7 @@ def test_other_rules_judge_anew_though_nothing_else_is_new(tables: Path, tmp_pat
     assert said.endswith("the verdicts were evaluated again, with other rules than before\n")
     verdicts = {row["verdict"] for row in rows_of(own, "gold/verdicts")}
     assert verdicts == {row["verdict"] for row in rows_of(tables, "gold/verdicts")} - {"slow-processing"}
-    assert "given anew" not in fleet(*again, "--rules", rules).stdout
+    assert "evaluated again" not in fleet(*again, "--rules", rules).stdout
 
     replace = Store.replace
 
@@ -262,7 +262,7 @@ def test_other_rules_judge_anew_though_nothing_else_is_new(tables: Path, tmp_pat
         while waiting:
             assert fleet(*again).exit_code == 1
             del waiting[0]
-    assert "given anew" in fleet(*again).stdout, "of a run that was cut off nothing counts as done"
+    assert "evaluated again" in fleet(*again).stdout, "of a run that was cut off nothing counts as done"
     assert rows_of(own, "gold/verdicts") == rows_of(tables, "gold/verdicts")
 
 

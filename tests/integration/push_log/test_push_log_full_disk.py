@@ -90,7 +90,7 @@ def test_both_processes_start_on_a_full_disk_and_make_room(disk: Path) -> None:
         for _ in range(5):
             clock.sleep(1_000)
             writer.append(push_record(9_000))
-            with pytest.raises(PushLogFullError, match="free (some )?space"):
+            with pytest.raises(PushLogFullError, match=r"free (some )?space"):
                 writer.commit()
         assert len(list(settings.dir.glob("*"))) == files_before
         with closing(SqlitePushLogReader(settings, "otlp")) as reader:

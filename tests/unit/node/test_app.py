@@ -17,7 +17,7 @@ def test_a_start_that_fails_leaves_the_data_directory_to_the_next_one(tmp_path: 
     async def run() -> None:
         nodes = [FleetgaugeNode(ServiceConfig.model_validate(values)) for _ in range(2)]
         for node in nodes:
-            with pytest.raises(FleetgaugeError, match="it is no MetricsReporter"):
+            with pytest.raises(FleetgaugeError, match="it is not a MetricsReporter"):
                 await node.start()
 
     asyncio.run(run())

@@ -293,11 +293,14 @@ def test_a_reporter_is_loaded_by_its_entry_point(tmp_path: Path, monkeypatch: py
     [
         ("nonsense", "it is neither a dotted path nor an entry point"),
         ("", "it is neither a dotted path nor an entry point"),
-        ("no.such.module.Class", "the module no.such.module does not import: ModuleNotFoundError"),
+        ("no.such.module.Class", "there is no module no: install it, or set PYTHONPATH to its directory"),
         ("fleetgauge.telemetry.plugin.NoSuchClass", "the module fleetgauge.telemetry.plugin has no NoSuchClass"),
         ("fleetgauge.telemetry.plugin:CONTENT_TYPE", "is not a class"),
         ("fleetgauge.telemetry.plugin:RequestContext", "it cannot be instantiated without arguments: TypeError"),
-        ("collections:OrderedDict", "it is not a MetricsReporter, configure, init, metric_change, metric_removal, "),
+        (
+            "collections:OrderedDict",
+            "it is not a MetricsReporter: it lacks configure, init, metric_change, metric_removal, ",
+        ),
     ],
 )
 def test_a_reporter_that_does_not_load_is_one_clear_sentence(name: str, reason: str) -> None:

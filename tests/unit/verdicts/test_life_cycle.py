@@ -205,6 +205,26 @@ def test_a_java_producer_that_is_killed_while_it_has_work_is_not_judged(replaced
     assert judged.windows(18, rows).found == []
 
 
+@pytest.mark.parametrize(("until", "is_found"), [(59.9, False), (0.0, True)])
+def test_idle_instances_that_were_deployed_are_no_crash_loop(until: float, is_found: bool) -> None:
+    """franz-go's producers push without points while they have nothing to do: their rows end after the first push."""
+    starts = (2.0, 5.0, 8.0, 11.0)
+    judged = Judged()
+    judged.clients = [
+        known(f"idle-{at}", start, max(start, until), dialect="franz-go", role="producer")
+        for at, start in enumerate(starts)
+    ]
+
+    def rows(number: int) -> list[Row]:
+        begun = [at for at, start in enumerate(starts) if 5 * number <= start < 5 * number + 5]
+        times = [int(NOON_US + starts[at] * MINUTE_US) for at in begun]
+        own = zip(begun, times, strict=True)
+        return [*others(), *(client("idle", f"idle-{at}", dialect="franz-go", seen_at=time) for at, time in own)]
+
+    judged.windows(8, rows)
+    assert ("crash-loop" in {found[0] for found in judged.found}) is is_found
+
+
 @pytest.mark.parametrize("dialect", ["java", "librdkafka", "franz-go"])
 def test_a_client_that_has_nothing_to_do_is_not_silent(dialect: str) -> None:
     """It pushes zeros (librdkafka), what is no number (Java), or no point at all, of which no row is made."""

@@ -175,7 +175,7 @@ export const drawOverview = (parent, overview, isFolded) => {
   draw(parent.summary, [
     given("brief", [top, open, verdicts.not_judged], () => brief(top, open - top.length, verdicts.not_judged)),
     given("live", [times, live], () => history("Clients that push", times, live)),
-    given("pushes", [times, pushes], () => history("Pushes a minute", times.slice(0, whole), pushes.slice(0, whole))),
+    given("pushes", [times, pushes], () => history("Pushes per minute", times.slice(0, whole), pushes.slice(0, whole))),
     given("software", overview.software, () => software(overview.software || [])),
   ]);
 };

@@ -301,7 +301,7 @@ export const open = (main) => {
     draw: (found) => {
       const may = found.editable !== false && mayOperate();
       const none = found.subscriptions.length || found.source !== "node" ? "" : " There are none: no client is asked for metrics.";
-      const from = found.source === "node" ? "Of this node." : `Of the ${shown(found.source, 200)}.`;
+      const from = found.source === "node" ? "Subscriptions of this node." : `Subscriptions of the ${shown(found.source, 200)}.`;
       note.textContent = `${from} A client gets the union of all that match it, at the shortest of their intervals.${none}`;
       keyed(
         tools,

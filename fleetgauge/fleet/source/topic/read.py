@@ -23,7 +23,7 @@ _MAX_RECORDS_PER_TASK: Final = 250_000
 
 
 def read_topic(spark: SparkSession, source: TopicSource, selection: Selection | None = None) -> DataFrame:
-    """The push records on a topic -> BRONZE: one row a record that was there when this was called.
+    """The push records on a topic -> BRONZE: one row per record that was there when this was called.
 
     Raises:
         TopicError: no broker answers, there is no such topic, it may not be read, or nothing is on it.

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from spark.landing_zone import NOON_US, ONE_INSTANCE, OTHER_INSTANCE, LandingZone, push
 
+from fleetgauge.fleet.engines import parcels
 from fleetgauge.fleet.engines.engine import MAX_BAD_FILES, Batch, InProcess
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE
@@ -65,7 +66,7 @@ def test_all_rows_come_to_one_task_by_instance_and_receipt_and_nulls_come_first(
 def test_rows_say_their_file_and_place_and_come_some_at_a_time(
     zone: LandingZone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(InProcess, "rows_at_once", 2)
+    monkeypatch.setattr(parcels, "ROWS_AT_ONCE", 2)
     paths = [
         zone.write([push(received_at=NOON_US + 3 * place + row) for row in range(3)], name=f"part {place}")
         for place in range(2)

@@ -279,7 +279,9 @@ def test_a_table_of_an_earlier_release_gets_its_columns_and_another_one_is_refus
     assert [row["window_s"] for row in store.rows(catalog.RUNS)] == [300]
     odd = store.log(catalog.BATCHES)
     odd.create(catalog.RUNS.schema, catalog.RUNS.layout)
-    with pytest.raises(TableError, match=r"has columns that this release does not know \(finished_at, .*another release"):
+    with pytest.raises(
+        TableError, match=r"has columns that this release does not know \(finished_at, .*another release"
+    ):
         store.has(catalog.BATCHES)
 
 
