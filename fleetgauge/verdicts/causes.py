@@ -3,11 +3,14 @@
 A cause is declared to explain the verdict and is about its subject, its client, its group or a broker that it uses. It
 began no later than the consequence, a window's slack allowed, and the consequence does not outlast it by more than half
 an hour. A broker has many clients, so its effect is shared: others that are as exposed show it too, or this one is more
-exposed than they are (`Case.alike`). Of several causes the one nearest in time is named.
+exposed than they are (`Case.alike`). Without the cause the consequence would not be: half of its time or more is
+beside the cause, a latency is within its bound less what the cause adds to it, and a member that reads more than the
+others of its group does not do so since its application is slow. Of several causes the one nearest in time is named.
 
 Worked through: a broker is slow from 12:00 to 13:00. Two of its 70 producers lose records from 12:20 on, one of them
 sends three times the median: 1 of 69 others as exposed is no sign of the broker, three times the load is. So the large
-one is explained, the other is not.
+one is explained, the other is not. A quota adds 190 ms to each request of a client that takes 500 ms in place of
+10: 310 ms would be left, so that it is slow for another reason, too.
 """
 
 from collections.abc import Iterator
@@ -21,6 +24,9 @@ _SLACK_US: Final = 300_000_000
 
 _OUTLASTS_US: Final = 1_800_000_000
 """So long a consequence may go on after its cause [us]: a backlog is worked off, a buffer drains."""
+
+_BESIDE: Final = 0.5
+"""Of the time of a consequence, the part that is beside its cause, at least."""
 
 _SHARED: Final = 0.25
 """Of those as exposed to a broker, the part from which on an effect is the broker's."""
@@ -67,7 +73,24 @@ def _explains(cause: Case, case: Case) -> bool:
     begins_first = cause.first_bad_us <= case.first_bad_us + _SLACK_US
     is_over = cause.cleared_us is not None and cause.cleared_us <= case.first_bad_us
     is_outlasted = cause.cleared_us is not None and case.last_bad_us > cause.cleared_us + _OUTLASTS_US
-    return is_declared and begins_first and not is_over and not is_outlasted and _is_shared(cause, case)
+    if not is_declared or not begins_first or is_over or is_outlasted:
+        return False
+    return _is_shared(cause, case) and _is_beside(cause, case) and not _is_left(cause, case)
+
+
+def _is_beside(cause: Case, case: Case) -> bool:
+    """True if half of the time of a case or more is beside a cause."""
+    end_us = case.last_bad_us if cause.cleared_us is None else min(cause.last_bad_us + _SLACK_US, case.last_bad_us)
+    beside_us = end_us - max(cause.first_bad_us - _SLACK_US, case.first_bad_us)
+    return beside_us >= _BESIDE * (case.last_bad_us - case.first_bad_us)
+
+
+def _is_left(cause: Case, case: Case) -> bool:
+    """True if it would be so without what the cause adds, or if the figure is none that the cause makes."""
+    last = case.evidence[-1]
+    if last["metric"].endswith("latency_avg_ms") and cause.adds_ms is not None:
+        return bool(last["observed"] - cause.adds_ms > case.bound)
+    return cause.verdict == "slow-processing" and last["metric"] == "records_consumed"
 
 
 def _is_shared(cause: Case, case: Case) -> bool:

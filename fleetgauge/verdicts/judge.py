@@ -331,6 +331,9 @@ class _Round:
         case.is_hint = case.is_hint and bool(np.broadcast_to(finding.is_hint, finding.unit_of.shape)[unit])
         observed, bound = float(test.observed[unit]), float(np.broadcast_to(test.bound, test.observed.shape)[unit])
         expected = bound if test.expected is None else float(test.expected[unit])
+        case.bound, case.adds_ms = bound, float(test.more["ms"][unit]) if "ms" in test.more else None
+        if test.metric.endswith("latency_avg_ms"):
+            case.adds_ms = observed - expected
         if finding.concerned is not None:
             rows = finding.concerned(place)
         elif finding.rows is not None:

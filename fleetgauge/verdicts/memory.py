@@ -54,15 +54,20 @@ class History:
         Until `least_s` was seen everything is taken in as it is.
         """
         has = ~np.isnan(values)
-        keys, values, covered_s = keys[has], values[has], np.broadcast_to(covered_s, has.shape)[has]
+        keys, values = keys[has], values[has]
         at, is_known = self._find(keys)
-        old, own_s = at[is_known], covered_s[is_known]
+        old = at[is_known]
+        own_s: Numbers | int = covered_s
+        if isinstance(covered_s, np.ndarray):
+            own_s, new_s = covered_s[has][is_known], covered_s[has][~is_known]
+        else:
+            new_s = np.full(np.count_nonzero(~is_known), float(covered_s))
         step, seen_s = values[is_known] - self._mean[old], self._seconds[old]
         is_usual = (seen_s < least_s) | (np.abs(step) < _MOST)
         weight = np.maximum(np.where(is_usual, own_s / (seen_s + own_s), 0.0), np.minimum(own_s / _SETTLES_S, 1.0))
         self._mean[old] += weight * np.where(is_usual, step, np.clip(step, -_MOST, _MOST))
         self._seconds[old] += own_s
-        self._add(keys[~is_known], values[~is_known], covered_s[~is_known])
+        self._add(keys[~is_known], values[~is_known], new_s)
 
     def put(self, keys: Numbers, values: Numbers, at_s: float = 0.0) -> None:
         """Replaces the values of distinct keys, which are of this time [s]; NaN is none."""
@@ -202,6 +207,8 @@ class Case:
         peak: the greatest excess of a mean so far.
         bad_windows: so far.
         first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
+        bound: of the figure in its last bad window.
+        adds_ms: what it added to each request then, where that is known [ms].
         good_us: beginning of the first good window since the last bad one.
         judged_us: end of the window that it was judged in last.
         is_open: it has lasted long enough.
@@ -232,6 +239,8 @@ class Case:
     bad_windows: int = 0
     first_bad_us: int = 0
     last_bad_us: int = 0
+    bound: float = 0.0
+    adds_ms: float | None = None
     good_us: int | None = None
     judged_us: int = 0
     is_open: bool = False

@@ -66,14 +66,14 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
                 observed=np.where(is_of_time, ratio, np.nan),
                 bound=figures["idle_ratio"],
                 is_upper=False,
-                says="{subject} waits in poll() {observed} of the time, which leaves less than {bound} to spare",
+                says="{subject} spends {observed} of its time idle in poll() (limit {bound}): it is at capacity",
             ),
             Threshold(
                 metric="time_between_poll_max_ms",
                 unit="ms",
                 observed=between_ms,
                 bound=allowed_ms,
-                says="{subject} takes up to {observed} between two calls of poll(), more than {bound}",
+                says="{subject} takes up to {observed} between two calls of poll() (limit {bound})",
             ),
             beside_lag,
             _beside_usual(window, of_polls, memory, figures),
@@ -95,7 +95,8 @@ def _beside_lag(of_polls: Numbers, grows: Numbers, figures: Figures) -> Threshol
     return Threshold(
         metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, bound=enough,
         observed=np.where(grows | (of_polls >= enough), of_polls, np.nan),
-        says="{subject} waits in {observed} of its calls of poll(), while the lag of its group grows",
+        says="{observed} of the poll() calls of {subject} wait for records (limit {bound}), while the lag of its "
+        "group grows",
     )  # fmt: skip
 
 
@@ -116,7 +117,7 @@ def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Fi
     bound = np.where(is_alike, bound, np.minimum(bound, figures["waiting_polls"]))
     return Threshold(
         metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, observed=of_polls, bound=bound, expected=usual,
-        says="{subject} waits in hardly any of its calls of poll(), in {expected} of them usually",
+        says="{observed} of the poll() calls of {subject} wait for records (usually {expected}, limit {bound})",
     )  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
                 observed=np.where(rate >= figures["fetches_per_s"], size, np.where(np.isnan(rate), np.nan, np.inf)),
                 bound=figures["bytes"],
                 is_upper=False,
-                says="{subject} fetches {rate:,.0f} times a second and gets {observed} each",
+                says="{subject} sends {rate:,.0f} fetches per second that return {observed} each (limit {bound})",
                 more={"rate": rate},
             )
         ],
@@ -159,7 +160,8 @@ def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
         bound=figures["bytes"],
         is_upper=False,
         share=window.traffic.share,
-        says="{subject} fetches {rate:,.0f} times a second through a gateway and gets {observed} each",
+        says="{subject} sends {rate:,.0f} fetches per second through a gateway that return {observed} each (limit "
+        "{bound})",
         more={"rate": rate},
     )
     return beside_traffic(window, found, [tiny], is_rate=True)
@@ -180,7 +182,7 @@ VERDICTS: Final = (
     Verdict(
         id="tiny-fetches",
         find=_tiny_fetches,
-        action="Raise fetch.min.bytes of {subject}, with a fetch.max.wait.ms that it can wait.",
+        action="Raise fetch.min.bytes of {subject}, and fetch.max.wait.ms to a delay that it tolerates.",
         needs={"java": ("fetch_size_avg_bytes",)},
         roles=("consumer",),
         by_traffic=("fetch",),

@@ -100,31 +100,29 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
             metric="request_latency_avg_ms", unit="ms", expected=before_ms,
             observed=np.expm1(expected + medians(of_row, latency.above, len(clients))),
             bound=np.maximum(factor * before_ms, before_ms + figures["least_ms"]),
-            says="{subject} waits {waits} for its brokers since it was deployed at {at}{change}, {waited} before",
+            says="requests of {subject} take {waits} (before {waited}) since its deploy at {at}{change}",
         ),
         Threshold(
             metric="record_errors", unit="ratio", observed=failing, expected=before["failed"],
             bound=np.maximum(factor * before["failed"], before["failed"] + figures["least_failed"]),
-            says="{observed} of the records of {subject} fail or are sent again since it was deployed at {at}{change}, "
-            "{expected} before",
+            says="{observed} of the records of {subject} fail or are retried (before {expected}) since its deploy at "
+            "{at}{change}",
         ),
         Threshold(
             metric="records_sent", unit="records per s", is_upper=False, observed=sends, bound=least_per_s,
             expected=per_s,
-            says="{subject} sends {observed} since it was deployed at {at}{change}, {expected} before, both at the "
-            "usual load of its cluster",
+            says="{subject} sends {observed} (before {expected}, both at the usual load of its cluster) since its "
+            "deploy at {at}{change}",
         ),
         Threshold(
             metric="commit_latency_avg_ms", unit="ms", expected=commits_ms, observed=np.expm1(clients.median(commits)),
             bound=np.maximum(factor * commits_ms, commits_ms + figures.of["slow-client"]["least_ms"]),
-            says="{subject} waits {observed} for commits of its offsets since it was deployed at {at}{change}, "
-            "{expected} before",
+            says="offset commits of {subject} take {observed} (before {expected}) since its deploy at {at}{change}",
         ),
         Threshold(
             metric="records_consumed", unit="records per s", is_upper=False, observed=reads, expected=before["read"],
             bound=np.where(before["read"] >= figures["least_per_s"], before["read"] / factor, np.nan),
-            says="{subject} reads {observed} since it was deployed at {at}{change}, {expected} before, while its lag "
-            "grows",
+            says="{subject} reads {observed} (before {expected}) since its deploy at {at}{change}, while its lag grows",
         ),
     ]  # fmt: skip
     shows_us = deploys.done_us + max(_SHOWS_WITHIN_S, figures["young_s"] + window.length_s) * _US
@@ -290,7 +288,7 @@ def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers, own:
             words[name][place] = amount(float(np.expm1(each[place])), "ms")
         if of_client[place] != deploys.version[place]:
             old, new = (versions.parts(int(each[place]))[2] for each in (deploys.version, of_client))
-            words["change"][place] = f" (version {new}, {old} before)"
+            words["change"][place] = f" (version {new}, before {old})"
     return words
 
 
@@ -298,7 +296,7 @@ VERDICTS: Final = (
     Verdict(
         id="deploy-regression",
         find=_deploy_regression,
-        action="Take the last deploy of {subject} back, or find what it changed: settings, version, code.",
+        action="Roll back the last deploy of {subject}, or find what it changed: settings, version, code.",
         needs={
             "java": (
                 "request_latency_avg_ms",

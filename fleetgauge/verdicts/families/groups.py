@@ -57,8 +57,11 @@ class _Rebalances(NamedTuple):
 
 
 def _rebalances(window: Window, memory: Memory) -> _Rebalances:
-    groups, rows = window.groups, window.rows
-    came = memory.instances["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
+    groups, rows, known = window.groups, window.rows, memory.instances
+    came = known["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
+    # A crash loop makes two for each of its lives, and is no rolling restart: nothing is taken off for them.
+    in_loop = (known["in_loop"] > 0) & (known["last_us"] >= window.begin_us - _HOUR_US)
+    came &= ~np.isin(window.client, known["client"][in_loop])
     allowed = 2.0 * groups.count(came)
     total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
     # librdkafka counts none, but sends their time and its mean
@@ -122,11 +125,11 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     tests = [
         Threshold(
             metric="rebalances", unit="times", observed=np.where(is_seen, np.nan, per_hour),
-            bound=figures["per_hour"], says="group {subject} rebalanced {observed} within an hour",
+            bound=figures["per_hour"], says="group {subject} rebalanced {observed} in an hour (limit {bound})",
         ),
         Threshold(
             metric="rebalance_latency_total_ms", unit="ratio", observed=share, bound=figures["time_share"],
-            says="group {subject} spent {observed} of an hour rebalancing",
+            says="group {subject} spent {observed} of an hour rebalancing (limit {bound})",
         ),
     ]  # fmt: skip
     if window.traffic is None:
@@ -134,7 +137,7 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
     seen = Threshold(
         metric="traffic.rebalances", unit="times", observed=np.where(is_seen, per_hour, np.nan),
         bound=figures["per_hour"],
-        says="group {subject} rebalanced {observed} within an hour, at least, as a gateway saw it",
+        says="group {subject} rebalanced at least {observed} in an hour (limit {bound}), counted by a gateway",
     )  # fmt: skip
     agrees = np.nan_to_num(now.by_traffic) > 0
     sources = np.where(is_seen, BY_GATEWAY, BY_TELEMETRY + BY_GATEWAY * agrees)
@@ -194,8 +197,7 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     telemetry = Threshold(
         metric="lag_records", unit="records", observed=grown,
         bound=np.maximum(_least_records(window, figures), figures["share"] * consumed),
-        says="the lag of group {subject} grows, by {observed} in one window to {lag:,.0f} records, while it "
-        "reads {consumed:,.0f}",
+        says="the lag of group {subject} grew by {observed} in one window to {lag:,.0f}, while it read {consumed:,.0f}",
         more={"lag": lag, "consumed": consumed}, adds_up=True,
     )  # fmt: skip
     if window.offsets is None:
@@ -205,8 +207,8 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
     offsets = Threshold(
         metric="group_offsets.lag_records", unit="records",
         observed=_growing(window), bound=figures["share"] * committed,
-        says="the lag of group {subject} grows, by {observed} in {lasts} to {lag:,.0f} records, while it "
-        "commits {committed:,.0f}",
+        says="the lag of group {subject} grew by {observed} in {lasts} to {lag:,.0f}, while it committed "
+        "{committed:,.0f}",
         more={
             "lag": _of_samples(window, whole.lag), "committed": committed,
             "lasts": _durations(_of_samples(window, whole.seconds)),
@@ -275,7 +277,7 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     telemetry = Threshold(
         metric="lag_records", unit="records", observed=np.where(does_nothing, lag, 0 * (lag + consumed)),
         bound=figures["least_records"],
-        says="group {subject} reads and commits nothing of its {assigned:.0f} partitions, {observed} wait",
+        says="group {subject} reads and commits nothing from its {assigned:.0f} partitions, while {observed} wait",
         more={"assigned": assigned},
     )  # fmt: skip
     # Java commits the position of paused partitions again and again, and their lag stays as it was, often 0. But a
@@ -287,8 +289,8 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     fetching = Threshold(
         metric="fetch_rate_per_s", unit="per s", observed=np.where(is_idle, fetches, np.inf + fetches),
         bound=figures["fetches_per_s"], is_upper=False,
-        says="group {subject} polls, but neither fetches nor reads anything of its {assigned:.0f} partitions: they are "
-        "paused, or have no leader",
+        says="group {subject} polls but fetches nothing from its {assigned:.0f} partitions: they are paused or have no "
+        "leader",
         more={"assigned": assigned},
     )  # fmt: skip
     if window.offsets is None:
@@ -304,7 +306,7 @@ def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures
     return Threshold(
         metric="group_offsets.lag_records", unit="records",
         observed=np.where(_is_sampled(window), _of_samples(window, waiting), np.nan), bound=figures["least_records"],
-        says="group {subject} commits nothing of {stuck:.0f} of its {assigned:.0f} partitions, {observed} wait",
+        says="group {subject} commits nothing for {stuck:.0f} of its {assigned:.0f} partitions, while {observed} wait",
         more={"stuck": _of_samples(window, stuck), "assigned": _of_samples(window, offsets.assigned)},
     )  # fmt: skip
 
@@ -407,6 +409,7 @@ def _uneven(groups: Subjects, group_of: Numbers, rate: Numbers, lag: Numbers, fi
         ("records_consumed", "records per s", rate, figures["least_per_s"]),
         ("lag_records", "records", lag, np.fmax(figures["least_lag"], np.nan_to_num(rate) * figures["least_lag_s"])),
     ):
+        does = "has a lag of" if unit == "records" else "reads"
         has = (group_of >= 0) & ~np.isnan(values)
         members = np.append(np.bincount(group_of[has], minlength=len(groups)), 0)[group_of]
         is_judged = members >= figures["least_members"]
@@ -416,8 +419,7 @@ def _uneven(groups: Subjects, group_of: Numbers, rate: Numbers, lag: Numbers, fi
             Threshold(
                 metric=metric, unit=unit, observed=np.where(is_judged, values, np.nan),
                 bound=np.maximum(figures["factor"] * median, least), expected=median,
-                says="one member of group {subject} has {observed}, half of the {members} have {expected} or less"
-                + (" to read" if unit == "records" else ""),
+                says=f"one member of group {{subject}} {does} {{observed}} (median of {{members}}: {{expected}})",
                 more={"members": members},
             )
         )  # fmt: skip
@@ -435,32 +437,33 @@ VERDICTS: Final = (
     Verdict(
         id="rebalance-storm", kind="group", find=_rebalance_storm, needs=_REBALANCES, roles=_MEMBERS,
         by_traffic=("group",),
-        action="Find what makes members of {subject} leave: raise session.timeout.ms or max.poll.interval.ms, use "
-        "static membership or the new consumer protocol.",
+        action="Find why members of {subject} leave; raise session.timeout.ms or max.poll.interval.ms, use static "
+        "membership or the new consumer protocol.",
         explains=("stalled", "lagging", "uneven-group"),
     ),
     Verdict(
         id="stalled", kind="group", find=_stalled, needs=_LAG, roles=("consumer",),
         by_offsets=True,
-        action="Look at the application of {subject}: it holds partitions and reads nothing; restart it if it hangs.",
+        action="Check the application of {subject}, which holds partitions and reads nothing; restart it if it hangs.",
         explains=("lagging", "uneven-group"),
     ),
     Verdict(
         id="uneven-group", kind="group", find=_uneven_group, needs={"java": ("records_consumed",)},
         roles=("consumer",),
         by_offsets=True,
-        action="Spread the keys or partitions of the topics of {subject} evenly, or look at the slowest member.",
+        action="Distribute the keys or partitions of the topics of {subject} evenly, or check the slowest member.",
         explains=("lagging",),
     ),
     Verdict(
         id="lagging", kind="group", find=_lagging, needs=_LAG, roles=("consumer",),
         by_offsets=True,
-        action="Have {subject} read faster than is written: more members and partitions, or less work per record.",
+        action="Raise the read rate of {subject} above the write rate: more members and partitions, or less work per "
+        "record.",
     ),
     Verdict(
         id="idle-consumer", find=_idle_consumer, roles=("consumer",),
         needs=dict.fromkeys(("java", "librdkafka"), ("assigned_partitions",)),
         by_offsets=True,
-        action="Stop members of {subject} that have nothing to do, or add partitions.",
+        action="Stop the members of {subject} without partitions, or add partitions.",
     ),
 )  # fmt: skip

@@ -117,12 +117,16 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     value = by_path.medians(link_value)
     wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     is_telling = _is_telling(wait == 0, ~np.isnan(value - before), by_node)
+    before_ms = _ms(before)
     node_effect, node_delay_ms = _of_nodes(
-        window, memory, np.where(is_telling, value - before, np.nan), _ms(value) - _ms(before)
+        window, memory, np.where(is_telling, value - before, np.nan), _ms(value) - before_ms
     )
     own = np.maximum(value, wait) - np.maximum(before, wait)
-    of_delay = np.nan_to_num(np.log1p(_ms(before) + node_delay_ms[at]) - before)
-    most = np.nan_to_num(np.log1p(_ms(before) + _MOST_DELAYS * node_delay_ms[at]) - before)
+    delay_ms = node_delay_ms[at]
+    of_delay, most = (
+        np.fmax(np.log1p(before_ms + times * delay_ms) - before, 0.0)  # fmax: 0 where one is unknown
+        for times in (1.0, _MOST_DELAYS)
+    )
     common = np.maximum(np.minimum(np.fmax(node_effect, 0)[at], most), of_delay)
     own_client = by_series.medians(own - common, low=True)
     # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
@@ -235,14 +239,14 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
         base[may_be] = parts.by_node.medians(np.where(may_be[parts.at], parts.expected, np.nan))[may_be]
     test = _test(
         base, effect, figures["factor"], figures["least_ms"],
-        "requests to node {subject} take {observed}, {expected} are usual; so do those of {slow} of {clients} clients",
+        "requests to node {subject} take {observed} (usually {expected}) for {slow} of {clients} clients",
         slow=slow, clients=clients,
     )  # fmt: skip
     others = beside_other_nodes(parts.value, parts.by_series, parts.by_node, parts.wait == 0, figures)
     by_others = _test(
         others.expected, others.effect, figures["factor"], figures["far_ms"],
-        "requests to node {subject} take {observed}, {expected} those of the same clients to the others; so do those "
-        "of {slow} of {clients} clients, and no distance explains it",
+        "requests to node {subject} take {observed} (to other nodes {expected}) for {slow} of {clients} clients, "
+        "longer than distance explains",
         slow=others.slow, clients=others.clients,
     )  # fmt: skip
     is_slow |= others.is_slow
@@ -266,7 +270,7 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     nodes = np.bincount(parts.series, minlength=count)
     test = _test(
         expected, effect, figures["factor"], figures["least_ms"],
-        "{subject} waits {observed} for each of its {nodes} brokers, {expected} are usual, and the brokers are fine",
+        "requests of {subject} take {observed} (usually {expected}) at each of its {nodes} brokers, which are healthy",
         nodes=nodes,
     )  # fmt: skip
     tests, is_hint = [test], np.zeros(count, np.bool_)
@@ -276,8 +280,8 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
         tests.append(
             _test(
                 peers.expected, peers.effect, figures["factor"], figures["least_ms"],
-                "{subject} waits {observed} for each of its {nodes} brokers, {expected} are usual for {peers} "
-                "instances of its peers",
+                "requests of {subject} take {observed} ({expected} for {peers} peer instances) at each of its {nodes} "
+                "brokers",
                 nodes=nodes, peers=peers.instances,
             )
         )  # fmt: skip
@@ -341,6 +345,10 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
 
 def _no_wait(window: Window, column: str) -> Numbers:
     """A latency of each row [ms]; NaN where its consumer was away from poll() long enough to explain it."""
+    return window.once(f"no wait {column}", lambda: _not_away(window, column))
+
+
+def _not_away(window: Window, column: str) -> Numbers:
     rows = window.rows
     latency_ms, client_of = rows.number(column), np.arange(len(window))
     is_away = waits_for_poll(rows.number, window.dialect == JAVA, client_of, np.nan_to_num(latency_ms))
@@ -371,8 +379,8 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
         effect = np.where(may_be & ~is_longer, np.where(np.isnan(longer), np.nan, np.fmin(effect, 0.0)), effect)
     return _test(
         expected, effect, figures["factor"], figures["least_ms"],
-        "{subject} waits {observed} for commits of its offsets, {expected} are usual, and longer for its fetches, too, "
-        "while the brokers are fine",
+        "offset commits of {subject} take {observed} (usually {expected}), and its fetches take longer, while the "
+        "brokers are healthy",
         "commit_latency_avg_ms",
     )  # fmt: skip
 
@@ -395,10 +403,13 @@ def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures, want
 
     Then as much data comes at a time. False where that is not known.
     """
-    parts = parts_of(window, memory, figures)
-    off = np.abs(parts.value - parts.expected)[parts.path_of]
-    has = (parts.wait > 0)[parts.path_of] & ~np.isnan(off) & wanted[parts.row]
-    return medians(parts.row[has], off[has], len(window)) < _ALIKE
+    parts = parts_of(window, memory, figures)  # also where none is wanted: histories learn of it
+    if not wanted.any():
+        return wanted
+    links = np.flatnonzero(wanted[parts.row] & (parts.wait > 0)[parts.path_of])
+    paths = parts.path_of[links]
+    off = np.abs(parts.value[paths] - parts.expected[paths])
+    return medians(parts.row[links], off, len(window)) < _ALIKE
 
 
 def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> Numbers:
@@ -421,8 +432,8 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
     clean = np.bincount(parts.series[is_clean], minlength=len(sizes) + 1)[parts.series]
     test = _test(
         parts.expected + common, parts.own - common, figures["factor"], figures["least_ms"],
-        "{subject}: this client waits {observed} for this node alone, {expected} are usual, and its other {others} "
-        "brokers answer as before",
+        "requests on path {subject} take {observed} (usually {expected}), while the other {others} brokers of the "
+        "client answer as before",
         others=sizes - 1,
     )  # fmt: skip
     # Only of paths that are bad, or were: there are several for each client.
@@ -447,7 +458,7 @@ OF_NODES: Final = (
         kind="node",
         side="broker",
         find=_slow_node,
-        action="Look at broker {subject}: disk, CPU, network and request queue; move leaders away while it is slow.",
+        action="Check disk, CPU, network and request queue of broker {subject}; move leaders away while it is slow.",
         needs=_EVERY,
         # Not slow-client, slow-path or deploy-regression: these are judged by what is left without the node's part.
         explains=("buffer-full", "record-errors", "lagging"),
@@ -458,7 +469,7 @@ OF_CLIENTS: Final = (
     Verdict(
         id="slow-client",
         find=_slow_client,
-        action="Look at the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
+        action="Check the machine and network of {subject}: CPU limits, garbage collection, bandwidth.",
         needs=dict.fromkeys(DIALECTS, ("request_latency_avg_ms", "commit_latency_avg_ms")),
         explains=("buffer-full", "lagging"),
         history="slow-node",
@@ -468,7 +479,7 @@ OF_CLIENTS: Final = (
         kind="path",
         side="network",
         find=_slow_path,
-        action="Look at the network between {client} and broker {node}: routing, zone, packet loss.",
+        action="Check the network between {client} and broker {node}: routing, zone, packet loss.",
         needs=_EVERY,
         explains=("buffer-full", "lagging"),
         history="slow-node",

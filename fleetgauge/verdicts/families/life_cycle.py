@@ -39,7 +39,7 @@ def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Findi
                 unit="per minute",
                 observed=rows.number("connections_created") / window.seconds * _MINUTE_S,
                 bound=figures["per_minute"],
-                says="an instance of {subject} opens connections, {observed}",
+                says="an instance of {subject} opens new connections at {observed} (limit {bound})",
             )
         ],
         judged=is_old,
@@ -89,7 +89,7 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
                 observed=observed,
                 bound=figures["lives"] - 0.5,
                 expected=np.zeros(len(codes)),
-                says="{subject} crashed and came back {observed} in a row, each time within ten minutes",
+                says="{subject} crashed and restarted {observed} in a row, each time within ten minutes",
             )
         ],
         named=lambda place: instances.get(int(codes[place]), short[:0]),
@@ -183,8 +183,8 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
                 unit="s",
                 observed=quiet_s,
                 bound=bound,
-                says="{client} sent its last push {observed} ago without a terminating one, and pushes every "
-                "{interval:,.0f} s",
+                says="{client} last pushed {observed} ago (push interval {interval:,.0f} s), without a terminating "
+                "push",
                 more={"interval": known["interval_s"]},
             )
         ],
@@ -254,7 +254,7 @@ def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:
                 observed=rows.number("clock_skew_min_ms"),
                 bound=bound,
                 expected=np.zeros(len(window)),
-                says="the clock of this instance of {client} is {observed} behind that of the receiver",
+                says="the clock of this instance of {client} is {observed} behind the receiver's (limit {bound})",
             ),
             Threshold(
                 metric="clock_skew_max_ms",
@@ -262,7 +262,7 @@ def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:
                 observed=-rows.number("clock_skew_max_ms"),
                 bound=bound,
                 expected=np.zeros(len(window)),
-                says="the clock of this instance of {client} is {observed} ahead of that of the receiver",
+                says="the clock of this instance of {client} is {observed} ahead of the receiver's (limit {bound})",
             ),
         ],
     )
@@ -288,7 +288,7 @@ VERDICTS: Final = (
     Verdict(
         id="connection-churn",
         find=_connection_churn,
-        action="Have {subject} keep one client open in place of one per request, and look for refused connections.",
+        action="Have {subject} keep one client open instead of one per request, and check for refused connections.",
         needs=dict.fromkeys(DIALECTS, ("connections_created",)),
     ),
     Verdict(
@@ -296,7 +296,7 @@ VERDICTS: Final = (
         kind="instance",
         side="unknown",
         find=_silent,
-        action="See whether the process of {client} still runs, and whether it reaches its brokers.",
+        action="Check whether the process of {client} still runs and reaches its brokers.",
         needs=dict.fromkeys(DIALECTS, ()),
         roles=("producer", "consumer", "share-consumer", "streams"),
         explains=("slow-processing", "rebalance-storm", "stalled", "uneven-group", "lagging"),
@@ -305,7 +305,7 @@ VERDICTS: Final = (
         id="clock-skew",
         kind="instance",
         find=_clock_skew,
-        action="Set the clock of the machine of {client} by NTP.",
+        action="Synchronise the clock of the machine of {client} by NTP.",
         needs=dict.fromkeys(DIALECTS, ("clock_skew_min_ms",)),
         roles=("producer", "consumer", "share-consumer", "admin", "streams"),
     ),

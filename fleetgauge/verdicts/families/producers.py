@@ -24,12 +24,12 @@ def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
             Threshold(
                 metric="records_per_request_avg", unit="records", is_upper=False, bound=figures["records"],
                 observed=np.where(is_busy, rows.number("records_per_request_avg"), _fine(rate)),
-                says="{subject} sends {rate:,.0f} requests a second of {observed} each", more=more,
+                says="{subject} sends {rate:,.0f} requests per second of {observed} each (limit {bound})", more=more,
             ),
             Threshold(
                 metric="request_size_avg_bytes", unit="bytes", is_upper=False, bound=figures["bytes"],
                 observed=np.where(is_busy, rows.number("request_size_avg_bytes"), _fine(rate)),
-                says="{subject} sends {rate:,.0f} requests a second of {observed} each", more=more,
+                says="{subject} sends {rate:,.0f} requests per second of {observed} each (limit {bound})", more=more,
             ),
         ],
         judged=~np.isnan(rows.number("records_per_request_avg")),
@@ -48,7 +48,8 @@ def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> lis
         Threshold(
             metric=f"traffic.{name}", unit=unit, is_upper=False, bound=figures[unit], share=traffic.share,
             observed=np.where(is_busy & is_counted, sums[column] / requests, _fine(rate)),
-            says="{subject} sends {rate:,.0f} produce requests a second of {observed} each through a gateway",
+            says="{subject} sends {rate:,.0f} produce requests per second of {observed} each (limit {bound}) through a "
+            "gateway",
             more={"rate": rate},
         )
         for name, unit, column, is_counted in (
@@ -72,7 +73,7 @@ def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
             Threshold(
                 metric="bytes_sent_per_s", unit="bytes per s", bound=figures["bytes_per_s"],
                 observed=np.where(ratio >= figures["compression_rate"], sent, ratio * 0),
-                says="{subject} sends {observed} without compression",
+                says="{subject} sends {observed} (limit {bound}) without compression",
             )
         ],
     )  # fmt: skip
@@ -84,7 +85,7 @@ def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
     plain = Threshold(
         metric="traffic.record_bytes_per_s", unit="bytes per s", bound=figures["bytes_per_s"],
         observed=np.where(sums["batches"] > 0, rate, np.nan), share=window.traffic.share,
-        says="{subject} sends {observed} without compression through a gateway",
+        says="{subject} sends {observed} (limit {bound}) without compression through a gateway",
     )  # fmt: skip
     return beside_traffic(window, found, [plain], is_rate=True)
 
@@ -102,17 +103,17 @@ def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
             Threshold(
                 metric="buffer_wait_ratio_avg", unit="ratio", bound=figures["wait_ratio"],
                 observed=rows.number("buffer_wait_ratio_avg"),
-                says="{subject} waits {observed} of the time for memory in its buffer",
+                says="{subject} spends {observed} of its time waiting for buffer memory (limit {bound})",
             ),
             Threshold(
                 metric="buffer_exhausted_records", unit="records", bound=0.0,
                 observed=rows.number("buffer_exhausted_records"),
-                says="{subject} dropped {observed}, since its buffer was full",
+                says="{subject} dropped {observed} because its buffer was full",
             ),
             Threshold(
                 metric="record_queue_time_avg_ms", unit="ms", observed=queue, expected=before,
                 bound=np.maximum(figures["queue_factor"] * before, figures["least_queue_ms"]),
-                says="records of {subject} wait {observed} in its queue, {expected} are usual",
+                says="records of {subject} wait {observed} in its queue (usually {expected}, limit {bound})",
             ),
         ],
     )  # fmt: skip
@@ -139,7 +140,7 @@ def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
             ),
             Threshold(
                 metric="record_retries", unit="ratio", observed=share, bound=figures["retry_share"],
-                says="{subject} sends {observed} of its records again",
+                says="{subject} retries {observed} of its records (limit {bound})",
             ),
         ],
     )  # fmt: skip
@@ -149,7 +150,7 @@ def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
     failed = Threshold(
         metric="traffic.errors", unit="ratio", bound=figures["retry_share"], share=window.traffic.share,
         observed=np.where(sums["batches"] > 0, sums["errors"] / np.maximum(sums["batches"], 1), np.nan),
-        says="{observed} of the batches of {subject} are answered with an error",
+        says="brokers answer {observed} of the batches of {subject} with an error (limit {bound})",
     )  # fmt: skip
     return beside_traffic(window, found, [failed])
 
@@ -161,7 +162,7 @@ VERDICTS: Final = (
             "java": ("buffer_wait_ratio_avg", "buffer_exhausted_records", "record_queue_time_avg_ms"),
             "librdkafka": ("record_queue_time_avg_ms",),
         },
-        action="Have {subject} send less or larger batches, or give it more memory: buffer.memory or "
+        action="Reduce the load of {subject}, raise its batch size, or raise its memory: buffer.memory or "
         "queue.buffering.max.kbytes.",
         explains=("record-errors",),
     ),
@@ -169,7 +170,8 @@ VERDICTS: Final = (
         id="record-errors", side="unknown", find=_record_errors, roles=("producer",),
         needs={"java": ("record_errors", "record_retries")},
         by_traffic=("produce",),
-        action="Look at the errors in the log of {subject}: records too large, missing rights, timeouts, or no leader.",
+        action="Check the errors in the log of {subject}: records too large, missing permissions, timeouts, or no "
+        "leader.",
     ),
     Verdict(
         id="small-batches", find=_small_batches, roles=("producer",),

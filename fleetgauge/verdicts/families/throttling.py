@@ -46,7 +46,8 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
         unit="ratio",
         observed=np.minimum(share, 1.0),
         bound=figures["time_share"],
-        says=f"brokers hold {{subject}} back for {{observed}} of the time by its {request} quota, {{ms:,.0f}} ms each",
+        says=f"brokers throttle {{subject}} ({request} quota) {{observed}} of the time, {{ms:,.0f}} ms per throttled "
+        "request",
         more={"ms": throttle_ms},
     )
 
@@ -68,8 +69,8 @@ def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> T
         observed=np.where(requests > 0, np.where(most, np.minimum(share, 1.0), 0.0), np.nan),
         bound=figures["time_share"],
         share=traffic.share,
-        says=f"a gateway holds {{subject}} back for {{observed}} of the time by its {request} quota, "
-        "{ms:,.0f} ms each",
+        says=f"a gateway throttles {{subject}} ({request} quota) {{observed}} of the time, {{ms:,.0f}} ms per "
+        "throttled request",
         more={"ms": throttle_ms / np.maximum(sums["throttled_requests"], 1)},
     )
 
@@ -86,7 +87,7 @@ VERDICTS: Final = (
         id="throttled",
         side="quota",
         find=_throttled,
-        action="Raise the quota of {subject} if this load is meant to be, or have it send and fetch less.",
+        action="Raise the quota of {subject} if this load is intended, or reduce what it sends and fetches.",
         needs={
             "java": ("produce_throttle_avg_ms", "fetch_throttle_avg_ms"),
             "librdkafka": ("produce_throttle_avg_ms", "fetch_throttle_avg_ms"),

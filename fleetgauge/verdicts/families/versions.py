@@ -55,7 +55,7 @@ def _outdated(window: Window, memory: Memory, figures: Figures) -> Finding:
                 observed=np.array(behind, np.float64),
                 bound=figures["majors"] - 0.5,
                 expected=np.zeros(len(faults)),
-                says="{subject} is {observed} behind the newest of its library here",
+                says="{subject} is {observed} behind the newest version of its library in the cluster",
             ),
         ],
     )

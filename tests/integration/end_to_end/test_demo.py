@@ -23,7 +23,7 @@ def test_the_demo_ends_with_the_ranked_list_and_the_consumer_that_hardly_polls_c
     shown = done.stdout.partition("\nfleetgauge fleet verdicts\n")[2].splitlines()
     first = next(number for number, line in enumerate(shown) if line.startswith(" 1  "))
     assert " ".join(shown[first].split()).startswith("1 warning slow-processing client invoices-consumer since ")
-    assert shown[first + 1].strip().startswith("invoices-consumer waits in poll() ")
+    assert shown[first + 1].strip().startswith("invoices-consumer spends ")
     lines = (tmp_path / "demo" / "verdicts" / "part-0.json").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     assert rows[0]["evidence"][-1]["observed"] < 0.1

@@ -408,3 +408,42 @@ def test_consumers_that_send_no_latency_by_broker_are_judged_by_their_commits() 
     rows = [row for row in coverage(clients, judged.memory).to_pylist() if row["verdict"] == "slow-client"]
     found = {row["role"]: row["judged"] for row in rows}
     assert found == {"producer": False, "consumer": True}
+
+
+@pytest.mark.parametrize(("throttle_ms", "is_explained"), [(20.0, False), (60.0, True)])
+def test_a_quota_explains_no_latency_that_would_be_too_long_without_it(throttle_ms: float, is_explained: bool) -> None:
+    """A client waits 60 ms in place of 10 for all brokers: 40 ms are left without 20 ms of throttling."""
+
+    def rows(number: int) -> list[Row]:
+        is_slow = number >= 6
+        held = {"produce_throttle_avg_ms": throttle_ms, "request_rate_per_s": 60.0} if is_slow else {}
+        slow = {("app-2", node): 6.0 for node in (1, 2, 3)} if is_slow else {}
+        return [row | held if row.get("client_id") == "app-2" else row for row in fleet(number, slow)]
+
+    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(12, rows).rows}
+    assert causes == {"throttled": None, "slow-client": "throttled:client:app-2" if is_explained else None}
+
+
+def test_a_cause_beside_less_than_half_of_the_time_explains_nothing() -> None:
+    """Twenty minutes of slow processing beside lag that grows for forty-five, from the same time on."""
+
+    def rows(number: int) -> list[Row]:
+        slow: Row = {"poll_idle_ratio_avg": 0.03 if 3 <= number < 7 else 0.8}
+        lag: Row = {"lag_records": 5000.0 * min(max(number - 3, 0), 9), "records_consumed": 3000.0}
+        return [client("bill", **slow, **lag, group_id="billing")]
+
+    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(20, rows).rows}
+    assert causes == {"slow-processing": None, "lagging": None}
+
+
+def test_a_member_that_reads_more_than_the_others_is_not_uneven_since_it_is_slow() -> None:
+    def rows(number: int) -> list[Row]:
+        found = []
+        for at in range(5):
+            is_heavy = at == 0 and number >= 3
+            own: Row = {"records_consumed": 90_000.0 if is_heavy else 9_000.0, "group_id": "billing"}
+            found.append(client(f"bill-{at}", time_between_poll_max_ms=290_000.0 if is_heavy else 100.0, **own))
+        return found
+
+    causes = {row["verdict"]: row["caused_by"] for row in Judged().windows(10, rows).rows}
+    assert causes == {"slow-processing": None, "uneven-group": None}

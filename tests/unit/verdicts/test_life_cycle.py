@@ -147,7 +147,7 @@ def test_an_instance_that_ends_without_a_word_is_silent() -> None:
     row = judged.only()
     assert (row["verdict"], row["subject_kind"], row["subject"]) == ("silent", "instance", "gone-1")
     assert (row["client_id"], row["principal"], row["instances"]) == ("gone", "User:a", ["gone-1"])
-    assert "gone sent its last push 600 s ago" in row["why"]
+    assert "gone last pushed 600 s ago (push interval" in row["why"]
     assert judged.windows(1, lambda _: [client("gone", dialect="librdkafka"), *others()]).only()["state"] == "cleared"
 
 

@@ -66,7 +66,7 @@ def test_a_group_without_telemetry_whose_lag_grows_is_lagging() -> None:
     judged = sampled(Judged(), growing).windows(WINDOWS, none)
     row = judged.only()
     assert (row["verdict"], row["subject"], row["judged_by"]) == ("lagging", "billing", ["group-offsets"])
-    assert "the lag of group billing grows, by 2,700 records in 9 minutes to 11,850 records" in row["why"]
+    assert "the lag of group billing grew by 2,700 records in 9 minutes to 11,850," in row["why"]
     assert {each["metric"] for each in row["evidence"]} == {"group_offsets.lag_records"}
     assert {each["trend"] for each in judged.trends[2:]} == {"growing"}
 
@@ -94,13 +94,13 @@ def test_a_group_that_commits_nothing_while_records_wait_is_stalled() -> None:
     judged = sampled(Judged(), standing).windows(WINDOWS, none)
     row = judged.only()
     assert (row["verdict"], row["group_id"], row["side"]) == ("stalled", "billing", "client")
-    assert "commits nothing of 3 of its 3 partitions" in row["why"]
+    assert "commits nothing for 3 of its 3 partitions" in row["why"]
 
 
 def test_one_partition_that_stalls_while_the_others_move_is_stalled() -> None:
     judged = sampled(Judged(), lambda *at: standing(*at) if at[1] == 1 else moving(*at)).windows(WINDOWS, none)
     found = {row["verdict"]: row for row in judged.rows}
-    assert "commits nothing of 1 of its 3 partitions" in found["stalled"]["why"]
+    assert "commits nothing for 1 of its 3 partitions" in found["stalled"]["why"]
     assert found["lagging"]["caused_by"] == "stalled:group:billing"
     assert judged.trends[-1]["stalled_partitions"] == 1
 
@@ -143,7 +143,7 @@ def test_one_member_with_most_of_the_lag_makes_an_uneven_group() -> None:
     )
     row = judged.windows(WINDOWS, none).only()
     assert (row["verdict"], row["subject"]) == ("uneven-group", "billing")
-    assert "has 90,000 records, half of the 5 have 50 records or less to read" in row["why"]
+    assert "has a lag of 90,000 records (median of 5: 50 records)" in row["why"]
 
 
 def members(number: int, **columns: Any) -> list[Row]:

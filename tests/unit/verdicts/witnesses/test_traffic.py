@@ -51,13 +51,23 @@ FAILED = {"errors": [(6, 60)]}
 @pytest.mark.parametrize(
     ("columns", "verdict", "why", "confidence"),
     [
-        (SMALL, "small-batches", "orders sends 100 produce requests a second of 1.1 records each", 0.6),
+        (SMALL, "small-batches", "orders sends 100 produce requests per second of 1.1 records each", 0.6),
         ({**SMALL, "records": 60_000, "request_bytes": 3_000_000}, "small-batches", "of 500 bytes each", 0.6),
-        (PLAIN, "uncompressed", "orders sends 1,500,000 bytes per s without compression", 0.6),
+        (
+            PLAIN,
+            "uncompressed",
+            "orders sends 1,500,000 bytes per s (limit 1,000,000 bytes per s) without compression",
+            0.6,
+        ),
         (TINY, "tiny-fetches", "orders fetches 100 times a second through a gateway and gets 200 bytes each", 0.6),
-        (THROTTLED, "throttled", "holds orders back for 50 % of the time by its produce quota, 60 ms each", 0.95),
+        (
+            THROTTLED,
+            "throttled",
+            "throttles orders (produce quota) 50 % of the time, 60 ms per throttled request",
+            0.95,
+        ),
         ({**THROTTLED, "api_key": FETCH}, "throttled", "by its fetch quota, 60 ms each", 0.95),
-        (FAILED, "record-errors", "10 % of the batches of orders are answered with an error", 0.95),
+        (FAILED, "record-errors", "brokers answer 10 % of the batches of orders with an error", 0.95),
     ],
 )
 def test_a_client_without_telemetry_is_judged_by_its_traffic(
@@ -177,7 +187,7 @@ def test_a_group_that_rebalances_again_and_again_is_a_storm() -> None:
     row = group(lambda minute: members(minute, synced=minute % 3 == 0)).only()
     assert (row["verdict"], row["subject"], row["judged_by"]) == ("rebalance-storm", "billing", ["gateway"])
     assert "group billing rebalanced" in row["why"]
-    assert "within an hour, at least, as a gateway saw it" in row["why"]
+    assert "in an hour (limit 6 times), counted by a gateway" in row["why"]
     assert (row["group_id"], row["principal"]) == ("billing", None)
 
 
